@@ -1,0 +1,74 @@
+//! A doubt: a stated reason not to trust a number, with its size and its remedy. Doubts are data: stored, printed, drawn.
+
+use serde::{Deserialize, Serialize};
+
+/// The kinds of doubt. The name is the stable key in JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DoubtKind {
+    /// The load generator ran out of CPU: the figures show the client's limit, not the server's.
+    ClientSaturated,
+    /// Requests left later than their schedule by more than the limit.
+    ScheduleLag,
+    /// Requests waited for a free connection before they could leave.
+    ConnectionWait,
+    /// The machine's speed changed between repeats, as the yardstick shows.
+    Drift,
+    /// A hypervisor took CPU time away.
+    Steal,
+    /// Other work used the CPUs under test.
+    NoisyNeighbour,
+    /// Too few samples for the percentile or the interval that is quoted.
+    TooFewSamples,
+    /// Events or samples were lost by a bounded buffer.
+    LostEvents,
+    /// A quantity could not be watched: privilege, kernel or hardware is missing.
+    NotWatched,
+    /// Client and server share CPUs: each disturbs the other.
+    SharedCpus,
+    /// The search ended at a limit (time, connections, rate) before the point was bracketed.
+    SearchEndedEarly,
+    /// Two independent sources disagree by more than their tolerance.
+    SourcesDisagree,
+    /// The run was interrupted; what was measured until then is kept.
+    Interrupted,
+    /// The server answered with errors, so the figures describe its error path.
+    ServerErrors,
+    /// Parts of a run directory could not be read and were left out.
+    Unreadable,
+    /// A reason that this version does not know (written by a later one).
+    #[serde(other)]
+    Other,
+}
+
+/// How much a doubt matters to the verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Worth knowing; the verdict stands.
+    Note,
+    /// The figures concerned should not be quoted without it.
+    Warning,
+    /// The figures concerned are about something else than what was asked.
+    Invalid,
+}
+
+/// One doubt: what was seen, with its size, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Doubt {
+    /// Which kind.
+    pub kind: DoubtKind,
+    /// How much it matters.
+    pub severity: Severity,
+    /// One sentence with the size: "the client used 97 % of its CPU".
+    pub what: String,
+    /// One sentence: what to change so that the doubt goes away.
+    pub remedy: String,
+}
+
+impl Doubt {
+    /// A doubt of the given kind.
+    pub fn new(kind: DoubtKind, severity: Severity, what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Doubt { kind, severity, what: what.into(), remedy: remedy.into() }
+    }
+}

@@ -1,0 +1,120 @@
+//! A figure: one measured number with its unit, its sample count and how it was obtained, or the reason why it is missing.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// How a number came about. Printed beside it; numbers of different origin are never added without saying so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// Every event was counted.
+    Counted,
+    /// Read from a clock.
+    Timed,
+    /// Estimated from samples of the whole.
+    Sampled,
+    /// Computed by a cache or machine simulator.
+    Simulated,
+    /// Computed by a model from other figures.
+    Modelled,
+}
+
+impl Origin {
+    /// The word used in tables and JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Origin::Counted => "counted",
+            Origin::Timed => "timed",
+            Origin::Sampled => "sampled",
+            Origin::Simulated => "simulated",
+            Origin::Modelled => "modelled",
+        }
+    }
+}
+
+/// One number of a point. JSON: `{"value": 12.5, "unit": "us", "n": 81234, "origin": "timed"}` or
+/// `{"unit": "us", "not_measured": "the kernel has no ..."}`; a missing number is never 0.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// The number, absent where it could not be measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<f64>,
+    /// Unit in field notation: `us`, `bytes`, `1/s`, `ratio`, `count`.
+    pub unit: String,
+    /// How many events, readings or requests the number rests on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n: Option<u64>,
+    /// How it was obtained.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+    /// Why there is no value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_measured: Option<String>,
+}
+
+impl Figure {
+    /// A measured number. A value that is not finite becomes "not measured", so that no NaN reaches a file.
+    pub fn new(value: f64, unit: &str, n: u64, origin: Origin) -> Self {
+        if !value.is_finite() {
+            return Figure::not_measured(unit, "no events to divide by");
+        }
+        Figure { value: Some(value), unit: unit.into(), n: Some(n), origin: Some(origin), not_measured: None }
+    }
+
+    /// A number that this machine or this run could not give, and why.
+    pub fn not_measured(unit: &str, why: impl Into<String>) -> Self {
+        Figure { value: None, unit: unit.into(), n: None, origin: None, not_measured: Some(why.into()) }
+    }
+}
+
+/// The figures of a point by name; the names and meanings are listed in [`crate::names`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Figures(pub BTreeMap<String, Figure>);
+
+impl Figures {
+    /// Stores a figure under its name, replacing an earlier one.
+    pub fn set(&mut self, name: &str, figure: Figure) {
+        self.0.insert(name.into(), figure);
+    }
+
+    /// The value, if the figure exists and was measured.
+    pub fn value(&self, name: &str) -> Option<f64> {
+        self.0.get(name).and_then(|figure| figure.value)
+    }
+
+    /// The figure with its unit, count and origin.
+    pub fn get(&self, name: &str) -> Option<&Figure> {
+        self.0.get(name)
+    }
+
+    /// Adds all of `other`'s figures.
+    pub fn extend(&mut self, other: Figures) {
+        self.0.extend(other.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_number_is_never_zero() {
+        let figure = Figure::new(0.0 / 0.0, "us", 0, Origin::Timed);
+        assert_eq!(figure.value, None);
+        let text = serde_json::to_string(&figure).unwrap();
+        assert!(!text.contains("value"), "{text}");
+        assert!(text.contains("not_measured"), "{text}");
+    }
+
+    #[test]
+    fn figures_survive_json() {
+        let mut figures = Figures::default();
+        figures.set("client.lag_p99_us", Figure::new(12.5, "us", 100, Origin::Timed));
+        figures.set("machine.steal_ratio", Figure::not_measured("ratio", "not a virtual machine"));
+        let back: Figures = serde_json::from_str(&serde_json::to_string(&figures).unwrap()).unwrap();
+        assert_eq!(back, figures);
+        assert_eq!(back.value("client.lag_p99_us"), Some(12.5));
+        assert_eq!(back.value("machine.steal_ratio"), None);
+    }
+}

@@ -1,0 +1,238 @@
+//! Latency histograms: HdrHistogram with three significant digits, merged losslessly, written as `.hlog`.
+//!
+//! Values are nanoseconds. What does not fit (more than [`MAX_NS`]) is recorded at the limit and counted in
+//! [`Latency::clamped`], so that no sample disappears.
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::interval_log::{
+    IntervalLogHistogram, IntervalLogIterator, IntervalLogWriterBuilder, LogEntry, Tag,
+};
+use hdrhistogram::serialization::{Deserializer, V2DeflateSerializer};
+use std::time::Duration;
+
+/// The largest value kept apart: one hour.
+pub const MAX_NS: u64 = 3_600_000_000_000;
+
+/// An `.hlog` may not be larger than this when it is read back: 64 MiB is far beyond what a point can write.
+const MAX_LOG_BYTES: usize = 64 << 20;
+
+/// Counts of nanosecond values with a relative error of at most 0.1 %.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Latency {
+    histogram: Histogram<u64>,
+    clamped: u64,
+}
+
+impl Default for Latency {
+    fn default() -> Self {
+        Latency::new()
+    }
+}
+
+impl Latency {
+    /// An empty histogram over 1 ns to one hour (about 300 kB).
+    pub fn new() -> Self {
+        let histogram = Histogram::new_with_bounds(1, MAX_NS, 3).expect("constant bounds are valid");
+        Latency { histogram, clamped: 0 }
+    }
+
+    /// Records one value. Never fails: 0 counts as 1 ns, more than [`MAX_NS`] as [`MAX_NS`].
+    #[inline]
+    pub fn record_ns(&mut self, nanos: u64) {
+        if nanos > MAX_NS {
+            self.clamped += 1;
+        }
+        self.histogram.saturating_record(nanos.clamp(1, MAX_NS));
+    }
+
+    /// Adds another histogram's counts; nothing is lost, as all have the same buckets.
+    pub fn merge(&mut self, other: &Latency) {
+        self.histogram.add(&other.histogram).expect("all latency histograms have the same bounds");
+        self.clamped += other.clamped;
+    }
+
+    /// The number of values.
+    pub fn len(&self) -> u64 {
+        self.histogram.len()
+    }
+
+    /// Whether there is no value.
+    pub fn is_empty(&self) -> bool {
+        self.histogram.is_empty()
+    }
+
+    /// How many values were beyond the range and stand at its end.
+    pub fn clamped(&self) -> u64 {
+        self.clamped
+    }
+
+    /// The value at a quantile between 0 and 1 in nanoseconds (upper end of its bucket); `None` when empty.
+    pub fn quantile_ns(&self, quantile: f64) -> Option<u64> {
+        if self.is_empty() { None } else { Some(self.histogram.value_at_quantile(quantile)) }
+    }
+
+    /// The mean in nanoseconds; `None` when empty.
+    pub fn mean_ns(&self) -> Option<f64> {
+        if self.is_empty() { None } else { Some(self.histogram.mean()) }
+    }
+
+    /// The largest value in nanoseconds; `None` when empty.
+    pub fn max_ns(&self) -> Option<u64> {
+        if self.is_empty() { None } else { Some(self.histogram.max()) }
+    }
+
+    /// The smallest value in nanoseconds; `None` when empty.
+    pub fn min_ns(&self) -> Option<u64> {
+        if self.is_empty() { None } else { Some(self.histogram.min()) }
+    }
+
+    /// How many values are at most `nanos`.
+    pub fn count_at_most(&self, nanos: u64) -> u64 {
+        self.histogram
+            .iter_recorded()
+            .take_while(|step| step.value_iterated_to() <= nanos)
+            .map(|step| step.count_since_last_iteration())
+            .sum()
+    }
+
+    /// The recorded buckets in order, as (upper end in nanoseconds, count).
+    pub fn buckets(&self) -> Vec<(u64, u64)> {
+        self.histogram
+            .iter_recorded()
+            .map(|step| (step.value_iterated_to(), step.count_since_last_iteration()))
+            .collect()
+    }
+}
+
+/// Why an `.hlog` could not be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The library could not encode the histogram.
+    #[error("the latency histogram could not be encoded: {0}")]
+    Encode(String),
+    /// The text is not an HdrHistogram log, or not one of ours.
+    #[error("not an HdrHistogram log: {0}")]
+    Decode(String),
+    /// The log is larger than any that a point writes.
+    #[error("the latency log has {0} bytes, more than the {MAX_LOG_BYTES} that are read")]
+    TooLarge(usize),
+}
+
+/// Writes histograms as an HdrHistogram interval log (format 1.3, V2 deflate payloads), one tagged line each.
+/// Other tools (HdrHistogram's plotters, hdr-plot) read it. Empty histograms are written too: absence is information.
+pub fn write_log(start_unix_ms: u64, duration: Duration, tagged: &[(&str, &Latency)]) -> Result<Vec<u8>, LogError> {
+    let encode = |error: &dyn std::fmt::Debug| LogError::Encode(format!("{error:?}"));
+    let mut out = Vec::new();
+    let mut serializer = V2DeflateSerializer::new();
+    let start = std::time::UNIX_EPOCH + Duration::from_millis(start_unix_ms);
+    let mut writer = IntervalLogWriterBuilder::new()
+        .add_comment("straingauge: values in nanoseconds")
+        .with_start_time(start)
+        .with_base_time(start)
+        .begin_log_with(&mut out, &mut serializer)
+        .map_err(|error| encode(&error))?;
+    for (tag, latency) in tagged {
+        let tag = Tag::new(tag).ok_or_else(|| LogError::Encode(format!("'{tag}' cannot be a tag")))?;
+        writer
+            .write_histogram(&latency.histogram, Duration::ZERO, duration, Some(tag))
+            .map_err(|error| encode(&error))?;
+    }
+    Ok(out)
+}
+
+/// Reads the histograms of an interval log by tag, in file order. Lines of the same tag are merged.
+pub fn read_log(bytes: &[u8]) -> Result<Vec<(String, Latency)>, LogError> {
+    if bytes.len() > MAX_LOG_BYTES {
+        return Err(LogError::TooLarge(bytes.len()));
+    }
+    let mut found: Vec<(String, Latency)> = Vec::new();
+    for entry in IntervalLogIterator::new(bytes) {
+        let entry = entry.map_err(|error| LogError::Decode(format!("{error:?}")))?;
+        if let LogEntry::Interval(interval) = entry {
+            let (tag, latency) = decode(&interval)?;
+            match found.iter_mut().find(|(known, _)| *known == tag) {
+                Some((_, merged)) => merged.merge(&latency),
+                None => found.push((tag, latency)),
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn decode(interval: &IntervalLogHistogram<'_>) -> Result<(String, Latency), LogError> {
+    /// The payload's own header says how many counts it holds; a lie there must not make us allocate gigabytes.
+    const MAX_PAYLOAD: usize = 4 << 20;
+    let encoded = interval.encoded_histogram();
+    if encoded.len() > MAX_PAYLOAD {
+        return Err(LogError::TooLarge(encoded.len()));
+    }
+    // The library hands the text over undecoded.
+    let raw = BASE64_STANDARD
+        .decode(encoded)
+        .map_err(|error| LogError::Decode(format!("a histogram is not base64: {error}")))?;
+    let decoded: Histogram<u64> =
+        Deserializer::new().deserialize(&mut raw.as_slice()).map_err(|error| LogError::Decode(format!("{error:?}")))?;
+    let mut latency = Latency::new();
+    if decoded.high() > MAX_NS.next_power_of_two() * 2 || decoded.sigfig() != 3 {
+        return Err(LogError::Decode("a histogram has another range than straingauge writes".into()));
+    }
+    latency.histogram.add(&decoded).map_err(|error| LogError::Decode(format!("{error:?}")))?;
+    let tag = interval.tag().map(|tag| tag.as_str().to_string()).unwrap_or_default();
+    Ok((tag, latency))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_value_beyond_the_range_is_kept_and_counted() {
+        let mut latency = Latency::new();
+        latency.record_ns(0);
+        latency.record_ns(MAX_NS * 7);
+        assert_eq!(latency.len(), 2);
+        assert_eq!(latency.clamped(), 1);
+        assert!(latency.max_ns().unwrap() >= MAX_NS);
+    }
+
+    #[test]
+    fn a_log_comes_back_equal() {
+        let mut response = Latency::new();
+        for value in 1..5000u64 {
+            response.record_ns(value * 977);
+        }
+        let service = Latency::new();
+        let text =
+            write_log(1_763_757_412_000, Duration::from_secs(2), &[("response", &response), ("service", &service)])
+                .unwrap();
+        let back = read_log(&text).unwrap();
+        assert_eq!(back.len(), 2);
+        assert_eq!(back[0].0, "response");
+        assert_eq!(back[0].1, response);
+        assert_eq!(back[1].1.len(), 0);
+    }
+
+    #[test]
+    fn garbage_is_refused_in_words() {
+        assert!(read_log(b"not a log").is_err());
+        assert!(read_log(b"Tag=a,0.0,1.0,1.0,AAAA\n").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn merging_equals_recording_together(a in prop::collection::vec(1u64..MAX_NS, 0..200), b in prop::collection::vec(1u64..MAX_NS, 0..200)) {
+            let (mut left, mut right, mut both) = (Latency::new(), Latency::new(), Latency::new());
+            for value in &a { left.record_ns(*value); both.record_ns(*value); }
+            for value in &b { right.record_ns(*value); both.record_ns(*value); }
+            left.merge(&right);
+            prop_assert_eq!(left.buckets(), both.buckets());
+        }
+
+        #[test]
+        fn no_bytes_panic_the_log_reader(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = read_log(&bytes);
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! What a run is: scenario, points, figures, doubts, histograms, and the run directory that holds them.
+//!
+//! This room knows no network and no server. Every other room depends on it, and it on none.
+//!
+//! # The four instants of a request
+//!
+//! *intended send* (when the schedule wanted it to leave), *actual send*, *first byte*, *last byte*. From them:
+//!
+//! - **response time** = last byte - intended send: what a user of the service waits;
+//! - **service time** = last byte - actual send: what the server and the path took once asked;
+//! - **schedule lag** = actual send - intended send: the generator's lateness, shown beside the other two.
+//!
+//! In a closed loop the intended send is the actual one, as the next request is wanted when the last one ends.
+//!
+//! Read next: [`run`] (the directory), [`point`] (one load point), [`names`] (what every figure means).
+
+pub mod doubt;
+pub mod figure;
+pub mod histogram;
+pub mod machine;
+pub mod names;
+pub mod outcome;
+pub mod point;
+pub mod run;
+pub mod scenario;
+pub mod time;
+pub mod units;
+
+pub use doubt::{Doubt, DoubtKind, Severity};
+pub use figure::{Figure, Figures, Origin};
+pub use histogram::Latency;
+pub use outcome::Outcomes;
+pub use point::{Point, Sweep};
+pub use run::{RunDir, RunError, RunRecord, RunWriter, Status};
+pub use scenario::{Arrival, Criteria, LoadPlan, Pace, Scenario};

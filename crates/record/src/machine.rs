@@ -1,0 +1,154 @@
+//! Facts about the machine that a reader needs to judge a run: kernel, CPUs, memory, settings of the network.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+
+/// What stands in a run's `machine` section. A fact that could not be read is absent, never guessed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MachineFacts {
+    /// `uname -r`.
+    pub kernel: String,
+    /// Distribution as /etc/os-release names it.
+    pub distribution: String,
+    /// CPU model.
+    pub cpu_model: String,
+    /// CPUs online.
+    pub cpus: usize,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Hypervisor, as far as the CPU flags tell ("yes, by the CPU's hypervisor flag").
+    pub virtual_machine: bool,
+    /// Frequency governor of CPU 0, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub governor: Option<String>,
+    /// Limit of open descriptors of this process (soft, after it was raised).
+    pub descriptor_limit: u64,
+    /// Settings of the kernel that change results, by sysctl name.
+    pub sysctls: BTreeMap<String, String>,
+    /// straingauge's version.
+    pub straingauge: String,
+}
+
+/// The settings that are stored with every run.
+const SYSCTLS: &[&str] = &[
+    "net.core.somaxconn",
+    "net.ipv4.tcp_max_syn_backlog",
+    "net.ipv4.ip_local_port_range",
+    "net.ipv4.tcp_tw_reuse",
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_wmem",
+    "net.ipv4.tcp_syncookies",
+    "net.core.netdev_max_backlog",
+    "kernel.sched_autogroup_enabled",
+    "kernel.perf_event_paranoid",
+];
+
+impl MachineFacts {
+    /// Reads the facts of this machine.
+    pub fn read() -> Self {
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let field = |name: &str| {
+            cpuinfo
+                .lines()
+                .find(|line| line.split(':').next().is_some_and(|key| key.trim() == name))
+                .and_then(|line| line.split_once(':'))
+                .map(|(_, value)| value.trim().to_string())
+        };
+        MachineFacts {
+            kernel: line("/proc/sys/kernel/osrelease").unwrap_or_default(),
+            distribution: distribution().unwrap_or_default(),
+            cpu_model: field("model name").unwrap_or_default(),
+            cpus: online_cpus(),
+            memory_bytes: memory_bytes().unwrap_or(0),
+            virtual_machine: field("flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
+            governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            descriptor_limit: descriptor_limit(),
+            sysctls: SYSCTLS
+                .iter()
+                .filter_map(|name| Some((name.to_string(), line(&format!("/proc/sys/{}", name.replace('.', "/")))?)))
+                .collect(),
+            straingauge: env!("CARGO_PKG_VERSION").into(),
+        }
+    }
+}
+
+fn line(path: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.trim().replace('\t', " ")).filter(|text| !text.is_empty())
+}
+
+fn distribution() -> Option<String> {
+    let release = fs::read_to_string("/etc/os-release").ok()?;
+    let value = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
+    Some(value.trim_matches('"').to_string())
+}
+
+fn memory_bytes() -> Option<u64> {
+    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
+    let kib = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?
+        .trim()
+        .strip_suffix("kB")?
+        .trim()
+        .parse::<u64>()
+        .ok()?;
+    Some(kib * 1024)
+}
+
+/// CPUs online, at least 1.
+pub fn online_cpus() -> usize {
+    // SAFETY: sysconf takes no pointers.
+    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    usize::try_from(count).unwrap_or(1).max(1)
+}
+
+/// The CPUs this process may run on, in order.
+pub fn allowed_cpus() -> Vec<usize> {
+    // SAFETY: an all-zero cpu_set_t is valid, and the call writes at most its size.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) != 0 {
+            return (0..online_cpus()).collect();
+        }
+        (0..libc::CPU_SETSIZE as usize).filter(|cpu| libc::CPU_ISSET(*cpu, &set)).collect()
+    }
+}
+
+/// The soft limit of open descriptors.
+pub fn descriptor_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a live rlimit of this frame.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    limit.rlim_cur
+}
+
+/// Raises the soft limit of open descriptors to the hard one; returns the soft limit then in force.
+pub fn raise_descriptor_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a live rlimit of this frame for both calls.
+    unsafe {
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
+        limit.rlim_cur = limit.rlim_max;
+        libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+    }
+    descriptor_limit()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_has_facts() {
+        let facts = MachineFacts::read();
+        assert!(!facts.kernel.is_empty());
+        assert!(facts.cpus >= 1);
+        assert!(facts.memory_bytes > 1 << 20);
+        assert!(facts.descriptor_limit > 0);
+        assert!(!allowed_cpus().is_empty());
+    }
+}

@@ -1,0 +1,166 @@
+//! The names of figures: one constant, one meaning, one unit each. Files, JSON, tables and the report use these words.
+//!
+//! `response` times count from the intended send, `service` times from the actual send (see the crate documentation).
+
+macro_rules! names {
+    ($($(#[doc = $doc:literal])+ $constant:ident = $name:literal, $unit:literal;)+) => {
+        $($(#[doc = $doc])+ pub const $constant: &str = $name;)+
+
+        /// Every known figure: name, unit, meaning.
+        pub const ALL: &[(&str, &str, &str)] = &[$(($name, $unit, concat!($($doc),+))),+];
+    };
+}
+
+names! {
+    /// Complete responses per second of the window.
+    THROUGHPUT = "client.throughput_per_sec", "1/s";
+    /// Complete responses with status 2xx or 3xx per second of the window.
+    GOODPUT = "client.goodput_per_sec", "1/s";
+    /// Offered load as scheduled, requests per second (open loop).
+    OFFERED = "client.offered_per_sec", "1/s";
+    /// Response bytes received (headers and bodies) per second.
+    RECEIVED = "client.received_bytes_per_sec", "bytes/s";
+    /// Response body bytes received in the window, framing removed.
+    BODY_BYTES = "client.body_bytes", "bytes";
+    /// Response bytes received in the window, headers and framing included.
+    RECEIVED_BYTES = "client.received_bytes", "bytes";
+    /// Request bytes sent in the window.
+    SENT_BYTES = "client.sent_bytes", "bytes";
+    /// Mean response time.
+    RESPONSE_MEAN = "client.response_mean_us", "us";
+    /// Median response time.
+    RESPONSE_P50 = "client.response_p50_us", "us";
+    /// 90th percentile of response times.
+    RESPONSE_P90 = "client.response_p90_us", "us";
+    /// 99th percentile of response times.
+    RESPONSE_P99 = "client.response_p99_us", "us";
+    /// 99.9th percentile of response times.
+    RESPONSE_P999 = "client.response_p999_us", "us";
+    /// Longest response time.
+    RESPONSE_MAX = "client.response_max_us", "us";
+    /// Median service time.
+    SERVICE_P50 = "client.service_p50_us", "us";
+    /// 99th percentile of service times.
+    SERVICE_P99 = "client.service_p99_us", "us";
+    /// Longest service time.
+    SERVICE_MAX = "client.service_max_us", "us";
+    /// Median time from actual send to the first byte of the response.
+    FIRST_BYTE_P50 = "client.first_byte_p50_us", "us";
+    /// 99th percentile of the time from actual send to first byte.
+    FIRST_BYTE_P99 = "client.first_byte_p99_us", "us";
+    /// Median schedule lag: actual minus intended send (open loop).
+    LAG_P50 = "client.lag_p50_us", "us";
+    /// 99th percentile of the schedule lag.
+    LAG_P99 = "client.lag_p99_us", "us";
+    /// Longest schedule lag.
+    LAG_MAX = "client.lag_max_us", "us";
+    /// 99th percentile of the part of the lag spent waiting for a free connection.
+    CONNECTION_WAIT_P99 = "client.connection_wait_p99_us", "us";
+    /// Median time to establish a connection.
+    CONNECT_P50 = "client.connect_p50_us", "us";
+    /// 99th percentile of the time to establish a connection.
+    CONNECT_P99 = "client.connect_p99_us", "us";
+    /// The engine's CPU time per completed request, user and system.
+    CLIENT_CPU = "client.cpu_us_per_request", "us";
+    /// The busiest engine thread's share of its CPU.
+    CLIENT_UTILISATION = "client.cpu_utilisation_ratio", "ratio";
+    /// Memory that the engine allocated for each connection.
+    CLIENT_MEMORY = "client.memory_bytes_per_connection", "bytes";
+
+    /// The server group's CPU time per completed request (scheduler's account), user and system.
+    SERVER_CPU = "server.cpu_us_per_request", "us";
+    /// Its user part.
+    SERVER_CPU_USER = "server.cpu_user_us_per_request", "us";
+    /// Its system part.
+    SERVER_CPU_SYSTEM = "server.cpu_system_us_per_request", "us";
+    /// Softirq time of the CPUs that the server may use, per completed request.
+    SERVER_SOFTIRQ = "server.softirq_us_per_request", "us";
+    /// Busy share (all modes but idle and iowait) of the CPUs that the server may use.
+    SERVER_CPU_BUSY = "server.cpus_busy_ratio", "ratio";
+    /// The server group's CPU time over the window's length, in CPUs (1 = one CPU fully used).
+    SERVER_CPUS_USED = "server.cpus_used", "CPUs";
+    /// The busiest single thread of the group, in CPUs: a one-worker server saturates at 1 whatever the machine has.
+    SERVER_BUSIEST_THREAD = "server.busiest_thread_cpus", "CPUs";
+    /// Time the group's threads were ready to run but waited for a CPU, per completed request.
+    SERVER_RUN_QUEUE = "server.run_queue_wait_us_per_request", "us";
+    /// Resident memory of the group at the end of the window.
+    SERVER_MEMORY = "server.memory_bytes", "bytes";
+    /// Major page faults of the group per second.
+    SERVER_MAJOR_FAULTS = "server.major_faults_per_sec", "1/s";
+    /// Context switches of the group per completed request.
+    SERVER_SWITCHES = "server.context_switches_per_request", "count";
+    /// Processes in the group.
+    SERVER_PROCESSES = "server.processes", "count";
+    /// Threads in the group.
+    SERVER_THREADS = "server.threads", "count";
+
+    /// Machine: share of CPU time in user mode (nice included).
+    MACHINE_USER = "machine.cpu_user_ratio", "ratio";
+    /// Machine: share of CPU time in system mode.
+    MACHINE_SYSTEM = "machine.cpu_system_ratio", "ratio";
+    /// Machine: share of CPU time in hard interrupts.
+    MACHINE_IRQ = "machine.cpu_irq_ratio", "ratio";
+    /// Machine: share of CPU time in soft interrupts.
+    MACHINE_SOFTIRQ = "machine.cpu_softirq_ratio", "ratio";
+    /// Machine: share of CPU time taken by the hypervisor.
+    MACHINE_STEAL = "machine.cpu_steal_ratio", "ratio";
+    /// Machine: share of CPU time waiting for disks.
+    MACHINE_IOWAIT = "machine.cpu_iowait_ratio", "ratio";
+    /// Machine: idle share of CPU time.
+    MACHINE_IDLE = "machine.cpu_idle_ratio", "ratio";
+    /// Machine: interrupts per second.
+    MACHINE_INTERRUPTS = "machine.interrupts_per_sec", "1/s";
+    /// Machine: context switches per second.
+    MACHINE_SWITCHES = "machine.context_switches_per_sec", "1/s";
+    /// CPU time used by neither the server group, nor the client, nor the watcher, in CPUs.
+    MACHINE_OTHERS = "machine.other_cpus_used", "CPUs";
+
+    /// TCP segments received per second in the server's network namespace.
+    TCP_IN = "tcp.segments_in_per_sec", "1/s";
+    /// TCP segments sent per second there.
+    TCP_OUT = "tcp.segments_out_per_sec", "1/s";
+    /// TCP segments retransmitted per second there.
+    TCP_RETRANSMITS = "tcp.retransmits_per_sec", "1/s";
+    /// Connections dropped per second because the accept queue was full.
+    TCP_LISTEN_OVERFLOWS = "tcp.listen_overflows_per_sec", "1/s";
+    /// SYNs dropped per second at the listener, for any reason.
+    TCP_LISTEN_DROPS = "tcp.listen_drops_per_sec", "1/s";
+    /// Resets sent per second.
+    TCP_RESETS_OUT = "tcp.resets_out_per_sec", "1/s";
+    /// Packets received per second by the interfaces of the server's namespace.
+    NET_PACKETS_IN = "net.packets_in_per_sec", "1/s";
+    /// Packets sent per second by them.
+    NET_PACKETS_OUT = "net.packets_out_per_sec", "1/s";
+    /// Packets that the kernel's backlog queue dropped per second (softnet).
+    NET_BACKLOG_DROPS = "net.backlog_drops_per_sec", "1/s";
+    /// Length of the listener's accept queue: largest reading of the window.
+    ACCEPT_QUEUE_MAX = "tcp.accept_queue_max", "connections";
+
+    /// The watcher's own CPU time over the window, in CPUs.
+    OBSERVER_CPUS = "observer.cpus_used", "CPUs";
+    /// The yardstick: a fixed piece of arithmetic on the server's CPU, iterations per second of its CPU time.
+    YARDSTICK_CPU = "yardstick.iterations_per_cpu_sec", "1/s";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_carry_their_unit() {
+        let mut seen = std::collections::HashSet::new();
+        for (name, unit, meaning) in ALL {
+            assert!(seen.insert(*name), "{name} appears twice");
+            assert!(meaning.trim().ends_with('.'), "{name} needs a sentence");
+            let suffix = match *unit {
+                "us" => Some("us"),
+                "ratio" => Some("ratio"),
+                "1/s" | "bytes/s" => Some("per_"),
+                _ => None,
+            };
+            if let Some(suffix) = suffix {
+                assert!(name.contains(suffix), "{name} does not show its unit {unit}");
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What became of every request: the sum of the outcomes equals the requests sent.
+
+use serde::{Deserialize, Serialize};
+
+/// Counts of requests by what became of them. Every request that the engine decided to send ends in exactly one of the
+/// counts that [`Outcomes::sum`] adds; `connects*` count connections, not requests, and stand beside.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Outcomes {
+    /// Requests issued in the measured window (intended send inside it).
+    pub sent: u64,
+    /// Complete response with status 2xx or 3xx.
+    pub ok: u64,
+    /// Complete response with status 4xx or 5xx (also 1xx as a final answer).
+    pub non_2xx: u64,
+    /// The server refused the connection (ECONNREFUSED).
+    pub refused: u64,
+    /// The connection was reset while the request was under way.
+    pub reset: u64,
+    /// No complete response within the timeout.
+    pub timed_out: u64,
+    /// The connection could not be established within the connect timeout.
+    pub connect_timed_out: u64,
+    /// The connection ended before the announced body did.
+    pub truncated: u64,
+    /// The connection closed before any byte of a response.
+    pub closed_early: u64,
+    /// The bytes received are not an HTTP/1.x response, or break a limit (header of more than 64 KiB).
+    pub malformed: u64,
+    /// No local port, descriptor, or memory was left for a connection: the client's own limit.
+    pub local_limit: u64,
+    /// Any other error of the network (unreachable, ...).
+    pub other_error: u64,
+    /// Still under way when the run ended and given up then; neither good nor bad.
+    pub unfinished: u64,
+    /// Connections opened successfully.
+    pub connects: u64,
+    /// Connections that took longer than the slow-connect limit (1 s: a lost SYN is retried after that).
+    pub connects_slow: u64,
+    /// Connection attempts that failed.
+    pub connects_failed: u64,
+}
+
+impl Outcomes {
+    /// The requests accounted for; equals `sent` when nothing was lost.
+    pub fn sum(&self) -> u64 {
+        self.ok + self.non_2xx + self.errors() + self.unfinished
+    }
+
+    /// Requests that got no complete response: everything but answers and what was under way at the end.
+    pub fn errors(&self) -> u64 {
+        self.refused
+            + self.reset
+            + self.timed_out
+            + self.connect_timed_out
+            + self.truncated
+            + self.closed_early
+            + self.malformed
+            + self.local_limit
+            + self.other_error
+    }
+
+    /// Complete responses, whatever their status.
+    pub fn completed(&self) -> u64 {
+        self.ok + self.non_2xx
+    }
+
+    /// Failed requests (errors and non-2xx) as a share of those finished; 0 when none finished.
+    pub fn failed_ratio(&self) -> f64 {
+        let finished = self.completed() + self.errors();
+        if finished == 0 { 0.0 } else { (self.errors() + self.non_2xx) as f64 / finished as f64 }
+    }
+
+    /// Adds another worker's or point's counts.
+    pub fn add(&mut self, other: &Outcomes) {
+        let pairs = [
+            (&mut self.sent, other.sent),
+            (&mut self.ok, other.ok),
+            (&mut self.non_2xx, other.non_2xx),
+            (&mut self.refused, other.refused),
+            (&mut self.reset, other.reset),
+            (&mut self.timed_out, other.timed_out),
+            (&mut self.connect_timed_out, other.connect_timed_out),
+            (&mut self.truncated, other.truncated),
+            (&mut self.closed_early, other.closed_early),
+            (&mut self.malformed, other.malformed),
+            (&mut self.local_limit, other.local_limit),
+            (&mut self.other_error, other.other_error),
+            (&mut self.unfinished, other.unfinished),
+            (&mut self.connects, other.connects),
+            (&mut self.connects_slow, other.connects_slow),
+            (&mut self.connects_failed, other.connects_failed),
+        ];
+        for (mine, theirs) in pairs {
+            *mine = mine.saturating_add(theirs);
+        }
+    }
+
+    /// The kinds that occurred, as (words for a person, count), without `sent`, `ok` and the connection counts.
+    pub fn failures(&self) -> Vec<(&'static str, u64)> {
+        [
+            ("non-2xx status", self.non_2xx),
+            ("refused", self.refused),
+            ("reset", self.reset),
+            ("timed out", self.timed_out),
+            ("connect timed out", self.connect_timed_out),
+            ("truncated body", self.truncated),
+            ("closed before a response", self.closed_early),
+            ("malformed response", self.malformed),
+            ("no local port or descriptor", self.local_limit),
+            ("other network error", self.other_error),
+        ]
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_request_ends_in_exactly_one_count() {
+        let outcomes =
+            Outcomes { sent: 11, ok: 5, non_2xx: 1, refused: 1, truncated: 2, unfinished: 2, ..Default::default() };
+        assert_eq!(outcomes.sum(), outcomes.sent);
+        assert_eq!(outcomes.errors(), 3);
+        assert!((outcomes.failed_ratio() - 4.0 / 9.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn adding_workers_adds_every_count() {
+        let one = Outcomes {
+            sent: 1,
+            ok: 2,
+            non_2xx: 3,
+            refused: 4,
+            reset: 5,
+            timed_out: 6,
+            connect_timed_out: 7,
+            truncated: 8,
+            closed_early: 9,
+            malformed: 10,
+            local_limit: 11,
+            other_error: 12,
+            unfinished: 13,
+            connects: 14,
+            connects_slow: 15,
+            connects_failed: 16,
+        };
+        let mut twice = one;
+        twice.add(&one);
+        let before = serde_json::to_value(one).unwrap();
+        let after = serde_json::to_value(twice).unwrap();
+        for (name, value) in before.as_object().unwrap() {
+            assert_eq!(after[name].as_u64(), Some(2 * value.as_u64().unwrap()), "{name}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! One load point: what was offered, what came of it, what was seen meanwhile. The content of `points/NNN/point.json`.
+
+use crate::doubt::Doubt;
+use crate::figure::{Figure, Figures};
+use crate::outcome::Outcomes;
+use crate::scenario::Pace;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Which part of a run a point belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sweep {
+    /// A single point asked for by `load`.
+    Single,
+    /// Closed loop over connections.
+    Connections,
+    /// Open loop over rate.
+    Rate,
+    /// The fixed reference load that shows the machine's drift; never part of a curve.
+    Yardstick,
+    /// A sweep that this version does not know.
+    #[serde(other)]
+    Other,
+}
+
+/// One measured load point.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Version of this file's schema ([`crate::run::SCHEMA`]).
+    pub schema: u32,
+    /// Position in the run: the `NNN` of its folder.
+    pub index: u32,
+    /// Which sweep it belongs to.
+    pub sweep: Sweep,
+    /// Which repeat of the sweep it belongs to (blocks: points of one repeat are compared with each other), from 0.
+    pub repeat: u32,
+    /// Connections held or allowed.
+    pub connections: u64,
+    /// Closed or open loop, with the offered rate.
+    pub pace: Pace,
+    /// When the measured window began, Unix milliseconds.
+    pub started_unix_ms: u64,
+    /// Load before the window, nanoseconds.
+    pub warmup_ns: u64,
+    /// Length of the window as measured, nanoseconds.
+    pub duration_ns: u64,
+    /// What became of every request of the window.
+    pub outcomes: Outcomes,
+    /// Everything measured, by name ([`crate::names`]).
+    pub figures: Figures,
+    /// Connections of the server's port by TCP state (`established`, `time-wait`, ...): mean over the window's readings.
+    #[serde(default)]
+    pub connection_states: BTreeMap<String, Figure>,
+    /// Reasons not to trust this point.
+    #[serde(default)]
+    pub doubts: Vec<Doubt>,
+}
+
+impl Point {
+    /// The offered rate of an open-loop point, requests per second.
+    pub fn offered_per_sec(&self) -> Option<f64> {
+        match self.pace {
+            Pace::Open { rate_per_sec, .. } => Some(rate_per_sec),
+            Pace::Closed => None,
+        }
+    }
+
+    /// A figure's value, if measured.
+    pub fn value(&self, name: &str) -> Option<f64> {
+        self.figures.value(name)
+    }
+}

@@ -1,0 +1,406 @@
+//! The run directory: the only interface between measuring and understanding.
+//!
+//! ```text
+//! runs/<time>-<name>/
+//!   run.json            scenario, machine facts, status, doubts, server facts
+//!   points/NNN/         point.json, latency.hlog, series.csv
+//! ```
+//!
+//! A point becomes visible whole or not at all: it is written into a temporary folder, flushed, and renamed. So a crash,
+//! `kill -9` or a full disk loses at most the point in progress, and [`RunDir::open`] reads whatever is there.
+
+use crate::doubt::{Doubt, DoubtKind, Severity};
+use crate::histogram::{self, Latency};
+use crate::machine::MachineFacts;
+use crate::point::Point;
+use crate::scenario::Scenario;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Version of the run directory's files. A reader refuses what is newer.
+pub const SCHEMA: u32 = 1;
+
+/// Files of a run are small; anything larger than this was not written by straingauge.
+const MAX_JSON_BYTES: u64 = 16 << 20;
+const MAX_SERIES_BYTES: u64 = 64 << 20;
+const MAX_POINTS: usize = 100_000;
+
+/// Whether a run went through to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// The run is going on, or its process was killed.
+    Running,
+    /// The run ended by itself.
+    Complete,
+    /// Ctrl-C, a termination signal or an error ended it; what was measured is kept.
+    Interrupted,
+}
+
+/// The content of `run.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// [`SCHEMA`] of the writer.
+    pub schema: u32,
+    /// Running, complete or interrupted.
+    pub status: Status,
+    /// Start, Unix milliseconds.
+    pub started_unix_ms: u64,
+    /// Process that writes the run; with `status: running` a reader can tell whether it still lives.
+    pub writer_pid: u32,
+    /// What was asked.
+    pub scenario: Scenario,
+    /// Where it ran.
+    pub machine: MachineFacts,
+    /// What is known of the server: facts by name (program, version, CPUs, namespace). Untrusted text.
+    #[serde(default)]
+    pub server_facts: std::collections::BTreeMap<String, String>,
+    /// Doubts about the run as a whole.
+    #[serde(default)]
+    pub doubts: Vec<Doubt>,
+    /// Why the run ended early, where it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_by: Option<String>,
+}
+
+/// Why a run directory could not be written or read. The message names the path and the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Creating or writing failed.
+    #[error("cannot write {path}: {source}; {remedy}")]
+    Write {
+        /// Which file or folder.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// Reading failed.
+    #[error("cannot read {path}: {source}; is it a straingauge run directory?")]
+    Read {
+        /// Which file or folder.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A file is there but is not what a run contains.
+    #[error("{path} is not readable as a run: {why}")]
+    Malformed {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The directory was written by a later version.
+    #[error("{path} was written with schema {found}, this straingauge reads up to {SCHEMA}; use a newer straingauge")]
+    Newer {
+        /// Which file.
+        path: PathBuf,
+        /// Its schema.
+        found: u32,
+    },
+}
+
+fn write_error(path: &Path, source: io::Error) -> RunError {
+    let remedy = match source.raw_os_error() {
+        Some(libc::ENOSPC) | Some(libc::EDQUOT) => {
+            "the disk is full: free some space or choose another place with --out"
+        }
+        Some(libc::EACCES) | Some(libc::EPERM) | Some(libc::EROFS) => "choose a writable place with --out",
+        Some(libc::ENOTDIR) | Some(libc::EEXIST) => "a file is in the way: choose another place with --out",
+        _ => "choose another place with --out",
+    };
+    RunError::Write { path: path.into(), source, remedy }
+}
+
+/// A run directory being written.
+#[derive(Debug)]
+pub struct RunWriter {
+    path: PathBuf,
+    record: RunRecord,
+    next_index: u32,
+}
+
+/// What a point's folder holds besides `point.json`.
+#[derive(Debug, Default)]
+pub struct PointFiles<'a> {
+    /// Tagged histograms for `latency.hlog`: `response`, `service`, `lag`, `first-byte`, `connect`.
+    pub latencies: Vec<(&'a str, &'a Latency)>,
+    /// `series.csv` with its header line; empty = not written.
+    pub series_csv: String,
+}
+
+impl RunWriter {
+    /// Creates `parent/<time>-<name>/` (or exactly `exact`, which must not hold a run yet) and writes `run.json`.
+    pub fn create(parent: &Path, exact: Option<&Path>, record: RunRecord) -> Result<Self, RunError> {
+        let path = match exact {
+            Some(path) => {
+                fs::create_dir_all(path).map_err(|error| write_error(path, error))?;
+                if path.join("run.json").exists() {
+                    return Err(RunError::Malformed {
+                        path: path.into(),
+                        why: "it already holds a run; choose another place with --out, nothing was overwritten".into(),
+                    });
+                }
+                path.to_path_buf()
+            }
+            None => {
+                fs::create_dir_all(parent).map_err(|error| write_error(parent, error))?;
+                let base =
+                    format!("{}-{}", crate::time::utc_stamp(record.started_unix_ms), file_name(&record.scenario.name));
+                unused_dir(parent, &base)?
+            }
+        };
+        let points = path.join("points");
+        fs::create_dir_all(&points).map_err(|error| write_error(&points, error))?;
+        let writer = RunWriter { path, record, next_index: 0 };
+        writer.save()?;
+        Ok(writer)
+    }
+
+    /// The run's directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The record as it stands; change it and [`save`](Self::save).
+    pub fn record_mut(&mut self) -> &mut RunRecord {
+        &mut self.record
+    }
+
+    /// The record as it stands.
+    pub fn record(&self) -> &RunRecord {
+        &self.record
+    }
+
+    /// Writes `run.json` anew, atomically.
+    pub fn save(&self) -> Result<(), RunError> {
+        let text = serde_json::to_vec_pretty(&self.record).expect("a run record has only string keys");
+        write_whole(&self.path.join("run.json"), &text)
+    }
+
+    /// Writes a point: all files into a temporary folder, flushed, then renamed. Sets the point's index; returns it.
+    pub fn add_point(&mut self, point: &mut Point, files: &PointFiles<'_>) -> Result<u32, RunError> {
+        point.index = self.next_index;
+        point.schema = SCHEMA;
+        let points = self.path.join("points");
+        let name = format!("{:03}", self.next_index);
+        let temporary = points.join(format!(".{name}.partial"));
+        let _ = fs::remove_dir_all(&temporary);
+        let written = self.fill(&temporary, point, files).and_then(|()| {
+            let folder = points.join(&name);
+            fs::rename(&temporary, &folder).map_err(|error| write_error(&folder, error))?;
+            sync_dir(&points)
+        });
+        if written.is_err() {
+            let _ = fs::remove_dir_all(&temporary);
+        }
+        written?;
+        self.next_index += 1;
+        Ok(point.index)
+    }
+
+    fn fill(&self, folder: &Path, point: &Point, files: &PointFiles<'_>) -> Result<(), RunError> {
+        fs::create_dir(folder).map_err(|error| write_error(folder, error))?;
+        if !files.latencies.is_empty() {
+            let path = folder.join("latency.hlog");
+            let log =
+                histogram::write_log(point.started_unix_ms, Duration::from_nanos(point.duration_ns), &files.latencies)
+                    .map_err(|error| RunError::Malformed { path: path.clone(), why: error.to_string() })?;
+            write_new(&path, &log)?;
+        }
+        if !files.series_csv.is_empty() {
+            write_new(&folder.join("series.csv"), files.series_csv.as_bytes())?;
+        }
+        let json = serde_json::to_vec_pretty(point).expect("a point has only string keys");
+        write_new(&folder.join("point.json"), &json)?;
+        sync_dir(folder)
+    }
+
+    /// Marks the run as ended and writes `run.json`.
+    pub fn finish(&mut self, status: Status, ended_by: Option<String>) -> Result<(), RunError> {
+        self.record.status = status;
+        self.record.ended_by = ended_by;
+        self.save()
+    }
+}
+
+/// Picks `base`, `base-2`, `base-3`, ... : two runs of one second must not share a folder.
+fn unused_dir(parent: &Path, base: &str) -> Result<PathBuf, RunError> {
+    for attempt in 1..1000 {
+        let path = parent.join(if attempt == 1 { base.to_string() } else { format!("{base}-{attempt}") });
+        match fs::create_dir(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            Err(error) => return Err(write_error(&path, error)),
+        }
+    }
+    Err(write_error(&parent.join(base), io::Error::from(io::ErrorKind::AlreadyExists)))
+}
+
+/// A text made safe as one component of a path: letters, digits, `.`, `-`, `_`; never empty, hidden or longer than 60.
+pub fn file_name(text: &str) -> String {
+    let mut name: String = text
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || c == '.' || c == '_' { c } else { '-' })
+        .take(60)
+        .collect();
+    while name.contains("--") {
+        name = name.replace("--", "-");
+    }
+    let name = name.trim_matches(|c| c == '-' || c == '.');
+    if name.is_empty() { "run".into() } else { name.into() }
+}
+
+fn write_new(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
+    let write = || {
+        let mut file = File::create(path)?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    };
+    write().map_err(|error| write_error(path, error))
+}
+
+/// Replaces a file atomically: a reader sees the old content or the new one.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = path.with_file_name(format!(".{name}.partial"));
+    let written = write_new(&temporary, bytes)
+        .and_then(|()| fs::rename(&temporary, path).map_err(|error| write_error(path, error)))
+        .and_then(|()| path.parent().map_or(Ok(()), sync_dir));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+fn sync_dir(path: &Path) -> Result<(), RunError> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    File::open(path).and_then(|dir| dir.sync_all()).map_err(|error| write_error(path, error))
+}
+
+/// A run directory as read back.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunDir {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// `run.json`.
+    pub record: RunRecord,
+    /// The points that could be read, by index.
+    pub points: Vec<Point>,
+    /// What could not be read, as doubts; the rest of the run is still usable.
+    pub reading_doubts: Vec<Doubt>,
+}
+
+impl RunDir {
+    /// Reads a run directory. Only an unreadable `run.json` is an error; a point that cannot be read becomes a doubt.
+    pub fn open(path: &Path) -> Result<Self, RunError> {
+        let record_path = path.join("run.json");
+        let record: RunRecord = read_json(&record_path)?;
+        if record.schema > SCHEMA {
+            return Err(RunError::Newer { path: record_path, found: record.schema });
+        }
+        let mut run = RunDir { path: path.into(), record, points: Vec::new(), reading_doubts: Vec::new() };
+        for index in point_folders(path)? {
+            let file = run.point_path(index).join("point.json");
+            match read_json::<Point>(&file) {
+                Ok(point) if point.schema <= SCHEMA && point.index == index => run.points.push(point),
+                Ok(point) => {
+                    run.doubt_reading(&file, &format!("it says schema {} and index {}", point.schema, point.index))
+                }
+                Err(error) => run.doubt_reading(&file, &error.to_string()),
+            }
+        }
+        Ok(run)
+    }
+
+    fn doubt_reading(&mut self, file: &Path, why: &str) {
+        self.reading_doubts.push(Doubt::new(
+            DoubtKind::Unreadable,
+            Severity::Warning,
+            format!("{} was left out: {why}", file.display()),
+            "measure that point again",
+        ));
+    }
+
+    /// The folder of a point.
+    pub fn point_path(&self, index: u32) -> PathBuf {
+        self.path.join("points").join(format!("{index:03}"))
+    }
+
+    /// A point's latency histograms by tag; empty where the point has none.
+    pub fn latencies(&self, index: u32) -> Result<Vec<(String, Latency)>, RunError> {
+        let path = self.point_path(index).join("latency.hlog");
+        match read_bounded(&path, MAX_SERIES_BYTES) {
+            Ok(bytes) => {
+                histogram::read_log(&bytes).map_err(|error| RunError::Malformed { path, why: error.to_string() })
+            }
+            Err(RunError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A point's `series.csv`; empty where the point has none.
+    pub fn series_csv(&self, index: u32) -> Result<String, RunError> {
+        let path = self.point_path(index).join("series.csv");
+        match read_bounded(&path, MAX_SERIES_BYTES) {
+            Ok(bytes) => {
+                String::from_utf8(bytes).map_err(|_| RunError::Malformed { path, why: "it is not text".into() })
+            }
+            Err(RunError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the run's writer was killed: the record says "running", but no such process lives.
+    pub fn is_abandoned(&self) -> bool {
+        self.record.status == Status::Running && !Path::new(&format!("/proc/{}", self.record.writer_pid)).exists()
+    }
+}
+
+/// The indices of the points' folders, ascending. Names that are not numbers (a partial point) are passed over.
+fn point_folders(path: &Path) -> Result<Vec<u32>, RunError> {
+    let points = path.join("points");
+    let entries = match fs::read_dir(&points) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(source) => return Err(RunError::Read { path: points, source }),
+    };
+    let mut indices: Vec<u32> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let name = entry.file_name();
+            let index: u32 = name.to_str()?.parse().ok()?;
+            (format!("{index:03}") == name.to_str()?).then_some(index)
+        })
+        .take(MAX_POINTS)
+        .collect();
+    indices.sort_unstable();
+    Ok(indices)
+}
+
+fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, RunError> {
+    let read = || {
+        let file = File::open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        let mut bytes = Vec::new();
+        file.take(limit + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let bytes = read().map_err(|source| RunError::Read { path: path.into(), source })?;
+    if bytes.len() as u64 > limit {
+        return Err(RunError::Malformed { path: path.into(), why: format!("it has more than {limit} bytes") });
+    }
+    Ok(bytes)
+}
+
+fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, RunError> {
+    let bytes = read_bounded(path, MAX_JSON_BYTES)?;
+    serde_json::from_slice(&bytes).map_err(|error| RunError::Malformed { path: path.into(), why: error.to_string() })
+}

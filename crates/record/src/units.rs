@@ -1,0 +1,262 @@
+//! Numbers as people type and read them: `10k`, `64KiB`, `2s`, `40ms`, `1.5M`.
+//!
+//! Counts and rates take SI suffixes (`k` = 1,000, `M`, `G`); sizes also binary ones (`KiB` = 1,024, `MiB`, `GiB`);
+//! durations take `ns`, `us`, `ms`, `s`, `m`, `h`. A bare duration is refused: `--duration 10` could mean anything.
+
+use std::time::Duration;
+
+/// What was typed, and why it is not a number of the wanted kind. The message says what to type instead.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnitError {
+    /// The text has no digits where the number should be, or characters after the unit.
+    #[error("'{text}' is not a {kind}: write it as {example}")]
+    NotANumber {
+        /// The text as typed.
+        text: String,
+        /// Which kind of quantity was wanted ("count", "size", "duration", "rate").
+        kind: &'static str,
+        /// One or two forms that would have been accepted.
+        example: &'static str,
+    },
+    /// The number is larger than the quantity can hold.
+    #[error("'{text}' is too large for a {kind}")]
+    TooLarge {
+        /// The text as typed.
+        text: String,
+        /// Which kind of quantity was wanted.
+        kind: &'static str,
+    },
+}
+
+const COUNT_EXAMPLE: &str = "1000, 10k or 1.5M";
+const SIZE_EXAMPLE: &str = "512, 64KiB or 10MB";
+const DURATION_EXAMPLE: &str = "500ms, 2s or 1m";
+
+/// Splits `1.5KiB` into `1.5` and `KiB`; the number must be finite and not negative.
+fn split(text: &str, kind: &'static str, example: &'static str) -> Result<(f64, String), UnitError> {
+    let wrong = || UnitError::NotANumber { text: shorten(text), kind, example };
+    let trimmed = text.trim();
+    let end = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(trimmed.len());
+    let digits: String = trimmed[..end].chars().filter(|c| *c != '_').collect();
+    let number: f64 = digits.parse().map_err(|_| wrong())?;
+    if !number.is_finite() {
+        return Err(UnitError::TooLarge { text: shorten(text), kind });
+    }
+    Ok((number, trimmed[end..].trim().to_string()))
+}
+
+/// Keeps an error message to one line, whatever was typed.
+fn shorten(text: &str) -> String {
+    const LIMIT: usize = 40;
+    let clean: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    if clean.chars().count() <= LIMIT { clean } else { clean.chars().take(LIMIT).chain("...".chars()).collect() }
+}
+
+/// Parses a count such as `1000`, `10k`, `1.5M`. Fractions of one are refused (`0.5`).
+pub fn parse_count(text: &str) -> Result<u64, UnitError> {
+    let (number, unit) = split(text, "count", COUNT_EXAMPLE)?;
+    let wrong = || UnitError::NotANumber { text: shorten(text), kind: "count", example: COUNT_EXAMPLE };
+    let scaled = number * si_factor(&unit).ok_or_else(wrong)?;
+    if scaled > 9e15 {
+        return Err(UnitError::TooLarge { text: shorten(text), kind: "count" });
+    }
+    if (scaled - scaled.round()).abs() > 1e-6 {
+        return Err(wrong());
+    }
+    Ok(scaled.round() as u64)
+}
+
+/// Parses a rate per second such as `250`, `10k`, `0.5`, with or without `/s`.
+pub fn parse_rate(text: &str) -> Result<f64, UnitError> {
+    let bare = text.trim().trim_end_matches("/s");
+    let (number, unit) = split(bare, "rate", COUNT_EXAMPLE)?;
+    let factor = si_factor(&unit).ok_or_else(|| UnitError::NotANumber {
+        text: shorten(text),
+        kind: "rate",
+        example: COUNT_EXAMPLE,
+    })?;
+    Ok(number * factor)
+}
+
+/// Parses a size in bytes such as `512`, `64KiB`, `10MB`, `1k`.
+pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
+    let (number, unit) = split(text, "size", SIZE_EXAMPLE)?;
+    let factor = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1.0,
+        "k" | "kb" => 1e3,
+        "m" | "mb" => 1e6,
+        "g" | "gb" => 1e9,
+        "kib" => 1024.0,
+        "mib" => 1024.0 * 1024.0,
+        "gib" => 1024.0 * 1024.0 * 1024.0,
+        _ => return Err(UnitError::NotANumber { text: shorten(text), kind: "size", example: SIZE_EXAMPLE }),
+    };
+    let bytes = number * factor;
+    if bytes > 9e15 {
+        return Err(UnitError::TooLarge { text: shorten(text), kind: "size" });
+    }
+    Ok(bytes.round() as u64)
+}
+
+/// Parses a duration such as `500ms`, `2s`, `1m`; the unit is required. At most 365 days.
+pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
+    let (number, unit) = split(text, "duration", DURATION_EXAMPLE)?;
+    let factor_s = match unit.as_str() {
+        "ns" => 1e-9,
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ if number == 0.0 && unit.is_empty() => 1.0,
+        _ => return Err(UnitError::NotANumber { text: shorten(text), kind: "duration", example: DURATION_EXAMPLE }),
+    };
+    let seconds = number * factor_s;
+    if seconds > 365.0 * 86400.0 {
+        return Err(UnitError::TooLarge { text: shorten(text), kind: "duration" });
+    }
+    Ok(Duration::from_nanos((seconds * 1e9).round() as u64))
+}
+
+fn si_factor(unit: &str) -> Option<f64> {
+    match unit {
+        "" => Some(1.0),
+        "k" | "K" => Some(1e3),
+        "m" | "M" => Some(1e6),
+        "g" | "G" => Some(1e9),
+        _ => None,
+    }
+}
+
+/// Prints a count or rate in three significant digits with an SI suffix: `812`, `31.5k`, `1.20M`.
+pub fn format_si(value: f64) -> String {
+    let magnitude = value.abs();
+    if !value.is_finite() {
+        return "-".into();
+    }
+    let (scaled, suffix) = if magnitude >= 999.5e6 {
+        (value / 1e9, "G")
+    } else if magnitude >= 999.5e3 {
+        (value / 1e6, "M")
+    } else if magnitude >= 9999.5 {
+        (value / 1e3, "k")
+    } else {
+        (value, "")
+    };
+    let size = scaled.abs();
+    let decimals = if suffix.is_empty() && (size >= 100.0 || scaled.fract() == 0.0) {
+        0
+    } else if size >= 99.95 {
+        0
+    } else if size >= 9.995 {
+        1
+    } else {
+        2
+    };
+    format!("{scaled:.decimals$}{suffix}")
+}
+
+/// Prints nanoseconds in the unit a person would choose: `850 ns`, `12.3 us`, `4.56 ms`, `1.20 s`.
+pub fn format_nanos(nanos: f64) -> String {
+    if !nanos.is_finite() {
+        return "-".into();
+    }
+    let magnitude = nanos.abs();
+    let (scaled, unit) = if magnitude >= 999.5e6 {
+        (nanos / 1e9, "s")
+    } else if magnitude >= 999.5e3 {
+        (nanos / 1e6, "ms")
+    } else if magnitude >= 999.5 {
+        (nanos / 1e3, "us")
+    } else {
+        (nanos, "ns")
+    };
+    let decimals = if scaled.abs() >= 99.95 || unit == "ns" {
+        0
+    } else if scaled.abs() >= 9.995 {
+        1
+    } else {
+        2
+    };
+    format!("{scaled:.decimals$} {unit}")
+}
+
+/// Prints bytes with a binary suffix: `512 B`, `64.0 KiB`, `1.50 GiB`.
+pub fn format_bytes(bytes: f64) -> String {
+    if !bytes.is_finite() {
+        return "-".into();
+    }
+    let mut scaled = bytes;
+    let mut unit = "B";
+    for next in ["KiB", "MiB", "GiB", "TiB"] {
+        if scaled.abs() < 1023.95 {
+            break;
+        }
+        scaled /= 1024.0;
+        unit = next;
+    }
+    let decimals = if unit == "B" || scaled.abs() >= 99.95 {
+        0
+    } else if scaled.abs() >= 9.995 {
+        1
+    } else {
+        2
+    };
+    format!("{scaled:.decimals$} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn suffixes_mean_what_people_expect() {
+        assert_eq!(parse_count("10k"), Ok(10_000));
+        assert_eq!(parse_count("1.5M"), Ok(1_500_000));
+        assert_eq!(parse_count("1_000"), Ok(1000));
+        assert_eq!(parse_bytes("64KiB"), Ok(65_536));
+        assert_eq!(parse_bytes("10MB"), Ok(10_000_000));
+        assert_eq!(parse_duration("40ms"), Ok(Duration::from_millis(40)));
+        assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse_rate("10k/s"), Ok(10_000.0));
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_an_example() {
+        for text in ["", "-1", "k", "ten", "1 0", "0.5", "1e400", "NaN", "inf"] {
+            assert!(parse_count(text).is_err(), "{text}");
+        }
+        assert!(parse_duration("10").is_err(), "a bare number has no unit");
+        assert!(parse_duration("400h0").is_err());
+        let message = parse_rate("-1").unwrap_err().to_string();
+        assert_eq!(message, "'-1' is not a rate: write it as 1000, 10k or 1.5M");
+    }
+
+    #[test]
+    fn printed_numbers_keep_three_digits() {
+        assert_eq!(format_si(812.0), "812");
+        assert_eq!(format_si(31_490.0), "31.5k");
+        assert_eq!(format_si(1_203_000.0), "1.20M");
+        assert_eq!(format_si(0.25), "0.25");
+        assert_eq!(format_nanos(850.0), "850 ns");
+        assert_eq!(format_nanos(12_340.0), "12.3 us");
+        assert_eq!(format_nanos(999_700.0), "1.00 ms");
+        assert_eq!(format_bytes(65_536.0), "64.0 KiB");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics_a_parser(text in "\\PC{0,60}") {
+            let _ = parse_count(&text);
+            let _ = parse_bytes(&text);
+            let _ = parse_duration(&text);
+            let _ = parse_rate(&text);
+        }
+
+        #[test]
+        fn whole_counts_survive_a_round_trip(n in 0u64..9_000_000_000_000) {
+            prop_assert_eq!(parse_count(&n.to_string()), Ok(n));
+        }
+    }
+}
