@@ -1,0 +1,37 @@
+# The one-word entrance. Every target sets up what it needs; the work is in setup/, .ci/ and testbed/.
+.PHONY: help setup build check test test-native demo bench fmt clean
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 20
+
+setup: ## install what building needs (root; others are told the line to run)
+	@setup/install build
+
+build: setup ## target/release/straingauge
+	cargo build --release --locked --bin straingauge
+
+check: setup ## the quick look: formatting, clippy, types; no test is run
+	@.ci/suites lints
+
+test: ## install what the tests need, run every suite, sum up
+	@setup/install test
+	@.ci/suites all
+
+test-native: ## the C and C++ rooms only
+	@setup/install build
+	@.ci/suites native
+
+demo: ## find nginx's yield point, in about two minutes, and draw the report
+	@setup/install demo
+	@testbed/demo
+
+bench: build ## side-by-side benchmarks against named peers; minutes each
+	@.ci/benches
+
+fmt: ## format all code
+	cargo fmt --all
+
+clean: ## remove what was built; runs/ stays
+	cargo clean
+	rm -rf artefacts report.html

@@ -1,0 +1,119 @@
+# Which Debian packages are missing, and their installation. Sourced by setup/install.
+#
+# A want must be there, or setup ends with the line to run; a wish that cannot be had is said, and setup goes on.
+# Programs are looked for, not packages: a program that was installed by other means is good.
+
+wanted= wished=
+PATH=$PATH:/usr/sbin:/sbin
+
+say() { echo "setup: $*"; }
+give_up() { echo "setup: $*" >&2; exit 1; }
+has() { command -v "$1" >/dev/null 2>&1; }
+is_root() { [ "$(id -u)" = 0 ]; }
+
+want_program() { has "$1" || wanted="$wanted $2"; }
+want_file() { [ -e "$1" ] || wanted="$wanted $2"; }
+wish_program() { has "$1" || wished="$wished $2"; }
+
+# The C library's headers: asked of the compiler, where there is one.
+want_header() {
+  if has cc && echo '#include <stdlib.h>' | cc -E -x c - >/dev/null 2>&1; then return; fi
+  wanted="$wanted $1"
+}
+
+# A browser that draws without a screen, and a font for it: the report is looked at in a test.
+wish_browser() {
+  for browser in chromium chromium-headless-shell google-chrome google-chrome-stable; do
+    if has "$browser"; then return; fi
+  done
+  if has apt-cache && [ -z "$(candidate chromium-headless-shell)" ] && [ -n "$(candidate chromium)" ]; then
+    wished="$wished chromium fonts-dejavu-core"
+  else
+    wished="$wished chromium-headless-shell fonts-dejavu-core"
+  fi
+}
+
+# The version that apt would install of a package; empty where there is none.
+candidate() { apt-cache policy "$1" 2>/dev/null | sed -n 's/^  Candidate: \([^(].*\)/\1/p'; }
+
+lists_are_fresh=
+refresh_lists() {
+  [ -z "$lists_are_fresh" ] || return 0
+  say "reading the package lists (apt-get update)"
+  apt_log=$(mktemp)
+  apt-get update -q >"$apt_log" 2>&1 || { cat "$apt_log" >&2; rm -f "$apt_log"; give_up "apt-get update failed"; }
+  rm -f "$apt_log"
+  lists_are_fresh=yes
+}
+
+# Servers come for the testbed, not to serve: they are not started while dpkg configures them (policy-rc.d, unless the
+# machine has its own), and those that were not there before are not started at boot either.
+policy=/usr/sbin/policy-rc.d
+laid_policy=
+lay_policy() {
+  [ ! -e "$policy" ] || return 0
+  # noclobber: if somebody lays one at this very moment, theirs stays.
+  if (set -C; printf '#!/bin/sh\nexit 101\n' > "$policy") 2>/dev/null; then
+    laid_policy=yes
+    trap lift_policy EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    chmod 755 "$policy"
+  fi
+}
+lift_policy() {
+  [ -z "$laid_policy" ] || rm -f "$policy"
+  laid_policy=
+}
+
+keep_from_boot() {
+  for service in "$@"; do
+    case $service in nginx|lighttpd|haproxy) ;; *) continue ;; esac
+    ! has deb-systemd-helper || deb-systemd-helper disable "$service.service" >/dev/null 2>&1 || true
+    ! has update-rc.d || update-rc.d "$service" disable >/dev/null 2>&1 || true
+    say "$service is for the testbed: not started, not at boot either (systemctl enable $service changes that)"
+  done
+}
+
+apt_install() {
+  lay_policy
+  apt_log=$(mktemp)
+  status=0
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" >"$apt_log" 2>&1 </dev/null || status=$?
+  [ $status = 0 ] || tail -15 "$apt_log" >&2
+  rm -f "$apt_log"
+  lift_policy
+  [ $status != 0 ] || keep_from_boot "$@"
+  return $status
+}
+
+install_wanted() {
+  [ -n "$wanted" ] || return 0
+  line="apt-get install --no-install-recommends$wanted"
+  has apt-get || give_up "missing:$wanted (Debian's names); install them with this system's package tool, then run this again"
+  is_root || give_up "missing:$wanted; run as root: $line"
+  refresh_lists
+  say "installing$wanted"
+  # shellcheck disable=SC2086 -- a list of package names
+  apt_install $wanted || give_up "could not install; see above, then try: $line"
+}
+
+install_wished() {
+  [ -n "$wished" ] || return 0
+  line="apt-get install --no-install-recommends$wished"
+  if ! has apt-get; then
+    say "without$wished (Debian's names) some tests do not run and say so"
+    return 0
+  fi
+  if ! is_root; then
+    say "without$wished some tests do not run and say so; as root: $line"
+    return 0
+  fi
+  refresh_lists
+  say "installing$wished"
+  # shellcheck disable=SC2086 -- a list of package names
+  if apt_install $wished; then return 0; fi
+  for package in $wished; do
+    apt_install "$package" || say "could not install $package: the tests that need it do not run and say so"
+  done
+}
