@@ -1,0 +1,77 @@
+//! Pinning threads and processes to CPUs.
+
+use crate::error::{DuringStep, WanError};
+use rustix::process::Pid;
+use rustix::thread::CpuSet;
+
+/// A set of CPUs as the kernel wants it, checked against the CPUs this process may use.
+pub(crate) fn cpu_set(cpus: &[usize]) -> Result<CpuSet, WanError> {
+    let allowed = rustix::thread::sched_getaffinity(None).during("read the CPUs this process may use")?;
+    let mut set = CpuSet::new();
+    for &cpu in cpus {
+        if cpu >= CpuSet::MAX_CPU || !(allowed.is_set(cpu) || is_online(cpu)) {
+            let list: Vec<String> =
+                (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).map(|cpu| cpu.to_string()).collect();
+            return Err(WanError::NoSuchCpu { cpu, allowed: list.join(",") });
+        }
+        set.set(cpu);
+    }
+    Ok(set)
+}
+
+/// A thread that was pinned before may move to any CPU of the machine that its cpuset allows.
+fn is_online(cpu: usize) -> bool {
+    record::machine::online_cpus() > cpu
+}
+
+/// Pins a thread to `cpus`; `thread` is a thread id, or `None` for the calling thread. A process id pins only its main
+/// thread (threads and children made afterwards inherit it). An empty list changes nothing.
+pub fn pin(thread: Option<u32>, cpus: &[usize]) -> Result<(), WanError> {
+    if cpus.is_empty() {
+        return Ok(());
+    }
+    let set = cpu_set(cpus)?;
+    let pid = match thread {
+        None => None,
+        Some(tid) => Some(
+            i32::try_from(tid)
+                .ok()
+                .and_then(Pid::from_raw)
+                .ok_or(rustix::io::Errno::SRCH)
+                .during(format!("pin thread {tid}"))?,
+        ),
+    };
+    rustix::thread::sched_setaffinity(pid, &set).during(match thread {
+        None => format!("pin this thread to CPUs {cpus:?}"),
+        Some(tid) => format!("pin thread {tid} to CPUs {cpus:?}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pinned_thread_may_use_only_its_cpus() {
+        std::thread::spawn(|| {
+            let first = record::machine::allowed_cpus()[0];
+            pin(None, &[first]).unwrap();
+            assert_eq!(record::machine::allowed_cpus(), [first]);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_cpu_that_does_not_exist_is_named_in_the_error() {
+        let message = pin(None, &[1023]).unwrap_err().to_string();
+        assert!(message.starts_with("CPU 1023 cannot be used"), "{message}");
+    }
+
+    #[test]
+    fn no_cpus_means_not_pinned() {
+        let before = record::machine::allowed_cpus();
+        pin(None, &[]).unwrap();
+        assert_eq!(record::machine::allowed_cpus(), before);
+    }
+}

@@ -1,0 +1,144 @@
+//! A control group (v2) for the server: everything the server starts stays in it, whatever it forks, daemonises or
+//! re-parents, so it can be counted and ended as one. No controller is enabled, so scheduling and limits do not change.
+
+use crate::error::{DuringStep, WanError};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Every control group of ours is named with this prefix.
+pub(crate) const PREFIX: &str = "straingauge-";
+/// Killed processes leave the group within milliseconds; uninterruptible ones may never.
+const EMPTY_WITHIN: Duration = Duration::from_secs(5);
+
+/// A control group owned by a pair.
+#[derive(Debug)]
+pub(crate) struct ServerCgroup {
+    path: PathBuf,
+}
+
+impl ServerCgroup {
+    /// Makes the group below this process's own, or below the root of the hierarchy. The error says why it cannot.
+    pub(crate) fn create(token: &str) -> Result<Self, WanError> {
+        let root = mounted_at().ok_or_else(|| WanError::Unsupported {
+            what: "group the server's processes",
+            remedy: "mount the cgroup2 file system",
+            source: io::Error::from(io::ErrorKind::NotFound),
+        })?;
+        let own = own_path().map(|below| root.join(below));
+        let mut last = None;
+        for parent in own.into_iter().chain([root]) {
+            let path = parent.join(format!("{PREFIX}{token}"));
+            match fs::create_dir(&path) {
+                Ok(()) if path.join("cgroup.procs").exists() => return Ok(ServerCgroup { path }),
+                Ok(()) => {
+                    let _ = fs::remove_dir(&path);
+                }
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| io::Error::from(io::ErrorKind::Unsupported))).during("make a control group")
+    }
+
+    /// The group of an earlier run, if `path` still is one of ours.
+    pub(crate) fn existing(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_str()?;
+        let is_ours = name.starts_with(PREFIX)
+            && !path.components().any(|part| part == std::path::Component::ParentDir)
+            && path.starts_with(mounted_at()?);
+        (is_ours && path.join("cgroup.procs").exists()).then(|| ServerCgroup { path: path.into() })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A descriptor by which a process joins: it writes `0`.
+    pub(crate) fn joining_file(&self) -> Result<File, WanError> {
+        OpenOptions::new().write(true).open(self.path.join("cgroup.procs")).during("open the server's control group")
+    }
+
+    /// The processes in the group.
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        let text = fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default();
+        text.lines().filter_map(|line| line.parse().ok()).collect()
+    }
+
+    /// Kills every process in the group, waits until they are gone, and removes it. Returns how many there were.
+    pub(crate) fn remove(&self) -> Result<usize, WanError> {
+        let before = self.processes().len();
+        let deadline = Instant::now() + EMPTY_WITHIN;
+        loop {
+            self.kill();
+            match fs::remove_dir(&self.path) {
+                Ok(()) => return Ok(before),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(before),
+                Err(error) if Instant::now() >= deadline => {
+                    return Err(error).during(format!("remove the control group {}", self.path.display()));
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(2)),
+            }
+        }
+    }
+
+    fn kill(&self) {
+        let at_once = OpenOptions::new()
+            .write(true)
+            .open(self.path.join("cgroup.kill"))
+            .and_then(|mut file| file.write_all(b"1"))
+            .is_ok();
+        if !at_once {
+            // Before Linux 5.14: one by one, and again by the caller, as new ones may be born meanwhile.
+            for pid in self.processes() {
+                kill(pid);
+            }
+        }
+    }
+}
+
+/// SIGKILL. A process that is gone already is no error.
+pub(crate) fn kill(pid: u32) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
+}
+
+fn mounted_at() -> Option<PathBuf> {
+    cgroup2_mount(&fs::read_to_string("/proc/self/mountinfo").ok()?).map(PathBuf::from)
+}
+
+fn cgroup2_mount(mountinfo: &str) -> Option<String> {
+    mountinfo.lines().find_map(|line| {
+        let (left, right) = line.split_once(" - ")?;
+        let is_cgroup2 = right.split(' ').next() == Some("cgroup2");
+        is_cgroup2.then(|| left.split(' ').nth(4).map(str::to_string)).flatten()
+    })
+}
+
+/// This process's place in the hierarchy, relative to its root.
+fn own_path() -> Option<PathBuf> {
+    let text = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    (!path.is_empty() && !path.contains("..")).then(|| PathBuf::from(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_unified_hierarchy_is_found_beside_the_old_ones() {
+        let text = "25 24 0:22 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n\
+                    34 24 0:31 / /sys/fs/cgroup/unified rw,relatime shared:1 - cgroup2 cgroup2 rw\n";
+        assert_eq!(cgroup2_mount(text).as_deref(), Some("/sys/fs/cgroup/unified"));
+        assert_eq!(cgroup2_mount("nonsense\n - cgroup2\n"), None);
+    }
+
+    #[test]
+    fn only_groups_with_our_name_are_ever_touched() {
+        assert!(ServerCgroup::existing(Path::new("/sys/fs/cgroup")).is_none());
+        assert!(ServerCgroup::existing(Path::new("/etc/straingauge-1")).is_none());
+        assert!(ServerCgroup::existing(Path::new("/sys/fs/cgroup/../../straingauge-1")).is_none());
+    }
+}

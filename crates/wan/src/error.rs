@@ -1,0 +1,67 @@
+//! Why the path between client and server could not be made. Every message is one sentence: what, why, what to do.
+
+use std::io;
+use std::path::PathBuf;
+
+/// An error of this room.
+#[derive(Debug, thiserror::Error)]
+pub enum WanError {
+    /// The kernel refuses namespaces to this user.
+    #[error(
+        "separate network namespaces for client and server need root (CAP_SYS_ADMIN and CAP_NET_ADMIN): run it with sudo, or start the server yourself and give only its URL"
+    )]
+    NotPermitted,
+    /// The kernel was built or started without something that is needed.
+    #[error("this kernel cannot {what} ({source}): {remedy}")]
+    Unsupported {
+        /// What was tried.
+        what: &'static str,
+        /// What to do.
+        remedy: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A step failed that should not.
+    #[error("cannot {what}: {source}")]
+    Step {
+        /// What was tried.
+        what: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The plan names CPUs that this process may not use.
+    #[error("CPU {cpu} cannot be used: this process may run on CPUs {allowed}; choose from these")]
+    NoSuchCpu {
+        /// The CPU that was asked for.
+        cpu: usize,
+        /// The CPUs there are, as a list.
+        allowed: String,
+    },
+    /// The folder for state files is not safe to use.
+    #[error("{path} {why}: remove it, or make it owned by root with mode 0700")]
+    UnsafeState {
+        /// Which path.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+}
+
+/// Names the step that an operation of the kernel belongs to.
+pub(crate) trait DuringStep<T> {
+    fn during(self, what: impl Into<String>) -> Result<T, WanError>;
+}
+
+impl<T, E: Into<io::Error>> DuringStep<T> for Result<T, E> {
+    fn during(self, what: impl Into<String>) -> Result<T, WanError> {
+        self.map_err(|error| {
+            let source = error.into();
+            match source.raw_os_error() {
+                Some(libc::EPERM) | Some(libc::EACCES) if !rustix::process::geteuid().is_root() => {
+                    WanError::NotPermitted
+                }
+                _ => WanError::Step { what: what.into(), source },
+            }
+        })
+    }
+}

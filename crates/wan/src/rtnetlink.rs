@@ -1,0 +1,217 @@
+//! The five requests to the kernel's rtnetlink that a pair needs: make a veth, delete it, set a link up, add an address,
+//! look a link up.
+//!
+//! Message layout: include/uapi/linux/{netlink,rtnetlink,if_link,if_addr,veth}.h. Everything is in host byte order and
+//! padded to 4 bytes.
+
+use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use std::io;
+use std::net::IpAddr;
+
+const IFLA_IFNAME: u16 = 3;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_NET_NS_FD: u16 = 28;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+const VETH_INFO_PEER: u16 = 1;
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+const IFA_FLAGS: u16 = 8;
+/// Duplicate address detection is skipped, so that the address is usable at once.
+const IFA_F_NODAD: u32 = 0x02;
+const NLA_F_NESTED: u16 = 1 << 15;
+
+/// A request under construction: header, fixed part, attributes.
+struct Request {
+    bytes: Vec<u8>,
+}
+
+impl Request {
+    fn new(kind: u16, flags: i32) -> Self {
+        let mut bytes = Vec::with_capacity(256);
+        bytes.extend_from_slice(&0u32.to_ne_bytes());
+        bytes.extend_from_slice(&kind.to_ne_bytes());
+        bytes.extend_from_slice(&((flags | libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16).to_ne_bytes());
+        bytes.extend_from_slice(&1u32.to_ne_bytes());
+        bytes.extend_from_slice(&0u32.to_ne_bytes());
+        Request { bytes }
+    }
+
+    /// `struct ifinfomsg`.
+    fn link(&mut self, index: u32, flags: u32, change: u32) {
+        self.bytes.extend_from_slice(&[libc::AF_UNSPEC as u8, 0, 0, 0]);
+        for field in [index, flags, change] {
+            self.bytes.extend_from_slice(&field.to_ne_bytes());
+        }
+    }
+
+    /// `struct ifaddrmsg`.
+    fn address(&mut self, family: i32, prefix_bits: u8, index: u32) {
+        self.bytes.extend_from_slice(&[family as u8, prefix_bits, 0, 0]);
+        self.bytes.extend_from_slice(&index.to_ne_bytes());
+    }
+
+    fn attribute(&mut self, kind: u16, payload: &[u8]) {
+        self.bytes.extend_from_slice(&(4 + payload.len() as u16).to_ne_bytes());
+        self.bytes.extend_from_slice(&kind.to_ne_bytes());
+        self.bytes.extend_from_slice(payload);
+        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+    }
+
+    fn text(&mut self, kind: u16, text: &str) {
+        let mut payload = text.as_bytes().to_vec();
+        payload.push(0);
+        self.attribute(kind, &payload);
+    }
+
+    fn nested(&mut self, kind: u16, fill: impl FnOnce(&mut Request)) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; 4]);
+        fill(self);
+        let length = (self.bytes.len() - start) as u16;
+        self.bytes[start..start + 2].copy_from_slice(&length.to_ne_bytes());
+        self.bytes[start + 2..start + 4].copy_from_slice(&(kind | NLA_F_NESTED).to_ne_bytes());
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        let length = self.bytes.len() as u32;
+        self.bytes[..4].copy_from_slice(&length.to_ne_bytes());
+        self.bytes
+    }
+}
+
+/// A socket to rtnetlink in the network namespace that the thread was in when it connected.
+pub struct Route {
+    socket: OwnedFd,
+}
+
+impl Route {
+    /// Opens the socket.
+    pub fn connect() -> io::Result<Self> {
+        let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+        Ok(Route { socket })
+    }
+
+    /// Makes a veth pair: `name` in this namespace, `peer_name` in `peer_namespace`.
+    pub fn add_veth(&self, name: &str, peer_name: &str, peer_namespace: BorrowedFd<'_>) -> io::Result<()> {
+        let mut request = Request::new(libc::RTM_NEWLINK, libc::NLM_F_CREATE | libc::NLM_F_EXCL);
+        request.link(0, 0, 0);
+        request.text(IFLA_IFNAME, name);
+        request.nested(IFLA_LINKINFO, |info| {
+            info.attribute(IFLA_INFO_KIND, b"veth");
+            info.nested(IFLA_INFO_DATA, |data| {
+                data.nested(VETH_INFO_PEER, |peer| {
+                    peer.link(0, 0, 0);
+                    peer.text(IFLA_IFNAME, peer_name);
+                    peer.attribute(IFLA_NET_NS_FD, &peer_namespace.as_raw_fd().to_ne_bytes());
+                });
+            });
+        });
+        self.execute(request)
+    }
+
+    /// Deletes a link of this namespace; a veth takes its peer with it.
+    pub fn delete_link(&self, name: &str) -> io::Result<()> {
+        let mut request = Request::new(libc::RTM_DELLINK, 0);
+        request.link(link_index(name)?, 0, 0);
+        self.execute(request)
+    }
+
+    /// Sets a link up.
+    pub fn set_up(&self, name: &str) -> io::Result<()> {
+        let up = libc::IFF_UP as u32;
+        let mut request = Request::new(libc::RTM_NEWLINK, 0);
+        request.link(link_index(name)?, up, up);
+        self.execute(request)
+    }
+
+    /// Gives a link an address, usable at once.
+    pub fn add_address(&self, name: &str, address: IpAddr, prefix_bits: u8) -> io::Result<()> {
+        let mut request = Request::new(libc::RTM_NEWADDR, libc::NLM_F_CREATE | libc::NLM_F_EXCL);
+        let index = link_index(name)?;
+        let octets = match address {
+            IpAddr::V4(v4) => {
+                request.address(libc::AF_INET, prefix_bits, index);
+                v4.octets().to_vec()
+            }
+            IpAddr::V6(v6) => {
+                request.address(libc::AF_INET6, prefix_bits, index);
+                v6.octets().to_vec()
+            }
+        };
+        request.attribute(IFA_LOCAL, &octets);
+        request.attribute(IFA_ADDRESS, &octets);
+        if address.is_ipv6() {
+            request.attribute(IFA_FLAGS, &IFA_F_NODAD.to_ne_bytes());
+        }
+        self.execute(request)
+    }
+
+    fn execute(&self, request: Request) -> io::Result<()> {
+        rustix::net::send(&self.socket, &request.finish(), SendFlags::empty())?;
+        let mut reply = [0u8; 4096];
+        let (received, _) = rustix::net::recv(&self.socket, &mut reply[..], RecvFlags::empty())?;
+        acknowledged(&reply[..received.min(4096)])
+    }
+}
+
+/// Reads the answer to one request: `NLMSG_ERROR` with 0 is success, with a negative number the error.
+fn acknowledged(reply: &[u8]) -> io::Result<()> {
+    let word = |at: usize| reply.get(at..at + 4).map(|b| i32::from_ne_bytes([b[0], b[1], b[2], b[3]]));
+    let kind = reply.get(4..6).map(|b| u16::from_ne_bytes([b[0], b[1]]));
+    match (kind, word(16)) {
+        (Some(kind), Some(0)) if i32::from(kind) == libc::NLMSG_ERROR => Ok(()),
+        (Some(kind), Some(code)) if i32::from(kind) == libc::NLMSG_ERROR => {
+            Err(io::Error::from_raw_os_error(code.checked_neg().unwrap_or(libc::EINVAL)))
+        }
+        _ => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "rtnetlink answered with something else than an acknowledgement",
+        )),
+    }
+}
+
+/// The index of a link in the calling thread's namespace.
+pub fn link_index(name: &str) -> io::Result<u32> {
+    let name = std::ffi::CString::new(name).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // SAFETY: `name` is a live, NUL-terminated string.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(io::Error::last_os_error()),
+        index => Ok(index),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_are_padded_and_lengths_are_exact() {
+        let mut request = Request::new(libc::RTM_NEWLINK, 0);
+        request.link(0, 0, 0);
+        request.nested(IFLA_LINKINFO, |info| info.attribute(IFLA_INFO_KIND, b"veth5"));
+        let bytes = request.finish();
+        assert_eq!(bytes.len() % 4, 0);
+        assert_eq!(u32::from_ne_bytes(bytes[..4].try_into().unwrap()) as usize, bytes.len());
+        let nested = &bytes[32..];
+        assert_eq!(u16::from_ne_bytes([nested[0], nested[1]]), 16, "4 + (4 + 5 padded to 8)");
+        assert_eq!(u16::from_ne_bytes([nested[4], nested[5]]), 9, "the inner length excludes the padding");
+    }
+
+    #[test]
+    fn only_an_acknowledgement_without_error_is_success() {
+        let reply = |kind: i32, code: i32| {
+            let mut bytes = vec![0u8; 36];
+            bytes[4..6].copy_from_slice(&(kind as u16).to_ne_bytes());
+            bytes[16..20].copy_from_slice(&code.to_ne_bytes());
+            bytes
+        };
+        assert!(acknowledged(&reply(libc::NLMSG_ERROR, 0)).is_ok());
+        let refused = acknowledged(&reply(libc::NLMSG_ERROR, -libc::EEXIST)).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EEXIST));
+        assert!(acknowledged(&reply(libc::NLMSG_DONE, 0)).is_err());
+        assert!(acknowledged(&[]).is_err());
+        assert!(acknowledged(&reply(libc::NLMSG_ERROR, i32::MIN)).is_err());
+    }
+}

@@ -1,0 +1,192 @@
+//! What a pair leaves on disk so that a later run can clean up after one that was killed: one small file a pair in
+//! /run/straingauge, a folder of root's that nobody else may enter.
+
+use crate::error::{DuringStep, WanError};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Where the state files lie. /run is emptied at boot, as namespaces and processes are.
+pub(crate) const FOLDER: &str = "/run/straingauge";
+const MAX_FILE_BYTES: u64 = 16 << 10;
+const MAX_FILES: usize = 1000;
+
+/// The content of a state file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PairState {
+    /// The run that owns the pair; with the start time it cannot be confused with a later process of the same number.
+    pub owner_pid: u32,
+    /// Start of the owner in clock ticks since boot (field 22 of /proc/PID/stat).
+    pub owner_start_ticks: u64,
+    /// /proc/sys/kernel/random/boot_id.
+    pub boot_id: String,
+    /// Random name of the pair; part of the names of its links and of its control group.
+    pub token: String,
+    /// Number of the server's namespace.
+    pub server_namespace: u64,
+    /// Control group of the server, where there is one.
+    pub cgroup: Option<PathBuf>,
+}
+
+impl PairState {
+    /// Whether the owner still runs.
+    pub(crate) fn has_live_owner(&self) -> bool {
+        self.boot_id == boot_id() && process_start_ticks(self.owner_pid) == Some(self.owner_start_ticks)
+    }
+
+    /// Whether the machine was started again since: then nothing of the pair is left but the file.
+    pub(crate) fn is_from_an_earlier_boot(&self) -> bool {
+        self.boot_id != boot_id()
+    }
+}
+
+/// The folder of state files.
+#[derive(Debug, Clone)]
+pub(crate) struct StateFolder {
+    path: PathBuf,
+}
+
+impl StateFolder {
+    /// Opens the folder, making it if need be. Refuses one that is not only this user's.
+    pub(crate) fn open(path: &Path) -> Result<Self, WanError> {
+        match DirBuilder::new().mode(0o700).create(path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error).during(format!("make the folder {}", path.display())),
+        }
+        Self::existing(path)
+    }
+
+    /// Opens the folder if it is there.
+    pub(crate) fn existing(path: &Path) -> Result<Self, WanError> {
+        let facts = fs::symlink_metadata(path).during(format!("read {}", path.display()))?;
+        let unsafe_because = |why| WanError::UnsafeState { path: path.into(), why };
+        if !facts.file_type().is_dir() {
+            return Err(unsafe_because("is not a folder"));
+        }
+        if facts.uid() != rustix::process::geteuid().as_raw() {
+            return Err(unsafe_because("belongs to another user"));
+        }
+        if facts.mode() & 0o077 != 0 {
+            return Err(unsafe_because("is open to other users"));
+        }
+        Ok(StateFolder { path: path.into() })
+    }
+
+    /// Writes a state file; returns its path.
+    pub(crate) fn write(&self, state: &PairState) -> Result<PathBuf, WanError> {
+        let path = self.path.join(format!("{}.json", state.token));
+        let text = serde_json::to_vec(state).expect("a state has only string keys");
+        // Readers take a file that does not parse for damaged and leave it, so it appears whole.
+        let partial = self.path.join(format!(".{}.partial", state.token));
+        let write = || {
+            let mut file = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .custom_flags(libc::O_NOFOLLOW)
+                .open(&partial)?;
+            file.write_all(&text)?;
+            fs::rename(&partial, &path)
+        };
+        write().during(format!("write {}", path.display()))?;
+        Ok(path)
+    }
+
+    /// Every state file that can be read.
+    pub(crate) fn all(&self) -> Vec<(PathBuf, PairState)> {
+        let Ok(entries) = fs::read_dir(&self.path) else { return Vec::new() };
+        entries
+            .flatten()
+            .take(MAX_FILES)
+            .map(|entry| entry.path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+            .filter_map(|path| Some((path.clone(), read(&path)?)))
+            .collect()
+    }
+}
+
+fn read(path: &Path) -> Option<PairState> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path).ok()?;
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).ok()?;
+    let state: PairState = serde_json::from_slice(&bytes).ok()?;
+    is_token(&state.token).then_some(state)
+}
+
+/// Tokens become parts of file and link names: ten hexadecimal digits, nothing else.
+pub(crate) fn is_token(text: &str) -> bool {
+    text.len() == 10 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// A token that no other pair has.
+pub(crate) fn new_token() -> Result<String, WanError> {
+    let mut bytes = [0u8; 5];
+    File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes)).during("read /dev/urandom")?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+pub(crate) fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_string()
+}
+
+/// Field 22 of /proc/PID/stat; `None` when there is no such process, or it is a zombie.
+pub(crate) fn process_start_ticks(pid: u32) -> Option<u64> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
+    // The command, in parentheses, may itself hold spaces and parentheses.
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    if matches!(fields.next()?, "Z" | "X") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(token: &str) -> PairState {
+        PairState {
+            owner_pid: std::process::id(),
+            owner_start_ticks: process_start_ticks(std::process::id()).unwrap(),
+            boot_id: boot_id(),
+            token: token.into(),
+            server_namespace: 1,
+            cgroup: None,
+        }
+    }
+
+    #[test]
+    fn a_state_survives_the_disk_and_damaged_files_are_passed_over() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = StateFolder::open(&base.path().join("s")).unwrap();
+        let path = folder.write(&state("00ff00ff00")).unwrap();
+        fs::write(base.path().join("s/damaged.json"), "{").unwrap();
+        fs::write(base.path().join("s/evil.json"), serde_json::to_vec(&state("../../etc/")).unwrap()).unwrap();
+        assert_eq!(folder.all(), [(path, state("00ff00ff00"))]);
+    }
+
+    #[test]
+    fn a_folder_that_others_may_enter_is_refused() {
+        let base = tempfile::tempdir().unwrap();
+        let path = base.path().join("s");
+        DirBuilder::new().mode(0o755).create(&path).unwrap();
+        let message = StateFolder::open(&path).unwrap_err().to_string();
+        assert!(message.contains("is open to other users"), "{message}");
+        let link = base.path().join("link");
+        std::os::unix::fs::symlink("/tmp", &link).unwrap();
+        assert!(StateFolder::open(&link).unwrap_err().to_string().contains("is not a folder"));
+    }
+
+    #[test]
+    fn an_owner_lives_only_with_its_own_start_time() {
+        let mut of_me = state("0123456789");
+        assert!(of_me.has_live_owner());
+        of_me.owner_start_ticks += 1;
+        assert!(!of_me.has_live_owner(), "the same number given to a later process");
+    }
+}

@@ -1,0 +1,312 @@
+//! The path as a run uses it: real namespaces, real links, real processes. Needs root; says so where it is not.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use wan::{Pair, PairPlan, WanError};
+
+const OWNER: &str = "STRAINGAUGE_TEST_OWNS_A_PAIR";
+
+fn root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        eprintln!("not run: network namespaces need root");
+    }
+    is_root
+}
+
+fn plan() -> PairPlan {
+    let cpus = record::machine::online_cpus();
+    PairPlan { name: "test".into(), server_cpus: vec![cpus - 1], client_cpus: vec![0] }
+}
+
+/// Waits for something that happens soon; the limit only keeps a broken build from hanging.
+fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < limit, "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn is_alive(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z')))
+}
+
+fn namespace_of(pid: u32) -> String {
+    std::fs::read_link(format!("/proc/{pid}/ns/net")).unwrap().to_string_lossy().into_owned()
+}
+
+/// Listens on the server's side; answers one connection with the bytes it got.
+fn echo_once(pair: &Pair, address: IpAddr) -> (SocketAddr, std::thread::JoinHandle<IpAddr>) {
+    let listener = pair
+        .server_namespace()
+        .run_inside(|| Ok(TcpListener::bind((address, 0)).expect("the address can be bound at once")))
+        .unwrap();
+    let at = listener.local_addr().unwrap();
+    let thread = std::thread::spawn(move || {
+        let (mut stream, peer) = listener.accept().unwrap();
+        let mut bytes = [0u8; 4];
+        stream.read_exact(&mut bytes).unwrap();
+        stream.write_all(&bytes).unwrap();
+        peer.ip()
+    });
+    (at, thread)
+}
+
+fn talk_across(pair: &Pair, server: IpAddr, client: IpAddr) {
+    let (at, thread) = echo_once(pair, server);
+    let answer = pair
+        .client_namespace()
+        .run_inside(|| {
+            let mut stream = TcpStream::connect(at).expect("connects across the link");
+            stream.write_all(b"ping").unwrap();
+            let mut answer = [0u8; 4];
+            stream.read_exact(&mut answer).unwrap();
+            Ok(answer)
+        })
+        .unwrap();
+    assert_eq!(&answer, b"ping");
+    assert_eq!(thread.join().unwrap(), client, "the server sees the client's end");
+}
+
+#[test]
+fn tcp_crosses_the_pair_by_both_address_families() {
+    if !root() {
+        return;
+    }
+    let pair = Pair::create(&plan()).unwrap();
+    talk_across(&pair, pair.server_addr_v4(), pair.client_addr_v4());
+    talk_across(&pair, pair.server_addr_v6(), pair.client_addr_v6());
+    pair.remove().unwrap();
+}
+
+#[test]
+fn nothing_of_a_pair_is_seen_from_outside() {
+    if !root() {
+        return;
+    }
+    let pair = Pair::create(&plan()).unwrap();
+    let links = std::fs::read_to_string("/proc/net/dev").unwrap();
+    assert!(!links.contains("sgs-") && !links.contains("sgc-"), "{links}");
+    let addresses = std::fs::read_to_string("/proc/net/fib_trie").unwrap();
+    assert!(!addresses.contains(&pair.server_addr_v4().to_string()), "{addresses}");
+    pair.remove().unwrap();
+}
+
+#[test]
+fn receive_processing_is_steered_to_the_side_it_belongs_to() {
+    if !root() {
+        return;
+    }
+    let plan = plan();
+    let pair = Pair::create(&plan).unwrap();
+    assert_eq!(pair.steered_to().unwrap(), (plan.server_cpus, plan.client_cpus));
+    pair.steer_loopback(&[0]).unwrap();
+    pair.steer_loopback(&[]).unwrap();
+    pair.remove().unwrap();
+}
+
+#[test]
+fn the_client_has_every_port_and_reuses_them() {
+    if !root() {
+        return;
+    }
+    let pair = Pair::create(&plan()).unwrap();
+    let setting = |name: &str| std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap();
+    let (range, reuse) =
+        pair.client_namespace().run_inside(|| Ok((setting("ip_local_port_range"), setting("tcp_tw_reuse")))).unwrap();
+    assert_eq!(range.split_whitespace().collect::<Vec<_>>(), ["1024", "65535"]);
+    assert_eq!(reuse.trim(), "1");
+    eprintln!("notes: {:?}", pair.notes());
+    pair.remove().unwrap();
+}
+
+fn sleeping_server(pair: &Pair) -> Child {
+    let mut command = Command::new("sleep");
+    command.arg("300");
+    pair.run_server(&mut command).unwrap();
+    command.spawn().unwrap()
+}
+
+#[test]
+fn the_server_runs_in_its_namespace_on_its_cpus_in_its_own_session() {
+    if !root() {
+        return;
+    }
+    let plan = plan();
+    let pair = Pair::create(&plan).unwrap();
+    let mut server = sleeping_server(&pair);
+    let pid = server.id();
+    assert_eq!(namespace_of(pid), format!("net:[{}]", pair.server_namespace().inode().unwrap()));
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+    assert_eq!(allowed.trim(), plan.server_cpus[0].to_string());
+    let session = rustix::process::getsid(rustix::process::Pid::from_raw(pid as i32)).unwrap();
+    assert_eq!(session.as_raw_nonzero().get() as u32, pid);
+    if pair.server_cgroup().is_some() {
+        assert_eq!(pair.server_processes(), [pid]);
+    }
+    pair.remove().unwrap();
+    assert_eq!(server.wait().unwrap().signal(), Some(9), "removal ends the server");
+}
+
+#[test]
+fn removal_ends_daemons_that_the_server_left_and_every_trace() {
+    if !root() {
+        return;
+    }
+    let pair = Pair::create(&plan()).unwrap();
+    let (mut shell, daemon) = server_with_daemon(&pair);
+    let cgroup = pair.server_cgroup().map(Path::to_path_buf);
+    pair.remove().unwrap();
+    shell.wait().unwrap();
+    eventually("the daemon ends", || !is_alive(daemon));
+    assert!(cgroup.is_none_or(|path| !path.exists()));
+}
+
+/// A server that daemonises a process into a session of its own, as nginx or Apache do.
+fn server_with_daemon(pair: &Pair) -> (Child, u32) {
+    let mut command = Command::new("sh");
+    command.args(["-c", "setsid sleep 300 & echo $!; exec sleep 300"]).stdout(Stdio::piped());
+    pair.run_server(&mut command).unwrap();
+    let mut shell = command.spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(shell.stdout.take().unwrap()), &mut line).unwrap();
+    let daemon = line.trim().parse().unwrap();
+    (shell, daemon)
+}
+
+#[test]
+fn a_panic_removes_the_pair() {
+    if !root() {
+        return;
+    }
+    let (report, reported) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let pair = Pair::create(&plan()).unwrap();
+        let server = sleeping_server(&pair);
+        report.send((server.id(), pair.server_cgroup().map(Path::to_path_buf))).unwrap();
+        // The child must be waited for by someone; a panicking owner does not.
+        std::mem::forget(server);
+        panic!("on purpose");
+    });
+    assert!(thread.join().is_err());
+    let (pid, cgroup) = reported.recv().unwrap();
+    eventually("the server ends", || !is_alive(pid));
+    assert!(cgroup.is_none_or(|path| !path.exists()));
+}
+
+#[test]
+fn two_pairs_at_once_do_not_clash() {
+    if !root() {
+        return;
+    }
+    let first = Pair::create(&plan()).unwrap();
+    let second = Pair::create(&plan()).unwrap();
+    talk_across(&first, first.server_addr_v4(), first.client_addr_v4());
+    talk_across(&second, second.server_addr_v4(), second.client_addr_v4());
+    first.remove().unwrap();
+    talk_across(&second, second.server_addr_v6(), second.client_addr_v6());
+    second.remove().unwrap();
+}
+
+#[test]
+fn a_thread_comes_back_to_where_it_was() {
+    if !root() {
+        return;
+    }
+    let own = || std::fs::read_link("/proc/thread-self/ns/net").unwrap();
+    let before = own();
+    let pair = Pair::create(&plan()).unwrap();
+    assert_eq!(own(), before, "creating moves nobody");
+    pair.enter_client().unwrap();
+    let inherited = std::thread::spawn(own).join().unwrap();
+    assert_ne!(inherited, before, "threads made inside start inside");
+    pair.enter_server().unwrap();
+    pair.leave().unwrap();
+    assert_eq!(own(), before);
+    pair.remove().unwrap();
+}
+
+/// Not a test of its own: the process that [`a_killed_owner_leaves_nothing_after_the_next_run`] kills.
+#[test]
+fn owner_that_waits_to_be_killed() {
+    if std::env::var_os(OWNER).is_none() {
+        return;
+    }
+    let pair = Pair::create(&plan()).unwrap();
+    let (shell, daemon) = server_with_daemon(&pair);
+    let cgroup = pair.server_cgroup().map(|path| path.display().to_string()).unwrap_or_default();
+    println!("\nowns {} {daemon} {} {cgroup}", shell.id(), pair.server_namespace().inode().unwrap());
+    std::thread::sleep(Duration::from_secs(120));
+}
+
+#[test]
+fn a_killed_owner_leaves_nothing_after_the_next_run() {
+    if !root() {
+        return;
+    }
+    let mut owner = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "owner_that_waits_to_be_killed", "--nocapture"])
+        .env(OWNER, "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = std::io::BufReader::new(owner.stdout.take().unwrap());
+    let line = std::io::BufRead::lines(output)
+        .map_while(Result::ok)
+        .find(|line| line.starts_with("owns "))
+        .expect("the owner made its pair");
+    let words: Vec<&str> = line.split(' ').collect();
+    let (server, daemon): (u32, u32) = (words[1].parse().unwrap(), words[2].parse().unwrap());
+    let namespace = format!("net:[{}]", words[3]);
+    assert!(is_alive(server) && is_alive(daemon));
+
+    wan::remove_stale();
+    assert!(is_alive(server) && is_alive(daemon), "a living owner's pair is not stale");
+
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    eventually("the kernel ends the server with its parent", || !is_alive(server));
+    assert!(is_alive(daemon), "what the server daemonised outlives it: this is what is left over");
+    let removed = wan::remove_stale();
+    assert!(removed.iter().any(|line| line.contains(&format!("process {} left behind", owner.id()))), "{removed:?}");
+    eventually("the daemon ends", || !is_alive(daemon));
+    assert!(words[4].is_empty() || !Path::new(words[4]).exists(), "the control group is gone");
+    let anyone_inside = std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .any(|entry| std::fs::read_link(entry.path().join("ns/net")).is_ok_and(|at| at.to_string_lossy() == namespace));
+    assert!(!anyone_inside);
+}
+
+#[test]
+fn a_user_without_rights_gets_one_clear_sentence() {
+    let message = WanError::NotPermitted.to_string();
+    assert!(message.contains("sudo") && !message.contains('\n'), "{message}");
+    if !root() {
+        assert_eq!(wan::is_permitted().unwrap_err().to_string(), message);
+        return;
+    }
+    assert!(wan::is_permitted().is_ok());
+    // Capabilities belong to threads: this one gives up its own, as a process started by another user never had any.
+    let refused = std::thread::spawn(|| {
+        let nobody = rustix::process::Uid::from_raw(65534);
+        rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+        (wan::is_permitted().unwrap_err().to_string(), Pair::create(&plan()).unwrap_err().to_string())
+    })
+    .join()
+    .unwrap();
+    assert_eq!(refused, (message.clone(), message));
+}
+
+#[test]
+fn a_plan_with_an_unknown_cpu_makes_nothing() {
+    let refused = Pair::create(&PairPlan { server_cpus: vec![1000], ..plan() }).unwrap_err().to_string();
+    assert!(refused.starts_with("CPU 1000 cannot be used"), "{refused}");
+}
