@@ -1,0 +1,16 @@
+//! End-to-end tests: the real binary against real servers, on loopback and in network namespaces of its own making.
+//!
+//! One integration binary, as it links once. [`rig`] runs straingauge and reads what it said; [`server`] starts the
+//! testbed's servers; [`broken_server`] misbehaves on purpose. A test that cannot run here writes
+//! `SKIPPED name: why` and returns; `.ci/suites` counts it.
+
+mod bad_input;
+mod broken_server;
+mod find;
+mod help;
+mod interruption;
+mod load_counts;
+mod report_page;
+mod rig;
+mod rooms;
+mod server;

@@ -1,0 +1,315 @@
+//! Bad input gets one clear sentence with the remedy and the right exit code; what was measured so far is kept.
+
+use crate::broken_server::{BrokenServer, Fault};
+use crate::rig::{
+    Said, free_port, is_root, member, needs_server, open_dir, points, program, run, skip_unless, straingauge,
+    straingauge_in_shell,
+};
+use crate::server::{Kind, serve_words};
+use std::os::unix::fs::PermissionsExt;
+
+const SHORT: [&str; 5] = ["--warmup", "0s", "--duration", "200ms", "--quiet"];
+
+fn load(url: &str, more: &[&str]) -> Said {
+    run(straingauge(["load", url]).args(SHORT).args(more))
+}
+
+fn find(url: &str, more: &[&str]) -> Said {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    run(straingauge(["find", url, "--budget", "5s", "--quiet"]).args(more).current_dir(dir.path()))
+}
+
+#[test]
+fn a_closed_port_is_said() {
+    let url = format!("http://127.0.0.1:{}/", free_port());
+    load(&url, &[]).exits_with(1).complains_of(&["refused", "is the server running"]);
+    find(&url, &[]).exits_with(1).complains_of(&["refused", "is the server running"]);
+}
+
+#[test]
+fn a_name_that_does_not_resolve_is_said() {
+    // RFC 6761: names under .invalid never resolve.
+    load("http://no-such-server.invalid:8080/", &[]).exits_with(1).complains_of(&[
+        "no-such-server.invalid",
+        "does not resolve",
+        "check the spelling",
+    ]);
+}
+
+#[test]
+fn a_server_that_exits_is_quoted() {
+    let url = format!("http://127.0.0.1:{}/", free_port());
+    let script = "echo 'cannot read the configuration' >&2; exit 7";
+    find(&url, &["--isolate", "never", "--", "sh", "-c", script]).exits_with(1).complains_of(&[
+        "sh",
+        "code 7",
+        "cannot read the configuration",
+    ]);
+}
+
+#[test]
+fn a_server_that_never_listens_is_said() {
+    let url = format!("http://127.0.0.1:{}/", free_port());
+    find(&url, &["--isolate", "never", "--server-timeout", "300ms", "--", "sleep", "600"])
+        .exits_with(1)
+        .complains_of(&["sleep", "does not listen on port", "--server-timeout"]);
+}
+
+#[test]
+fn a_server_that_is_not_installed_is_said() {
+    let url = format!("http://127.0.0.1:{}/", free_port());
+    find(&url, &["--isolate", "never", "--", "no-such-server-program"])
+        .exits_with(1)
+        .complains_of(&["no-such-server-program", "installed"]);
+}
+
+#[test]
+fn an_address_in_use_is_said_before_the_server_is_started() {
+    let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("loopback has a free port");
+    let port = taken.local_addr().expect("a bound listener has an address").port();
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let witness = dir.path().join("started");
+    let script = format!("touch {}; sleep 600", witness.display());
+    let url = format!("http://127.0.0.1:{port}/");
+    find(&url, &["--isolate", "never", "--", "sh", "-c", &script]).exits_with(1).complains_of(&[
+        "port",
+        &port.to_string(),
+        "in use",
+    ]);
+    assert!(!witness.exists(), "the server was started all the same");
+}
+
+#[test]
+fn an_answer_that_is_not_http_is_said() {
+    let server = BrokenServer::start(Fault::NotHttp);
+    load(&server.url(), &[]).exits_with(1).complains_of(&["HTTP"]);
+    find(&server.url(), &[]).exits_with(1).complains_of(&["HTTP"]);
+}
+
+#[test]
+fn a_body_that_ends_early_is_counted_as_truncated() {
+    let server = BrokenServer::start(Fault::BodyEndsEarly);
+    let said = load(&server.url(), &["--json"]).exits_with(1).complains_of(&["body"]);
+    let outcomes = member(&said.json(), "outcomes").clone();
+    assert!(outcomes["truncated"].as_u64() > Some(0), "{outcomes:#}");
+    assert_eq!(outcomes["ok"].as_u64(), Some(0), "{outcomes:#}");
+}
+
+#[test]
+fn a_header_of_ten_megabytes_is_refused_and_not_kept_in_memory() {
+    let server = BrokenServer::start(Fault::HugeHeader);
+    let said = load(&server.url(), &["--connections", "1", "--json"]).exits_with(1).complains_of(&["header"]);
+    let outcomes = member(&said.json(), "outcomes").clone();
+    assert!(outcomes["malformed"].as_u64() > Some(0), "{outcomes:#}");
+    find(&server.url(), &[]).exits_with(1).complains_of(&["header"]);
+}
+
+#[test]
+fn a_server_that_closes_without_an_answer_is_said() {
+    let server = BrokenServer::start(Fault::Closes);
+    let said = load(&server.url(), &["--json"]).exits_with(1).complains_of(&["no request was answered"]);
+    let outcomes = member(&said.json(), "outcomes").clone();
+    assert!(
+        outcomes["closed_early"].as_u64().unwrap_or(0) + outcomes["reset"].as_u64().unwrap_or(0) > 0,
+        "{outcomes:#}"
+    );
+}
+
+#[test]
+fn a_silent_server_times_out_and_does_not_hang_the_run() {
+    let server = BrokenServer::start(Fault::Silent);
+    let said = load(&server.url(), &["--timeout", "100ms", "--connections", "2", "--json"]).exits_with(1);
+    let outcomes = member(&said.json(), "outcomes").clone();
+    assert!(outcomes["timed_out"].as_u64() > Some(0), "{outcomes:#}");
+    find(&server.url(), &["--timeout", "100ms"]).exits_with(1).complains_of(&["100"]);
+}
+
+#[test]
+fn a_redirect_is_said_with_its_target() {
+    let server = BrokenServer::start(Fault::Redirect);
+    find(&server.url(), &[]).exits_with(1).complains_of(&[
+        "redirect",
+        "301",
+        "http://127.0.0.1:1/there",
+        "--any-status",
+    ]);
+    load(&server.url(), &[]).exits_with(1).complains_of(&["redirect", "--any-status"]);
+    load(&server.url(), &["--any-status"]).exits_with(0);
+}
+
+#[test]
+fn a_server_that_only_fails_is_said() {
+    let server = BrokenServer::start(Fault::ServerError);
+    find(&server.url(), &[]).exits_with(1).complains_of(&["500", "--any-status"]);
+    load(&server.url(), &[]).exits_with(1).complains_of(&["500", "--any-status"]);
+}
+
+#[test]
+fn wrong_usage_is_said_before_anything_is_sent() {
+    let url = format!("http://127.0.0.1:{}/", free_port());
+    let cases: &[(&[&str], &[&str])] = &[
+        (&["--connections", "0"], &["--connections", "at least 1"]),
+        (&["--connections", "-5"], &["--connections"]),
+        (&["--rate", "-1"], &["--rate", "-1"]),
+        (&["--rate", "0"], &["--rate"]),
+        (&["--rate", "10kg"], &["--rate", "10kg"]),
+        (&["--duration", "5parsecs"], &["--duration", "5parsecs"]),
+        (&["--duration", "0s"], &["--duration"]),
+        (&["--threads", "0"], &["--threads"]),
+        (&["--requests-per-connection", "0"], &["--requests-per-connection"]),
+        (&["--no-such-flag"], &["--no-such-flag", "--help"]),
+        (&["--header", "no colon here"], &["--header", "Name: value"]),
+        (&["--header", "Content-Length: 5"], &["engine"]),
+        (&["--body", "a", "--body-file", "b"], &["--body-file"]),
+        (&["--cpus", "99999"], &["99999"]),
+        (&["--fail-if", "p99 is bad"], &["--fail-if"]),
+        (&["--arrival", "bursty", "--rate", "10"], &["bursty", "poisson"]),
+    ];
+    for (options, words) in cases {
+        let said = load(&url, options);
+        eprintln!("{options:?}: {}", said.err.trim());
+        said.exits_with(2).complains_of(words);
+    }
+    for wrong in ["https://127.0.0.1/", "ftp://127.0.0.1/", "http://", "http://127.0.0.1:99999/", "http://127.0.0.1:0/"]
+    {
+        load(wrong, &[]).exits_with(2).complains_of(&[]);
+    }
+}
+
+#[test]
+fn wrong_usage_of_find_is_said() {
+    let url = format!("http://127.0.0.1:{}/", free_port());
+    let cases: &[(&[&str], &[&str])] = &[
+        (&["--max-connections", "0"], &["--max-connections"]),
+        (&["--connections", "10"], &["--max-connections"]),
+        (&["--repeats", "0"], &["--repeats"]),
+        (&["--bracket", "0%"], &["--bracket"]),
+        (&["--isolate", "sometimes"], &["sometimes", "never"]),
+    ];
+    for (options, words) in cases {
+        let said = find(&url, options);
+        eprintln!("{options:?}: {}", said.err.trim());
+        said.exits_with(2).complains_of(words);
+    }
+    run(straingauge(["find", &url, "--budget", "1ms"]).args(["--quiet"])).exits_with(2).complains_of(&["--budget"]);
+    run(&mut straingauge(["find"])).exits_with(2).complains_of(&["URL"]);
+}
+
+#[test]
+fn a_crossed_limit_has_an_exit_code_of_its_own() {
+    needs_server!(Kind::Nginx);
+    let server = crate::server::Server::start(Kind::Nginx);
+    let url = server.url("1k.bin");
+    load(&url, &["--fail-if", "p99 > 1ns"]).exits_with(3).complains_of(&["p99 > 1ns"]);
+    load(&url, &["--fail-if", "p99 > 1h"]).exits_with(0);
+}
+
+#[test]
+fn more_connections_than_descriptors_is_said() {
+    let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("loopback has a free port");
+    let url = format!("http://127.0.0.1:{}/", taken.local_addr().expect("an address").port());
+    let limited = "ulimit -n 200; exec \"$@\"";
+    let said = run(straingauge_in_shell(limited, &["load", &url, "--connections", "1000"]).args(SHORT));
+    let code = said.code;
+    assert!(matches!(code, Some(1 | 2)), "{code:?}: {}", said.err);
+    said.complains_of(&["1000", "descriptors", "ulimit -n"]);
+}
+
+#[test]
+fn a_directory_that_holds_a_run_is_not_overwritten() {
+    let server = BrokenServer::start(Fault::ServerError);
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let out = dir.path().join("run");
+    let out = out.to_str().expect("temporary paths are text");
+    load(&server.url(), &["--any-status", "--out", out]).exits_with(0);
+    let before = std::fs::read(dir.path().join("run/run.json")).expect("run.json is there");
+    load(&server.url(), &["--any-status", "--out", out]).exits_with(1).complains_of(&["already holds a run", "--out"]);
+    assert_eq!(before, std::fs::read(dir.path().join("run/run.json")).expect("run.json is still there"));
+}
+
+#[test]
+fn a_run_directory_that_cannot_be_written_is_said() {
+    let server = BrokenServer::start(Fault::ServerError);
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let place = dir.path().to_str().expect("temporary paths are text");
+    let out = format!("{place}/run");
+    let arguments = ["load", &server.url(), "--any-status", "--out", &out];
+    let said = if is_root() {
+        skip_unless!(program("unshare").is_some(), "unshare is not installed (apt-get install util-linux)");
+        // Nothing stops root but a read-only mount; it lives in a mount namespace of the shell's own.
+        let line = format!("mount -t tmpfs -o ro tmpfs {place} && exec \"$@\"");
+        run(unshared(&line, &arguments).args(SHORT))
+    } else {
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o555)).expect("our own folder");
+        run(straingauge(arguments).args(SHORT))
+    };
+    said.exits_with(1).complains_of(&[&out, "--out"]);
+}
+
+#[test]
+fn a_full_disk_keeps_what_was_measured() {
+    skip_unless!(is_root(), "needs root, to mount a small tmpfs in a mount namespace of its own");
+    skip_unless!(program("unshare").is_some(), "unshare is not installed (apt-get install util-linux)");
+    needs_server!(Kind::Nginx);
+    let dir = open_dir();
+    let (full, kept, state) = (dir.path().join("full"), dir.path().join("kept"), dir.path().join("state"));
+    for folder in [&full, &kept, &state] {
+        std::fs::create_dir(folder).expect("a temporary folder");
+    }
+    let port = free_port();
+    // Room for run.json and a few points. What lies there when the run has ended is copied out of the mount namespace.
+    let line = format!(
+        "mount -t tmpfs -o size=96k tmpfs {full} || exit 99; \"$@\"; code=$?; cp -r {full}/run {kept}/; exit $code",
+        full = full.display(),
+        kept = kept.display()
+    );
+    let out = full.join("run");
+    let url = format!("http://127.0.0.1:{port}/128.bin");
+    let mut command = unshared(
+        &line,
+        &[
+            "find",
+            &url,
+            "--budget",
+            "20s",
+            "--duration",
+            "50ms",
+            "--max-connections",
+            "64",
+            "--sweep",
+            "connections",
+            "--isolate",
+            "never",
+            "--out",
+            out.to_str().expect("temporary paths are text"),
+            "--",
+        ],
+    );
+    command.args(serve_words(Kind::Nginx, port, &state, "127.0.0.1"));
+    let said = run(&mut command).exits_with(1).complains_of(&["disk is full", "--out"]);
+    let whole = points(&kept.join("run"));
+    assert!(!whole.is_empty(), "nothing was kept: {}\n{}", said.out, said.err);
+    let kept_run = kept.join("run");
+    let kept_run = kept_run.to_str().expect("temporary paths are text");
+    run(&mut straingauge(["report", kept_run])).exits_with(0);
+    assert!(kept.join("run/report.html").is_file());
+}
+
+/// `straingauge` behind a shell line in a mount namespace of its own.
+fn unshared(line: &str, arguments: &[&str]) -> std::process::Command {
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c", line, "sh", env!("CARGO_BIN_EXE_straingauge")]);
+    command.args(arguments);
+    command
+}
+
+#[test]
+fn what_is_no_run_directory_is_said() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = dir.path().to_str().expect("temporary paths are text");
+    run(&mut straingauge(["report", path]))
+        .exits_with(1)
+        .complains_of(&["run.json", "is it a straingauge run directory?"]);
+    std::fs::write(dir.path().join("run.json"), "{\"schema\": 1, \"status\"").expect("our own folder");
+    run(&mut straingauge(["report", path])).exits_with(1).complains_of(&["run.json", "not readable"]);
+}

@@ -1,0 +1,120 @@
+//! `find` on nginx from end to end: run directory, report, zones; with namespaces and without.
+
+use crate::rig::{
+    Said, free_port, is_root, member, needs_server, open_dir, points, processes_of, run, run_record, skip_unless,
+    straingauge,
+};
+use crate::server::{Kind, Server, serve_words};
+use std::path::Path;
+
+/// A sweep that is over in seconds: few, short points. What it finds on a busy machine is not judged here.
+pub const SMALL: [&str; 6] = ["--duration", "100ms", "--max-connections", "32", "--repeats", "2"];
+
+/// Asserts what every completed `find` leaves behind.
+#[track_caller]
+fn assert_is_a_whole_run(path: &Path, said: &Said) {
+    let record = run_record(path);
+    assert_eq!(record["status"], "complete", "{}", said.err);
+    let measured = points(path);
+    let sweeps = |name: &str| measured.iter().filter(|point| point["sweep"] == name).count();
+    assert!(sweeps("connections") >= 3, "{} points of the closed loop", sweeps("connections"));
+    assert!(sweeps("rate") >= 2, "{} points of the open loop", sweeps("rate"));
+    for (index, point) in measured.iter().enumerate() {
+        assert_eq!(point["index"].as_u64(), Some(index as u64));
+        let outcomes = &point["outcomes"];
+        let sent = outcomes["sent"].as_u64().expect("sent is counted");
+        let beside = ["sent", "connects", "connects_slow", "connects_failed"];
+        let ends =
+            outcomes.as_object().expect("outcomes by name").iter().filter(|(name, _)| !beside.contains(&name.as_str()));
+        assert_eq!(sent, ends.map(|(_, count)| count.as_u64().unwrap_or(0)).sum::<u64>(), "{outcomes:#}");
+        assert!(path.join(format!("points/{index:03}/latency.hlog")).is_file(), "point {index} has its histograms");
+    }
+    let page = std::fs::read_to_string(path.join("report.html")).expect("report.html is there");
+    assert!(page.contains("<svg") && page.trim_end().ends_with("</html>"), "the page is whole");
+    for outside in ["src=\"http", "href=\"http", "@import", "url(http"] {
+        assert!(!page.contains(outside), "the page fetches something: {outside}");
+    }
+    let words = said.out.to_lowercase();
+    for zone in ["elastic", "plastic", "failure"] {
+        assert!(words.contains(zone), "'{zone}' is not in the verdict:\n{}", said.out);
+    }
+}
+
+#[test]
+fn find_without_namespaces_leaves_a_whole_run_and_no_server() {
+    needs_server!(Kind::Nginx);
+    let dir = open_dir();
+    let (state, out) = (dir.path().join("state"), dir.path().join("run"));
+    let port = free_port();
+    let url = format!("http://127.0.0.1:{port}/1k.bin");
+    let mut command = straingauge(["find", &url, "--isolate", "never", "--budget", "12s", "--out"]);
+    command.arg(&out).args(SMALL).arg("--").args(serve_words(Kind::Nginx, port, &state, "127.0.0.1"));
+    let said = run(&mut command).exits_with(0);
+    assert_is_a_whole_run(&out, &said);
+    assert_eq!(run_record(&out)["scenario"]["server"]["isolated"], false);
+    assert!(processes_of(&state).is_empty(), "nginx is still there");
+}
+
+#[test]
+fn find_with_namespaces_leaves_a_whole_run_and_no_namespace() {
+    skip_unless!(is_root(), "needs root, to make network namespaces");
+    needs_server!(Kind::Nginx);
+    let dir = open_dir();
+    let (state, out) = (dir.path().join("state"), dir.path().join("run"));
+    let port = free_port();
+    let url = format!("http://127.0.0.1:{port}/1k.bin");
+    let mut command = straingauge(["find", &url, "--isolate", "always", "--budget", "12s", "--out"]);
+    command.arg(&out).args(SMALL).arg("--").args(serve_words(Kind::Nginx, port, &state, "0.0.0.0"));
+    let mut running = crate::rig::Running::start(&mut command);
+    let pid = running.pid();
+    running.wait_until("the first point", || !points(&out).is_empty());
+    let namespaces = crate::interruption::server_namespaces(&state);
+    assert!(!namespaces.is_empty(), "nginx has no network namespace of its own");
+    let said = running.wait().exits_with(0);
+    assert_is_a_whole_run(&out, &said);
+    assert_eq!(run_record(&out)["scenario"]["server"]["isolated"], true);
+    crate::interruption::assert_nothing_is_left(pid, &state, &namespaces);
+}
+
+#[test]
+fn find_drives_a_server_that_is_there_already() {
+    needs_server!(Kind::Lighttpd);
+    let server = Server::start(Kind::Lighttpd);
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let out = dir.path().join("run");
+    let mut command = straingauge(["find", &server.url("1k.bin"), "--json", "--budget", "6s", "--out"]);
+    command.arg(&out).args(SMALL).args(["--sweep", "connections"]);
+    let json = run(&mut command).exits_with(0).json();
+    assert!(member(&json, "doubts").is_array(), "{json:#}");
+    assert!(
+        std::net::TcpStream::connect(("127.0.0.1", server.port)).is_ok(),
+        "the server still runs: it is not ours to end"
+    );
+}
+
+#[test]
+fn a_report_is_drawn_again_from_the_directory_alone() {
+    needs_server!(Kind::Nginx);
+    let server = Server::start(Kind::Nginx);
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let out = dir.path().join("run");
+    let mut command = straingauge(["find", &server.url("128.bin"), "--quiet", "--budget", "6s", "--out"]);
+    command.arg(&out).args(SMALL).args(["--sweep", "connections"]);
+    let first = run(&mut command).exits_with(0);
+    drop(server);
+    let page = std::fs::read(out.join("report.html")).expect("report.html is there");
+    // The directory may be moved and read by itself.
+    let moved = dir.path().join("moved");
+    std::fs::rename(&out, &moved).expect("our own folder");
+    let again = dir.path().join("again.html");
+    let said = run(straingauge(["report"]).arg(&moved).arg("--out").arg(&again)).exits_with(0);
+    let redrawn = std::fs::read(&again).expect("the page is there");
+    assert_eq!(without_path(&page, &out), without_path(&redrawn, &moved), "the page is drawn the same again");
+    let text = |out: &str, path: &Path| out.replace(path.to_str().expect("text"), "RUN");
+    assert_eq!(text(&first.out, &out), text(&said.out, &moved), "the same words again");
+}
+
+/// A page without the place of its run, which is all that may differ.
+fn without_path(page: &[u8], path: &Path) -> String {
+    String::from_utf8_lossy(page).replace(path.to_str().expect("temporary paths are text"), "RUN")
+}

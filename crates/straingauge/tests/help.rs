@@ -1,0 +1,61 @@
+//! The help texts as a person sees them. After a change that is meant: `UPDATE_EXPECT=1 cargo test -p straingauge help`.
+
+use crate::rig::{repository, run, straingauge};
+
+fn assert_golden(name: &str, actual: &str) {
+    let folder = repository().join("crates/straingauge/tests/golden");
+    let path = folder.join(name);
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::create_dir_all(&folder).expect("the tests' own folder");
+        std::fs::write(&path, actual).expect("the tests' own folder");
+        return;
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    if expected != actual {
+        let kept = repository().join("artefacts").join(name);
+        let _ = std::fs::create_dir_all(repository().join("artefacts"));
+        let _ = std::fs::write(&kept, actual);
+        panic!(
+            "{} differs from {}; if the change is meant: UPDATE_EXPECT=1 cargo test -p straingauge help\n{actual}",
+            path.display(),
+            kept.display()
+        );
+    }
+}
+
+fn help(arguments: &[&str]) -> String {
+    // A terminal's width must not change what is compared.
+    run(straingauge(arguments).env("COLUMNS", "100").env_remove("CLICOLOR_FORCE")).exits_with(0).out
+}
+
+#[test]
+fn help_texts_are_as_reviewed() {
+    assert_golden("help.txt", &help(&["--help"]));
+    for command in ["find", "load", "report", "doctor"] {
+        assert_golden(&format!("help-{command}.txt"), &help(&[command, "--help"]));
+    }
+}
+
+#[test]
+fn help_and_version_are_no_errors_and_nothing_is_wrong_usage() {
+    assert!(help(&["--version"]).starts_with("straingauge "));
+    let said = run(&mut straingauge::<&str>([])).exits_with(2);
+    assert!(said.err.contains("Usage"), "{}", said.err);
+}
+
+#[test]
+fn doctor_says_what_this_machine_can_measure() {
+    let said = run(&mut straingauge(["doctor"])).exits_with(0);
+    assert!(said.out.contains("available"), "{}", said.out);
+    let json = run(&mut straingauge(["doctor", "--json"])).exits_with(0).json();
+    assert!(json.is_object(), "{json:#}");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let mut command = std::process::Command::new("sh");
+    let program = env!("CARGO_BIN_EXE_straingauge");
+    command.args(["-c", &format!("'{program}' find --help | head -1; '{program}' doctor | true")]);
+    let said = run(&mut command).exits_with(0);
+    assert_eq!(said.err, "", "nothing is said about a closed pipe");
+}

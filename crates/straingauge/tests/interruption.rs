@@ -1,0 +1,193 @@
+//! Ctrl-C and kill -9 in the middle of a sweep: what was measured is kept, and nothing of ours is left behind.
+
+use crate::find::SMALL;
+use crate::rig::{
+    Running, free_port, is_root, needs_server, open_dir, points, processes_of, run, run_record, skip_unless,
+    straingauge,
+};
+use crate::server::{Kind, serve_words};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// The network namespaces other than ours in which a server with this state folder lives.
+pub fn server_namespaces(state: &Path) -> BTreeSet<PathBuf> {
+    let own = std::fs::read_link("/proc/self/ns/net").expect("/proc is mounted");
+    processes_of(state)
+        .into_iter()
+        .filter_map(|pid| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok())
+        .filter(|namespace| *namespace != own)
+        .collect()
+}
+
+/// Asserts that neither the server nor a namespace of its lives on: no process in one, no name for one.
+#[track_caller]
+pub fn assert_nothing_is_left(pid: i32, state: &Path, namespaces: &BTreeSet<PathBuf>) {
+    let servers = processes_of(state);
+    assert!(servers.is_empty(), "the server is still there: {servers:?}");
+    let inhabited: Vec<i32> = processes_in(namespaces);
+    assert!(inhabited.is_empty(), "processes live on in the namespaces: {inhabited:?}");
+    let named = names_of(namespaces);
+    assert!(named.is_empty(), "names are left of the namespaces: {named:?}");
+    assert!(!Path::new(&format!("/proc/{pid}")).exists(), "straingauge itself is still there");
+    let owned = format!("\"owner_pid\":{pid},");
+    let states = std::fs::read_dir("/run/straingauge").into_iter().flatten().flatten();
+    let texts = states.map(|entry| std::fs::read_to_string(entry.path()).unwrap_or_default().replace(' ', ""));
+    assert!(!texts.into_iter().any(|text| text.contains(&owned)), "a state file of the pair is left");
+}
+
+fn processes_in(namespaces: &BTreeSet<PathBuf>) -> Vec<i32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+        .filter(|pid| std::fs::read_link(format!("/proc/{pid}/ns/net")).is_ok_and(|ns| namespaces.contains(&ns)))
+        .collect()
+}
+
+/// Mounts that keep one of the namespaces alive without a process, as `ip netns` makes them.
+fn names_of(namespaces: &BTreeSet<PathBuf>) -> Vec<String> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let is_one = |line: &&str| namespaces.iter().any(|ns| line.contains(&*ns.to_string_lossy()));
+    mounts.lines().filter(is_one).map(String::from).collect()
+}
+
+/// A sweep on a server that straingauge starts, as root in namespaces, and its places.
+struct Sweep {
+    _dir: tempfile::TempDir,
+    state: PathBuf,
+    out: PathBuf,
+    running: Running,
+    namespaces: BTreeSet<PathBuf>,
+}
+
+/// Starts a sweep that would go on for a while and returns when two points are whole.
+#[track_caller]
+fn sweep_under_way() -> Sweep {
+    let dir = open_dir();
+    let (state, out) = (dir.path().join("state"), dir.path().join("run"));
+    let mut command = find(&state, &out);
+    let mut running = Running::start(&mut command);
+    running.wait_until("two points", || points(&out).len() >= 2);
+    let namespaces = server_namespaces(&state);
+    assert_eq!(namespaces.is_empty(), !is_root(), "root's server has a namespace of its own");
+    Sweep { _dir: dir, state, out, running, namespaces }
+}
+
+fn find(state: &Path, out: &Path) -> Command {
+    let port = free_port();
+    let url = format!("http://127.0.0.1:{port}/1k.bin");
+    let mut command = straingauge(["find", &url, "--budget", "60s", "--duration", "100ms", "--max-connections", "64"]);
+    command.args(["--isolate", "auto", "--out"]).arg(out);
+    let address = if is_root() { "0.0.0.0" } else { "127.0.0.1" };
+    command.arg("--").args(serve_words(Kind::Nginx, port, state, address));
+    command
+}
+
+#[test]
+fn ctrl_c_keeps_the_points_and_ends_the_server() {
+    needs_server!(Kind::Nginx);
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        let sweep = sweep_under_way();
+        let pid = sweep.running.pid();
+        sweep.running.signal(signal);
+        let said = sweep.running.wait().exits_with(130);
+        assert!(!said.err.contains("panicked"), "{}", said.err);
+        assert_nothing_is_left(pid, &sweep.state, &sweep.namespaces);
+        let record = run_record(&sweep.out);
+        assert_eq!(record["status"], "interrupted");
+        assert!(points(&sweep.out).len() >= 2);
+        assert!(sweep.out.join("report.html").is_file(), "what was measured is drawn");
+        assert!(
+            said.out.contains("interrupt") || said.err.contains("interrupt") || said.out.contains("ended early"),
+            "{}",
+            said.out
+        );
+    }
+}
+
+#[test]
+fn ctrl_c_during_a_single_load_reports_what_was_measured() {
+    needs_server!(Kind::Nginx);
+    let server = crate::server::Server::start(Kind::Nginx);
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let out = dir.path().join("run");
+    let mut command =
+        straingauge(["load", &server.url("1k.bin"), "--duration", "600s", "--warmup", "0s", "--json", "--out"]);
+    let mut running = Running::start(command.arg(&out));
+    running.wait_until("the run directory", || out.join("run.json").is_file());
+    std::thread::sleep(Duration::from_millis(300));
+    running.signal(libc::SIGINT);
+    let said = running.wait().exits_with(130);
+    let outcomes = crate::rig::member(&said.json(), "outcomes").clone();
+    assert!(outcomes["ok"].as_u64() > Some(0), "{outcomes:#}");
+    assert_eq!(points(&out).len(), 1);
+}
+
+#[test]
+fn kill_9_loses_at_most_the_point_in_progress_and_the_next_run_cleans_up() {
+    needs_server!(Kind::Nginx);
+    let sweep = sweep_under_way();
+    let pid = sweep.running.pid();
+    let before = points(&sweep.out).len();
+    sweep.running.signal(libc::SIGKILL);
+    assert_eq!(sweep.running.wait().code, None);
+    // What is there can be read and drawn.
+    assert!(points(&sweep.out).len() >= before);
+    assert_eq!(run_record(&sweep.out)["status"], "running");
+    let said = run(straingauge(["report"]).arg(&sweep.out)).exits_with(0);
+    assert!(sweep.out.join("report.html").is_file());
+    assert!(said.out.to_lowercase().contains("elastic"), "{}", said.out);
+    // The next run removes what the killed one could not.
+    let dir = open_dir();
+    let mut next = straingauge(["load", "http://127.0.0.1:1/"]);
+    run(next.current_dir(dir.path())).exits_with(1);
+    let started = Instant::now();
+    while !(processes_in(&sweep.namespaces).is_empty() && processes_of(&sweep.state).is_empty())
+        && started.elapsed() < Duration::from_secs(10)
+    {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_nothing_is_left(pid, &sweep.state, &sweep.namespaces);
+}
+
+#[test]
+fn a_server_that_dies_in_the_middle_ends_the_sweep_and_is_said() {
+    needs_server!(Kind::Nginx);
+    let sweep = sweep_under_way();
+    let pid = sweep.running.pid();
+    // Not straingauge itself, whose command line names the state folder too, but nginx's processes.
+    for server in processes_of(&sweep.state).into_iter().filter(|server| *server != pid) {
+        // SAFETY: kill takes no pointers; the process belongs to the state folder, which only this test knows.
+        unsafe { libc::kill(server, libc::SIGKILL) };
+    }
+    let said = sweep.running.wait().exits_with(1).complains_of(&["the server"]);
+    assert_nothing_is_left(pid, &sweep.state, &sweep.namespaces);
+    assert_eq!(run_record(&sweep.out)["status"], "interrupted", "{}", said.err);
+    assert!(points(&sweep.out).len() >= 2);
+}
+
+#[test]
+fn two_finds_at_once_do_not_disturb_each_other() {
+    skip_unless!(is_root(), "needs root, to make network namespaces");
+    needs_server!(Kind::Nginx);
+    let dir = open_dir();
+    let [one, two] = ["one", "two"].map(|name| {
+        let place = dir.path().join(name);
+        std::fs::create_dir(&place).expect("a temporary folder");
+        Running::start(&mut small_find(&place))
+    });
+    one.wait().exits_with(0);
+    two.wait().exits_with(0);
+}
+
+fn small_find(dir: &Path) -> Command {
+    let port = free_port();
+    let url = format!("http://127.0.0.1:{port}/1k.bin");
+    let mut command =
+        straingauge(["find", &url, "--sweep", "connections", "--isolate", "always", "--budget", "6s", "--out"]);
+    command.arg(dir.join("run")).args(SMALL);
+    command.arg("--").args(serve_words(Kind::Nginx, port, &dir.join("state"), "0.0.0.0"));
+    command
+}

@@ -1,0 +1,121 @@
+//! The report as a browser shows it: no console message, nothing fetched, the charts drawn, pictures kept in artefacts/.
+
+use crate::find::SMALL;
+use crate::rig::{needs_server, open_dir, program, repository, run, skip_unless, straingauge};
+use crate::server::{Kind, Server};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const NAMES: [&str; 4] = ["chromium", "chromium-headless-shell", "google-chrome", "google-chrome-stable"];
+
+fn browser() -> Option<PathBuf> {
+    NAMES.iter().find_map(|name| program(name))
+}
+
+/// What a browser run left: its standard output and its log.
+struct Seen {
+    out: String,
+    log: String,
+}
+
+impl Seen {
+    /// Messages of the page: errors of scripts, refused fetches.
+    fn console(&self) -> Vec<&str> {
+        self.log.lines().filter(|line| line.contains(":CONSOLE") || line.contains("CONSOLE(")).collect()
+    }
+}
+
+/// Opens a page without a screen and without a network: every name resolves to nothing.
+fn look(page: &Path, options: &[String]) -> Seen {
+    let browser = browser().expect("looked for before");
+    let dir = open_dir();
+    let file = |name: &str| std::fs::File::create(dir.path().join(name)).expect("a file in a temporary folder");
+    let mut command = Command::new(browser);
+    command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]);
+    command.args(["--no-first-run", "--disable-extensions", "--disable-background-networking", "--disable-sync"]);
+    command.args([
+        "--enable-logging=stderr",
+        "--v=0",
+        "--host-resolver-rules=MAP * ~NOTFOUND",
+        "--virtual-time-budget=3000",
+    ]);
+    command.arg(format!("--user-data-dir={}", dir.path().join("profile").display()));
+    command.args(options).arg(format!("file://{}", page.display()));
+    command.stdin(Stdio::null()).stdout(file("out")).stderr(file("log")).env("HOME", dir.path());
+    let mut child = command.spawn().expect("the browser starts");
+    let started = Instant::now();
+    while matches!(child.try_wait(), Ok(None)) {
+        if started.elapsed() > Duration::from_secs(180) {
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("the browser hangs: {}", std::fs::read_to_string(dir.path().join("log")).unwrap_or_default());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let text =
+        |name: &str| String::from_utf8_lossy(&std::fs::read(dir.path().join(name)).unwrap_or_default()).into_owned();
+    Seen { out: text("out"), log: text("log") }
+}
+
+/// The pictures and their windows: a desk, and a phone.
+const WINDOWS: [(&str, &str); 2] = [("report.png", "1280,4200"), ("report-phone.png", "400,4200")];
+
+#[test]
+fn the_report_is_drawn_in_a_browser_without_a_message() {
+    skip_unless!(browser().is_some(), "no Chromium here (apt-get install chromium-headless-shell)");
+    needs_server!(Kind::Nginx);
+    let dir = open_dir();
+    let out = dir.path().join("run");
+    let server = Server::start(Kind::Nginx);
+    // A name from outside that would run, were it not escaped.
+    let name = "<script>console.log('escaped?')</script><b>";
+    let mut command =
+        straingauge(["find", &server.url("1k.bin"), "--quiet", "--budget", "12s", "--name", name, "--out"]);
+    run(command.arg(&out).args(SMALL)).exits_with(0);
+    let page = out.join("report.html");
+
+    let seen = look(&page, &["--dump-dom".into()]);
+    assert_eq!(seen.console(), Vec::<&str>::new(), "the page says something on the console");
+    let dom = &seen.out;
+    assert!(dom.contains("</html>"), "no page: {}", seen.log);
+    assert!(!dom.contains("<script>console.log("), "text from outside is not escaped");
+    let charts = dom.matches("<svg").count();
+    let lines = dom.matches("<path").count() + dom.matches("<polyline").count() + dom.matches("<circle").count();
+    assert!(charts >= 4, "{charts} charts: throughput, response times, CPU, latencies are wanted");
+    assert!(lines >= 3 * charts, "{lines} lines and dots in {charts} charts");
+    assert!(!dom.contains("NaN"), "a chart computes with a number that is none");
+
+    let artefacts = repository().join("artefacts");
+    std::fs::create_dir_all(&artefacts).expect("artefacts/ is ours");
+    std::fs::copy(&page, artefacts.join("report.html")).expect("artefacts/ is ours");
+    for (name, window) in WINDOWS {
+        let picture = artefacts.join(name);
+        let _ = std::fs::remove_file(&picture);
+        let seen = look(&page, &[format!("--screenshot={}", picture.display()), format!("--window-size={window}")]);
+        assert_eq!(seen.console(), Vec::<&str>::new(), "the page says something on the console");
+        let bytes = std::fs::read(&picture).unwrap_or_else(|why| panic!("no picture ({why}): {}", seen.log));
+        assert_is_drawn(name, &bytes);
+    }
+}
+
+/// A PNG of the size that was asked for, whose compressed pixels are far more than those of a blank page.
+fn assert_is_drawn(name: &str, png: &[u8]) {
+    assert!(png.starts_with(b"\x89PNG\r\n\x1a\n"), "{name} is no PNG");
+    let number = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().expect("four bytes"));
+    let (width, height) = (u64::from(number(16)), u64::from(number(20)));
+    let pixels = width * height;
+    assert!(pixels > 400 * 1000, "{name} is {width} x {height}");
+    // A page of one colour takes about a byte for every 300 pixels; text and charts take ten times that.
+    assert!(png.len() as u64 > pixels / 100, "{name}: {} bytes for {pixels} pixels look blank", png.len());
+}
+
+#[test]
+fn a_message_on_the_console_would_be_seen() {
+    skip_unless!(browser().is_some(), "no Chromium here (apt-get install chromium-headless-shell)");
+    let dir = open_dir();
+    let page = dir.path().join("page.html");
+    std::fs::write(&page, "<html><script>undefined_function()</script></html>").expect("our own folder");
+    let seen = look(&page, &["--dump-dom".into()]);
+    assert_eq!(seen.console().len(), 1, "{}", seen.log);
+}

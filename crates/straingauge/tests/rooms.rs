@@ -1,0 +1,99 @@
+//! The dependency rule between the rooms, and the licences of what is built in.
+
+use crate::rig::repository;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+fn cargo_metadata(arguments: &[&str]) -> Value {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--offline", "--locked"])
+        .args(arguments)
+        .current_dir(repository())
+        .output()
+        .expect("cargo runs these tests, so it is there");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON")
+}
+
+/// Each room and the rooms that it uses, in whatever kind of dependency.
+fn rooms() -> BTreeMap<String, BTreeSet<String>> {
+    let metadata = cargo_metadata(&["--no-deps"]);
+    let packages = metadata["packages"].as_array().expect("packages");
+    let name = |package: &Value| package["name"].as_str().expect("a package has a name").to_string();
+    let members: BTreeSet<String> = packages.iter().map(name).collect();
+    let uses = |package: &Value| {
+        let dependencies = package["dependencies"].as_array().expect("dependencies").iter();
+        dependencies.map(name).filter(|used| members.contains(used)).collect()
+    };
+    let room = |name: &str| name.trim_start_matches("straingauge-").to_string();
+    packages
+        .iter()
+        .map(|package| {
+            let used: BTreeSet<String> = uses(package);
+            (room(&name(package)), used.iter().map(|name| room(name)).collect())
+        })
+        .collect()
+}
+
+/// What breaks the rule: record uses no room, the binary may use all, every other room uses record alone.
+fn violations(rooms: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
+    let mut found = Vec::new();
+    for (room, uses) in rooms.iter().filter(|(room, _)| *room != "straingauge") {
+        for used in uses {
+            if room == "record" || used != "record" {
+                found.push(format!("{room} uses {used}"));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn rooms_see_only_record_and_the_binary_sees_all() {
+    let rooms = rooms();
+    for room in ["record", "load", "wan", "observe", "analyze", "straingauge"] {
+        assert!(rooms.contains_key(room), "{room} is missing: {rooms:?}");
+    }
+    assert_eq!(violations(&rooms), Vec::<String>::new());
+}
+
+#[test]
+fn a_forbidden_dependency_would_be_seen() {
+    let mut rooms = rooms();
+    rooms.get_mut("analyze").expect("analyze is a room").insert("load".into());
+    rooms.get_mut("record").expect("record is a room").insert("observe".into());
+    assert_eq!(violations(&rooms), ["analyze uses load", "record uses observe"]);
+}
+
+#[test]
+fn everything_built_in_has_a_permissive_licence() {
+    // Licences that ask for attribution and nothing of the code that links them.
+    let accepted = [
+        "Apache-2.0",
+        "MIT",
+        "BSD-2-Clause",
+        "BSD-3-Clause",
+        "ISC",
+        "Unicode-3.0",
+        "Unlicense",
+        "Zlib",
+        "0BSD",
+        "CC0-1.0",
+        "MIT-0",
+        "BSL-1.0",
+    ];
+    let metadata = cargo_metadata(&[]);
+    let packages = metadata["packages"].as_array().expect("packages");
+    assert!(packages.len() > 20, "the dependencies are listed");
+    for package in packages {
+        let licence = package["license"].as_str().unwrap_or("");
+        let words = licence.split(['(', ')', '/']).flat_map(|part| part.split(" OR "));
+        let is_accepted = words.map(str::trim).filter(|part| !part.is_empty()).any(|choice| {
+            // `A AND B` binds to both; `A WITH exception` grants more than A.
+            choice.split(" AND ").all(|one| accepted.contains(&one.split(" WITH ").next().unwrap_or("").trim()))
+        });
+        assert!(is_accepted, "{} {}: licence '{licence}'", package["name"], package["version"]);
+    }
+}

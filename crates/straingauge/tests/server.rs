@@ -1,0 +1,157 @@
+//! The testbed's servers, started for one test on a port of their own, and their access logs.
+
+use crate::rig::{free_port, open_dir, program, repository};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// A server of the testbed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Nginx,
+    Lighttpd,
+    Apache,
+    Haproxy,
+    Python,
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Kind::Nginx => "nginx",
+            Kind::Lighttpd => "lighttpd",
+            Kind::Apache => "apache",
+            Kind::Haproxy => "haproxy",
+            Kind::Python => "python",
+        }
+    }
+
+    /// Why it cannot run here; `None` where it can.
+    pub fn missing(self) -> Option<String> {
+        let (name, package) = match self {
+            Kind::Nginx => ("nginx", "nginx"),
+            Kind::Lighttpd => ("lighttpd", "lighttpd"),
+            Kind::Apache => ("apache2", "apache2-bin"),
+            Kind::Haproxy => ("haproxy", "haproxy"),
+            Kind::Python => ("python3", "python3"),
+        };
+        match program(name) {
+            Some(_) => None,
+            None => Some(format!("{name} is not installed (apt-get install {package})")),
+        }
+    }
+}
+
+/// One answer in a server's access log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Logged {
+    pub status: u16,
+    /// Bytes that the server says it sent, header included.
+    pub sent_bytes: u64,
+}
+
+/// A running server. Dropping it ends it and removes its files.
+pub struct Server {
+    child: Child,
+    pub port: u16,
+    kind: Kind,
+    state: TempDir,
+}
+
+impl Server {
+    /// Starts it with an access log and waits until it accepts.
+    #[track_caller]
+    pub fn start(kind: Kind) -> Server {
+        let state = open_dir();
+        let port = free_port();
+        let mut command = serve(kind, port, state.path());
+        command.arg("--access-log").arg(state.path().join("access.log"));
+        let output = std::fs::File::create(state.path().join("output")).expect("a file in a temporary folder");
+        command.stdin(Stdio::null()).stdout(output.try_clone().expect("a second handle")).stderr(output);
+        command.process_group(0);
+        let child = command.spawn().expect("sh runs testbed/serve");
+        let mut server = Server { child, port, kind, state };
+        let started = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            let is_gone = matches!(server.child.try_wait(), Ok(Some(_)));
+            let said = std::fs::read_to_string(server.state.path().join("output")).unwrap_or_default();
+            assert!(!is_gone, "{kind:?} ended while starting: {said}");
+            assert!(started.elapsed() < Duration::from_secs(60), "{kind:?} does not accept: {said}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        server
+    }
+
+    /// The address of a document.
+    pub fn url(&self, document: &str) -> String {
+        format!("http://127.0.0.1:{}/{document}", self.port)
+    }
+
+    /// HAProxy's own count of the bytes that left its sockets, asked before this question's answer adds to it.
+    pub fn haproxy_bytes_out(&self) -> u64 {
+        let mut socket =
+            UnixStream::connect(self.state.path().join("haproxy.sock")).expect("HAProxy's statistics socket");
+        socket.write_all(b"show info\n").expect("HAProxy reads its statistics socket");
+        let mut text = String::new();
+        socket.read_to_string(&mut text).expect("HAProxy answers on its statistics socket");
+        let line = text.lines().find_map(|line| line.strip_prefix("TotalBytesOut: ")).expect("TotalBytesOut is listed");
+        line.trim().parse().expect("TotalBytesOut is a number")
+    }
+
+    /// Ends the server politely, so that it writes out its log, and reads the log.
+    pub fn end_and_read_log(mut self) -> Vec<Logged> {
+        // nginx finishes what it has begun on QUIT and drops it on TERM; HAProxy finishes it on USR1.
+        let signal = match self.kind {
+            Kind::Nginx => libc::SIGQUIT,
+            Kind::Haproxy => libc::SIGUSR1,
+            _ => libc::SIGTERM,
+        };
+        // SAFETY: kill takes no pointers; the child is ours and not yet waited for.
+        unsafe { libc::kill(self.child.id() as i32, signal) };
+        let started = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) {
+            assert!(started.elapsed() < Duration::from_secs(60), "{:?} does not end", self.kind);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let text = std::fs::read_to_string(self.state.path().join("access.log")).expect("the access log is there");
+        text.lines().filter_map(parse).collect()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // SAFETY: kill takes no pointers; the group is that of a child which we started as its leader.
+        unsafe { libc::kill(-(self.child.id() as i32), libc::SIGKILL) };
+        let _ = self.child.wait();
+    }
+}
+
+/// `testbed/serve`, as straingauge may start it itself.
+pub fn serve(kind: Kind, port: u16, state: &Path) -> Command {
+    let mut command = Command::new(repository().join("testbed/serve"));
+    command.arg(kind.word()).args(["--port", &port.to_string(), "--state"]).arg(state);
+    command
+}
+
+/// The same as words for the end of a command line.
+pub fn serve_words(kind: Kind, port: u16, state: &Path, address: &str) -> Vec<String> {
+    let mut command = serve(kind, port, state);
+    command.args(["--address", address]);
+    let program: PathBuf = command.get_program().into();
+    std::iter::once(program.as_os_str())
+        .chain(command.get_args())
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect()
+}
+
+fn parse(line: &str) -> Option<Logged> {
+    let mut words = line.split_ascii_whitespace();
+    let status = words.next()?.parse().ok()?;
+    let sent_bytes = words.next()?.parse().ok()?;
+    Some(Logged { status, sent_bytes })
+}
