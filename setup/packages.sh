@@ -94,7 +94,7 @@ install_wanted() {
   is_root || give_up "missing:$wanted; run as root: $line"
   refresh_lists
   say "installing$wanted"
-  # shellcheck disable=SC2086 -- a list of package names
+  # shellcheck disable=SC2086 # a list of package names
   apt_install $wanted || give_up "could not install; see above, then try: $line"
 }
 
@@ -111,7 +111,7 @@ install_wished() {
   fi
   refresh_lists
   say "installing$wished"
-  # shellcheck disable=SC2086 -- a list of package names
+  # shellcheck disable=SC2086 # a list of package names
   if apt_install $wished; then return 0; fi
   for package in $wished; do
     apt_install "$package" || say "could not install $package: the tests that need it do not run and say so"

@@ -36,7 +36,7 @@ want_toolchain() {
     fi
   done
   [ -n "$rust_packages" ] || give_up "$state, and this system's packages have none: $how_to_get_rust"
-  # shellcheck disable=SC2086 -- a list of package names
+  # shellcheck disable=SC2086 # a list of package names
   if apt-get install -s --no-install-recommends $rust_packages 2>/dev/null | grep -q '^Remv'; then
     give_up "$state; apt would remove packages for it, so decide yourself: apt-get install --no-install-recommends $rust_packages"
   fi
