@@ -14,3 +14,4 @@ mod report_page;
 mod rig;
 mod rooms;
 mod server;
+mod stall;
