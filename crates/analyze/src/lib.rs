@@ -1,1 +1,15 @@
-//! Placeholder until the room is furnished.
+//! From run directories to findings, text and reports: pure functions, no network, no kernel.
+//!
+//! Read in this order: [`zones`] (what is found and by which criteria), [`sweep`] (which load is measured next),
+//! [`verdict`] (what it means in words), then the forms: [`text`], [`json`], [`report`], and [`limit`] for `--fail-if`.
+//! Definitions and the making of the intervals are described in `docs/zones.md`.
+
+pub mod chart;
+pub mod json;
+pub mod limit;
+pub mod report;
+pub mod statistics;
+pub mod sweep;
+pub mod text;
+pub mod verdict;
+pub mod zones;

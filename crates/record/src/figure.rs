@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_missing_number_is_never_zero() {
-        let figure = Figure::new(0.0 / 0.0, "us", 0, Origin::Timed);
+        let figure = Figure::new(f64::NAN, "us", 0, Origin::Timed);
         assert_eq!(figure.value, None);
         let text = serde_json::to_string(&figure).unwrap();
         assert!(!text.contains("value"), "{text}");

@@ -44,31 +44,36 @@ pub struct Outcomes {
 impl Outcomes {
     /// The requests accounted for; equals `sent` when nothing was lost.
     pub fn sum(&self) -> u64 {
-        self.ok + self.non_2xx + self.errors() + self.unfinished
+        self.completed().saturating_add(self.errors()).saturating_add(self.unfinished)
     }
 
     /// Requests that got no complete response: everything but answers and what was under way at the end.
     pub fn errors(&self) -> u64 {
-        self.refused
-            + self.reset
-            + self.timed_out
-            + self.connect_timed_out
-            + self.truncated
-            + self.closed_early
-            + self.malformed
-            + self.local_limit
-            + self.other_error
+        // Counts may come from a file that anyone wrote: they saturate instead of overflowing.
+        [
+            self.refused,
+            self.reset,
+            self.timed_out,
+            self.connect_timed_out,
+            self.truncated,
+            self.closed_early,
+            self.malformed,
+            self.local_limit,
+            self.other_error,
+        ]
+        .into_iter()
+        .fold(0, u64::saturating_add)
     }
 
     /// Complete responses, whatever their status.
     pub fn completed(&self) -> u64 {
-        self.ok + self.non_2xx
+        self.ok.saturating_add(self.non_2xx)
     }
 
     /// Failed requests (errors and non-2xx) as a share of those finished; 0 when none finished.
     pub fn failed_ratio(&self) -> f64 {
-        let finished = self.completed() + self.errors();
-        if finished == 0 { 0.0 } else { (self.errors() + self.non_2xx) as f64 / finished as f64 }
+        let finished = self.completed().saturating_add(self.errors());
+        if finished == 0 { 0.0 } else { self.errors().saturating_add(self.non_2xx) as f64 / finished as f64 }
     }
 
     /// Adds another worker's or point's counts.

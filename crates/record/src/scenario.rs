@@ -49,8 +49,8 @@ pub struct LoadPlan {
     pub targets: Vec<RequestTarget>,
     /// Extra header fields, without Host, Content-Length and Connection, which the engine owns.
     pub headers: Vec<(String, String)>,
-    /// Request body; empty for none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Request body; empty for none. Not stored with the run (it may be large): the repeat command names it.
+    #[serde(skip)]
     pub body: Vec<u8>,
     /// Closed or open loop.
     pub pace: Pace,
@@ -99,6 +99,10 @@ pub struct Criteria {
     pub p99_limit_ns: u64,
     /// Failure point is bracketed when the gap between its bounds is at most this share (0.05 = 5 %).
     pub bracket_ratio: f64,
+    /// Closed loop: no more repeats once the yield point's interval is at most this share of it (0.25 = 25 %).
+    pub yield_interval_ratio: f64,
+    /// Confidence of the intervals (0.95 = 95 %).
+    pub confidence_ratio: f64,
 }
 
 impl Default for Criteria {
@@ -111,6 +115,8 @@ impl Default for Criteria {
             goodput_ratio: 0.98,
             p99_limit_ns: 100_000_000,
             bracket_ratio: 0.05,
+            yield_interval_ratio: 0.25,
+            confidence_ratio: 0.95,
         }
     }
 }

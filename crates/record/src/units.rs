@@ -144,9 +144,8 @@ pub fn format_si(value: f64) -> String {
         (value, "")
     };
     let size = scaled.abs();
-    let decimals = if suffix.is_empty() && (size >= 100.0 || scaled.fract() == 0.0) {
-        0
-    } else if size >= 99.95 {
+    let is_whole = suffix.is_empty() && scaled.fract() == 0.0;
+    let decimals = if is_whole || size >= 99.95 {
         0
     } else if size >= 9.995 {
         1

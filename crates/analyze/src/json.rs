@@ -1,0 +1,28 @@
+//! Runs as JSON: `run.json` and the points as stored, with findings and verdict beside them. The schema is described in
+//! `docs/run-directory.md`; additions keep its version, changes of meaning raise it.
+
+use crate::verdict::Verdict;
+use crate::zones::Findings;
+use record::{Point, RunDir};
+use serde_json::{Value, json};
+
+/// Version of this output.
+pub const SCHEMA: u32 = 1;
+
+/// Everything of a run: `schema`, `kind`, `path`, `record`, `points`, `findings`, `verdict`.
+pub fn run(run: &RunDir, findings: &Findings, verdict: &Verdict) -> Value {
+    json!({
+        "schema": SCHEMA,
+        "kind": "run",
+        "path": run.path.to_string_lossy(),
+        "record": run.record,
+        "points": run.points,
+        "findings": findings,
+        "verdict": verdict,
+    })
+}
+
+/// One point: `schema`, `kind`, `point`.
+pub fn point(point: &Point) -> Value {
+    json!({ "schema": SCHEMA, "kind": "point", "point": point })
+}

@@ -1,0 +1,338 @@
+//! Limits for `--fail-if`: `p99 > 50ms`, `errors > 0.1%`, `throughput < 10k`, or any figure's name.
+//!
+//! A limit is crossed when its comparison holds. A figure that was not measured counts as crossed, with the reason: a
+//! check that silently passes because nothing was measured is worse than none.
+
+use crate::zones::percent;
+use record::units::{self, format_nanos, format_si};
+use record::{Point, names};
+use std::fmt;
+
+/// Short names that people type.
+const SHORT: &[(&str, &str)] = &[
+    ("throughput", names::THROUGHPUT),
+    ("goodput", names::GOODPUT),
+    ("mean", names::RESPONSE_MEAN),
+    ("p50", names::RESPONSE_P50),
+    ("p90", names::RESPONSE_P90),
+    ("p99", names::RESPONSE_P99),
+    ("p999", names::RESPONSE_P999),
+    ("p99.9", names::RESPONSE_P999),
+    ("max", names::RESPONSE_MAX),
+    ("cpu", names::SERVER_CPU),
+    ("memory", names::SERVER_MEMORY),
+    ("steal", names::MACHINE_STEAL),
+];
+/// Failed requests as a share of those finished: computed from the outcomes, not a figure.
+const ERRORS: &str = "errors";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operator {
+    Below,
+    AtMost,
+    Above,
+    AtLeast,
+}
+
+impl Operator {
+    fn word(self) -> &'static str {
+        match self {
+            Operator::Below => "<",
+            Operator::AtMost => "<=",
+            Operator::Above => ">",
+            Operator::AtLeast => ">=",
+        }
+    }
+
+    fn holds(self, value: f64, limit: f64) -> bool {
+        match self {
+            Operator::Below => value < limit,
+            Operator::AtMost => value <= limit,
+            Operator::Above => value > limit,
+            Operator::AtLeast => value >= limit,
+        }
+    }
+}
+
+/// A parsed limit.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limit {
+    typed: String,
+    /// The figure's name, or `errors`.
+    figure: &'static str,
+    unit: &'static str,
+    operator: Operator,
+    value: f64,
+}
+
+/// Why a text is not a limit; the message says what to type.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LimitError {
+    /// No comparison.
+    #[error("'{0}' is not a limit: write it as 'p99 > 50ms' (<, <=, > or >=)")]
+    NoComparison(String),
+    /// An unknown figure.
+    #[error(
+        "'{name}' is not a figure: use errors, throughput, p50, p99, max, lag_p99, cpu, or a name such as {example}"
+    )]
+    UnknownFigure {
+        /// As typed.
+        name: String,
+        /// The full name most like it.
+        example: &'static str,
+    },
+    /// A part of a name that several figures share.
+    #[error("'{name}' could be {first} or {second}: write the full name")]
+    Ambiguous {
+        /// As typed.
+        name: String,
+        /// One candidate.
+        first: &'static str,
+        /// Another.
+        second: &'static str,
+    },
+    /// The value does not fit the figure.
+    #[error("'{text}' is not a value for {figure}, which is in {unit}: write it as {example}")]
+    Value {
+        /// As typed.
+        text: String,
+        /// Full name.
+        figure: &'static str,
+        /// Its unit.
+        unit: &'static str,
+        /// What would be accepted.
+        example: &'static str,
+    },
+}
+
+/// What a point says to a limit.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Check {
+    /// The comparison holds; the words carry the value: `p99 > 50ms: it was 62.1 ms`.
+    Crossed(String),
+    /// It does not hold.
+    Held(String),
+    /// The figure is missing; counts as crossed.
+    NotMeasured(String),
+}
+
+impl Check {
+    /// Whether the run must be reported as failed (exit code 3).
+    pub fn is_crossed(&self) -> bool {
+        !matches!(self, Check::Held(_))
+    }
+
+    /// The sentence.
+    pub fn words(&self) -> &str {
+        match self {
+            Check::Crossed(words) | Check::Held(words) | Check::NotMeasured(words) => words,
+        }
+    }
+}
+
+fn quoted(text: &str) -> String {
+    crate::text::plain(text.trim(), 60)
+}
+
+/// Parses a limit such as `p99 > 50ms`.
+pub fn parse(expression: &str) -> Result<Limit, LimitError> {
+    let wrong = || LimitError::NoComparison(quoted(expression));
+    let at = expression.find(['<', '>']).ok_or_else(wrong)?;
+    let (name, rest) = expression.split_at(at);
+    let (operator, value) = match rest.as_bytes() {
+        [b'<', b'=', ..] => (Operator::AtMost, &rest[2..]),
+        [b'>', b'=', ..] => (Operator::AtLeast, &rest[2..]),
+        [b'<', ..] => (Operator::Below, &rest[1..]),
+        _ => (Operator::Above, &rest[1..]),
+    };
+    if name.trim().is_empty() || value.trim().is_empty() {
+        return Err(wrong());
+    }
+    let (figure, unit) = figure(name.trim())?;
+    let value = parse_value(value.trim(), figure, unit)?;
+    Ok(Limit { typed: quoted(expression), figure, unit, operator, value })
+}
+
+/// Finds a figure by its short name, full name, or full name without room and unit (`lag_p99`).
+fn figure(typed: &str) -> Result<(&'static str, &'static str), LimitError> {
+    let name = typed.to_ascii_lowercase().replace('-', "_");
+    if name == ERRORS {
+        return Ok((ERRORS, "ratio"));
+    }
+    let full = SHORT.iter().find(|(short, _)| *short == name).map(|(_, full)| *full);
+    let known = |full: &str| names::ALL.iter().find(|(known, ..)| *known == full).map(|(name, unit, _)| (*name, *unit));
+    if let Some(found) = known(full.unwrap_or(&name)) {
+        return Ok(found);
+    }
+    let bare = |full: &'static str| full.split_once('.').map_or(full, |(_, bare)| bare);
+    let matches = |full: &'static str| {
+        let bare = bare(full);
+        let stem = ["_us_per_request", "_per_request", "_per_sec", "_ratio", "_bytes", "_us"]
+            .iter()
+            .find_map(|suffix| bare.strip_suffix(suffix))
+            .unwrap_or(bare);
+        bare == name || stem == name
+    };
+    let found: Vec<_> = names::ALL.iter().filter(|(full, ..)| matches(full)).collect();
+    match found[..] {
+        [(name, unit, _)] => Ok((name, unit)),
+        [(first, ..), (second, ..), ..] => Err(LimitError::Ambiguous { name: quoted(typed), first, second }),
+        [] => {
+            let like = names::ALL.iter().find(|(full, ..)| name.len() > 2 && full.contains(&name));
+            Err(LimitError::UnknownFigure {
+                name: quoted(typed),
+                example: like.map_or(names::LAG_P99, |(full, ..)| full),
+            })
+        }
+    }
+}
+
+fn parse_value(text: &str, figure: &'static str, unit: &'static str) -> Result<f64, LimitError> {
+    let share = |text: &str| match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().ok().map(|percent| percent / 100.0),
+        None => text.parse().ok(),
+    };
+    let (value, example) = match unit {
+        "us" => (units::parse_duration(text).ok().map(|time| time.as_nanos() as f64 / 1e3), "50ms or 800us"),
+        "ratio" => (share(text), "0.1% or 0.001"),
+        "1/s" => (units::parse_rate(text).ok(), "10k or 250"),
+        "bytes" => (units::parse_bytes(text).ok().map(|bytes| bytes as f64), "64MiB or 512"),
+        "bytes/s" => (units::parse_bytes(text.trim_end_matches("/s")).ok().map(|bytes| bytes as f64), "10MB or 64KiB"),
+        _ => (units::parse_rate(text).ok(), "100 or 1.5"),
+    };
+    value.filter(|value| value.is_finite() && *value >= 0.0).ok_or_else(|| LimitError::Value {
+        text: quoted(text),
+        figure,
+        unit,
+        example,
+    })
+}
+
+fn in_words(value: f64, unit: &str) -> String {
+    match unit {
+        "us" => format_nanos(value * 1e3),
+        "ratio" => percent(value),
+        "1/s" => format!("{}/s", format_si(value)),
+        "bytes" => units::format_bytes(value),
+        "bytes/s" => format!("{}/s", units::format_bytes(value)),
+        _ => format_si(value),
+    }
+}
+
+impl Limit {
+    /// The figure it looks at.
+    pub fn figure(&self) -> &'static str {
+        self.figure
+    }
+
+    /// Compares a point's figure with the limit.
+    pub fn check(&self, point: &Point) -> Check {
+        let outcomes = &point.outcomes;
+        let (value, why) = if self.figure == ERRORS {
+            let finished = outcomes.completed().saturating_add(outcomes.errors());
+            ((finished > 0).then(|| outcomes.failed_ratio()), Some("no request was finished".to_string()))
+        } else {
+            let figure = point.figures.get(self.figure);
+            (figure.and_then(|figure| figure.value), figure.and_then(|figure| figure.not_measured.clone()))
+        };
+        match value.filter(|value| value.is_finite()) {
+            Some(value) => {
+                let words = format!("{self}: it was {}", in_words(value, self.unit));
+                if self.operator.holds(value, self.value) { Check::Crossed(words) } else { Check::Held(words) }
+            }
+            None => {
+                let why = crate::text::plain(&why.unwrap_or_else(|| "this run does not contain it".into()), 120);
+                Check::NotMeasured(format!("{self}: {} was not measured ({why}), which counts as crossed", self.figure))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.figure, self.operator.word(), in_words(self.value, self.unit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use record::{Figure, Origin};
+
+    fn point() -> Point {
+        let mut point = Point {
+            schema: 1,
+            index: 0,
+            sweep: record::Sweep::Single,
+            repeat: 0,
+            connections: 8,
+            pace: record::Pace::Closed,
+            started_unix_ms: 0,
+            warmup_ns: 0,
+            duration_ns: 1_000_000_000,
+            outcomes: Default::default(),
+            figures: Default::default(),
+            connection_states: Default::default(),
+            doubts: vec![],
+        };
+        point.figures.set(names::RESPONSE_P99, Figure::new(62_100.0, "us", 1000, Origin::Timed));
+        point.figures.set(names::THROUGHPUT, Figure::new(9_000.0, "1/s", 1000, Origin::Counted));
+        point.figures.set(names::SERVER_CPU, Figure::not_measured("us", "the server is on another machine"));
+        point.outcomes.sent = 1000;
+        point.outcomes.ok = 998;
+        point.outcomes.reset = 2;
+        point
+    }
+
+    #[test]
+    fn limits_read_as_people_type_them() {
+        for (text, crossed) in [
+            ("p99 > 50ms", true),
+            ("p99>62.1ms", false),
+            ("p99 >= 62.1ms", true),
+            ("client.response_p99_us < 1s", true),
+            ("errors > 0.1%", true),
+            ("errors > 0.002", false),
+            ("throughput < 10k", true),
+            ("throughput <= 8.9k/s", false),
+        ] {
+            assert_eq!(parse(text).unwrap().check(&point()).is_crossed(), crossed, "{text}");
+        }
+        assert_eq!(parse("lag_p99 > 1ms").unwrap().figure(), names::LAG_P99);
+        assert_eq!(parse("connection-wait-p99 > 1ms").unwrap().figure(), names::CONNECTION_WAIT_P99);
+    }
+
+    #[test]
+    fn an_unmeasured_figure_counts_as_crossed_and_says_why() {
+        let check = parse("cpu > 20us").unwrap().check(&point());
+        assert!(check.is_crossed());
+        assert_eq!(
+            check.words(),
+            "server.cpu_us_per_request > 20.0 us: server.cpu_us_per_request was not measured (the server is on another \
+             machine), which counts as crossed"
+        );
+    }
+
+    #[test]
+    fn a_wrong_limit_says_what_to_type() {
+        let message = |text: &str| parse(text).unwrap_err().to_string();
+        assert_eq!(message("p99"), "'p99' is not a limit: write it as 'p99 > 50ms' (<, <=, > or >=)");
+        assert_eq!(
+            message("p99 > 50"),
+            "'50' is not a value for client.response_p99_us, which is in us: write it as 50ms or 800us"
+        );
+        assert!(message("speed > 1").starts_with("'speed' is not a figure"), "{}", message("speed > 1"));
+        assert!(message("cpus_used > 1").contains("could be"), "{}", message("cpus_used > 1"));
+        assert!(parse("> 5ms").is_err() && parse("p99 > -1ms").is_err() && parse("errors > NaN").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics_the_parser(text in "\\PC{0,40}") {
+            if let Ok(limit) = parse(&text) {
+                let _ = limit.check(&point());
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The statistics that findings rest on: median, quantiles, coefficient of variation, seeded bootstrap intervals.
+//!
+//! All functions pass over values that are not finite and return `None` where nothing is left, so that no NaN travels.
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+
+/// Draws of a bootstrap. 400 give the ends of a 95 % interval from ten draws each, enough for two significant digits.
+pub const DRAWS: usize = 400;
+
+/// An interval that a bootstrap found.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// Confidence as a share (0.95 = 95 %).
+    pub confidence: f64,
+}
+
+/// The random source of every choice in this crate: the same seed gives the same choices on every machine.
+pub fn random(seed: u64) -> ChaCha8Rng {
+    ChaCha8Rng::seed_from_u64(seed)
+}
+
+fn sorted(values: &[f64]) -> Vec<f64> {
+    let mut finite: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
+    finite.sort_by(f64::total_cmp);
+    finite
+}
+
+/// The quantile between 0 and 1, linearly interpolated between order statistics (Hyndman and Fan's type 7).
+pub fn quantile(values: &[f64], quantile: f64) -> Option<f64> {
+    let sorted = sorted(values);
+    let last = sorted.len().checked_sub(1)?;
+    let position = quantile.clamp(0.0, 1.0) * last as f64;
+    let below = position.floor() as usize;
+    let above = (below + 1).min(last);
+    let share = position - below as f64;
+    // Weighted sum instead of a difference: two huge values of opposite sign must not overflow.
+    Some(sorted[below] * (1.0 - share) + sorted[above] * share)
+}
+
+/// The median.
+pub fn median(values: &[f64]) -> Option<f64> {
+    quantile(values, 0.5)
+}
+
+/// The smallest and the largest value.
+pub fn range(values: &[f64]) -> Option<(f64, f64)> {
+    let sorted = sorted(values);
+    Some((*sorted.first()?, *sorted.last()?))
+}
+
+/// The arithmetic mean.
+pub fn mean(values: &[f64]) -> Option<f64> {
+    let finite = sorted(values);
+    let count = finite.len() as f64;
+    (count > 0.0).then(|| finite.iter().map(|value| value / count).sum())
+}
+
+/// Standard deviation (n - 1) over the mean; needs two values and a positive mean.
+pub fn coefficient_of_variation(values: &[f64]) -> Option<f64> {
+    let finite = sorted(values);
+    let mean = mean(&finite)?;
+    if finite.len() < 2 || mean <= 0.0 {
+        return None;
+    }
+    let squares: f64 = finite.iter().map(|value| (value / mean - 1.0).powi(2)).sum();
+    Some((squares / (finite.len() - 1) as f64).sqrt()).filter(|cv| cv.is_finite())
+}
+
+/// Percentile-bootstrap interval of `statistic` over independent repeats (or blocks): draws as many with replacement,
+/// [`DRAWS`] times, and takes the quantiles of what the statistic gave. `None` with fewer than two repeats.
+pub fn bootstrap<T: Clone>(
+    repeats: &[T],
+    confidence: f64,
+    seed: u64,
+    mut statistic: impl FnMut(&[T]) -> Option<f64>,
+) -> Option<Interval> {
+    if repeats.len() < 2 {
+        return None;
+    }
+    let mut random = random(seed);
+    let mut drawn = Vec::with_capacity(repeats.len());
+    let mut values = Vec::with_capacity(DRAWS);
+    for _ in 0..DRAWS {
+        drawn.clear();
+        drawn.extend((0..repeats.len()).map(|_| repeats[random.random_range(0..repeats.len())].clone()));
+        values.extend(statistic(&drawn).filter(|value| value.is_finite()));
+    }
+    interval_of(&values, confidence)
+}
+
+/// The central interval of bootstrap draws.
+pub fn interval_of(draws: &[f64], confidence: f64) -> Option<Interval> {
+    let tail = (1.0 - confidence.clamp(0.0, 1.0)) / 2.0;
+    Some(Interval { low: quantile(draws, tail)?, high: quantile(draws, 1.0 - tail)?, confidence })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn order_statistics_are_those_of_the_textbook() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+        assert_eq!(quantile(&[1.0, 2.0, 3.0, 4.0, 5.0], 0.25), Some(2.0));
+        assert_eq!(median(&[f64::NAN, 1.0]), Some(1.0));
+        assert_eq!(median(&[]), None);
+        let cv = coefficient_of_variation(&[90.0, 100.0, 110.0]).unwrap();
+        assert!((cv - 0.1).abs() < 1e-12, "{cv}");
+    }
+
+    #[test]
+    fn bootstrap_interval_covers_the_true_median_about_as_often_as_it_says() {
+        let mut random = random(7);
+        let covered = (0..200)
+            .filter(|seed| {
+                let repeats: Vec<f64> = (0..15).map(|_| 100.0 + random.random_range(-20.0..20.0)).collect();
+                let found = bootstrap(&repeats, 0.95, *seed, median).unwrap();
+                found.low <= 100.0 && 100.0 <= found.high
+            })
+            .count();
+        assert!((175..=200).contains(&covered), "covered {covered} of 200");
+    }
+
+    proptest! {
+        #[test]
+        fn statistics_lie_within_the_values(values in prop::collection::vec(-1e300f64..1e300, 1..40), at in 0.0f64..1.0) {
+            let (low, high) = range(&values).unwrap();
+            for found in [quantile(&values, at), median(&values), mean(&values)] {
+                let found = found.unwrap();
+                let slack = 1e-9 * low.abs().max(high.abs());
+                prop_assert!(low - slack <= found && found <= high + slack, "{found} outside {low}..{high}");
+            }
+        }
+
+        #[test]
+        fn any_floats_are_survived(values in prop::collection::vec(any::<f64>(), 0..20), at in any::<f64>()) {
+            let _ = (quantile(&values, at), median(&values), mean(&values), range(&values));
+            let _ = (coefficient_of_variation(&values), bootstrap(&values, at, 1, median));
+        }
+    }
+}

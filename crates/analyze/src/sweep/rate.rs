@@ -1,0 +1,197 @@
+//! The search over rate, in the spirit of MLRsearch (Polak and Konstantynowicz, "Multiple Loss Ratio Search", IETF draft
+//! bmwg-mlrsearch): outward in growing steps with short trials, then bisection with trials that grow to full length as
+//! the bracket narrows; then blocks in random order that confirm both bounds and draw the curve.
+
+use super::RateStep;
+use super::schedule::Schedule;
+use crate::statistics::random;
+use crate::zones::{self, SweepFindings, percent};
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use record::scenario::SweepPlan;
+use record::{Point, Sweep};
+
+/// Points of the curve, as shares of the lower bound (elastic part) and of the upper bound (beyond failure).
+const BELOW: [f64; 5] = [0.2, 0.4, 0.6, 0.8, 0.9];
+const BEYOND: [f64; 2] = [1.1, 1.25];
+/// Where to begin without a hint, requests per second.
+const BLIND_START_PER_SEC: f64 = 100.0;
+/// Bounds on the search: more steps than this mean that it is not converging.
+const MAX_OUTWARD: u32 = 40;
+const MAX_BISECTIONS: u32 = 16;
+const MIN_CONFIRMATIONS: u32 = 3;
+const HIGHEST_PER_SEC: f64 = 1e8;
+const LOWEST_PER_SEC: f64 = 0.1;
+
+/// Plans the open-loop search. Ask [`next`](Self::next) until it says [`RateStep::Done`].
+#[derive(Debug)]
+pub struct RateSearch {
+    plan: SweepPlan,
+    schedule: Schedule,
+    random: ChaCha8Rng,
+    start_per_sec: f64,
+    /// With a hint the first steps are small, blind ones double.
+    outward_factor: f64,
+    outward: u32,
+    bisections: u32,
+    repeat: u32,
+    queue: Vec<f64>,
+    done: Option<String>,
+}
+
+impl RateSearch {
+    /// A search by plan. `capacity_hint_per_sec` is the peak throughput of the closed loop, where there was one.
+    pub fn new(plan: &SweepPlan, capacity_hint_per_sec: Option<f64>, seed: u64) -> Self {
+        let hint = capacity_hint_per_sec.filter(|hint| hint.is_finite() && *hint > 0.0);
+        RateSearch {
+            plan: plan.clone(),
+            schedule: Schedule::new(plan.point_duration_ns, plan.budget_ns, 1.0),
+            random: random(seed ^ 0x7261_7465),
+            start_per_sec: hint.map_or(BLIND_START_PER_SEC, |hint| 0.9 * hint).clamp(LOWEST_PER_SEC, HIGHEST_PER_SEC),
+            outward_factor: if hint.is_some() { 1.15 } else { 2.0 },
+            outward: 0,
+            bisections: 0,
+            repeat: 0,
+            queue: Vec::new(),
+            done: None,
+        }
+    }
+
+    /// The next step, given all points of the run so far and the time since the run began.
+    pub fn next(&mut self, points: &[Point], elapsed_ns: u64) -> RateStep {
+        if let Some(reason) = &self.done {
+            return RateStep::Done { reason: reason.clone() };
+        }
+        if self.schedule.left_ns(elapsed_ns) == 0 {
+            let during =
+                if self.repeat == 0 { "during the search".into() } else { format!("in block {}", self.repeat) };
+            return self.finish(format!("the time budget was spent {during}"));
+        }
+        if let Some(rate) = self.queue.pop() {
+            let why = format!("block {} of at most {}, {} to go", self.repeat, self.blocks(), self.queue.len());
+            return self.measure(rate, self.schedule.full_ns(), why);
+        }
+        let Some(findings) = zones::find(points, &self.plan.criteria).rate else {
+            if self.outward > 0 {
+                return self.finish("nothing could be measured".into());
+            }
+            self.outward += 1;
+            return self.measure(self.start_per_sec, self.schedule.short_ns(), "first trial".into());
+        };
+        if let Some(rate) = self.client_limit(points, &findings) {
+            return self.finish(format!(
+                "the client was saturated at {}/s before the server failed",
+                record::units::format_si(rate)
+            ));
+        }
+        let Bounds { lower, upper } = bounds(&findings);
+        match (lower, upper) {
+            (Some(lower), Some(upper)) => self.between(points, lower, upper),
+            (Some(lower), None) => self.outward(lower * self.step(), "outward until a rate fails"),
+            (None, Some(upper)) => self.outward(upper / self.step(), "inward until a rate holds"),
+            (None, None) => self.finish("no trial could be judged".into()),
+        }
+    }
+
+    fn blocks(&self) -> u32 {
+        self.plan.repeats.max(1)
+    }
+
+    /// Steps grow, so that a wrong hint costs few trials.
+    fn step(&self) -> f64 {
+        self.outward_factor.powi(1 << self.outward.saturating_sub(1).min(3)).min(4.0)
+    }
+
+    fn outward(&mut self, rate: f64, why: &str) -> RateStep {
+        self.outward += 1;
+        if self.outward > MAX_OUTWARD || !(LOWEST_PER_SEC..=HIGHEST_PER_SEC).contains(&rate) {
+            return self
+                .finish(format!("no change from holding to failing up to {}/s", record::units::format_si(rate)));
+        }
+        self.measure(rate, self.schedule.short_ns(), why.into())
+    }
+
+    /// Both bounds are known: bisect while they are apart, else confirm them block by block.
+    fn between(&mut self, points: &[Point], lower: f64, upper: f64) -> RateStep {
+        let width = upper / lower - 1.0;
+        let wanted = self.plan.criteria.bracket_ratio.max(0.001);
+        if width > wanted * (1.0 + 1e-9) && self.bisections < MAX_BISECTIONS {
+            self.bisections += 1;
+            let duration_ns = if self.repeat > 0 || width <= 2.5 * wanted {
+                self.schedule.full_ns()
+            } else if width <= 0.25 {
+                self.schedule.middle_ns()
+            } else {
+                self.schedule.short_ns()
+            };
+            let why = format!("bisection, failure is bracketed within {}", percent(width));
+            return self.measure((lower * upper).sqrt(), duration_ns, why);
+        }
+        let needed = self.blocks().min(MIN_CONFIRMATIONS);
+        let confirmed = self.full_trials(points, lower).min(self.full_trials(points, upper));
+        if confirmed >= needed && self.repeat >= needed && width <= wanted * (1.0 + 1e-9) {
+            return self.finish(format!(
+                "the failure point is bracketed within {} and both bounds were confirmed by {confirmed} trials",
+                percent(width)
+            ));
+        }
+        if self.repeat >= self.blocks() {
+            return self.finish(format!(
+                "all {} blocks were measured; failure is bracketed within {}",
+                self.repeat,
+                percent(width)
+            ));
+        }
+        self.repeat += 1;
+        self.bisections = self.bisections.min(MAX_BISECTIONS / 2);
+        self.queue = BELOW.iter().map(|share| share * lower).chain(BEYOND.iter().map(|share| share * upper)).collect();
+        self.queue.extend([lower, upper]);
+        self.queue.retain(|rate| (LOWEST_PER_SEC..=HIGHEST_PER_SEC).contains(rate));
+        self.queue.shuffle(&mut self.random);
+        RateStep::Yardstick
+    }
+
+    /// Full-length trials at exactly this rate.
+    fn full_trials(&self, points: &[Point], rate: f64) -> u32 {
+        let full = |point: &&Point| {
+            point.sweep == Sweep::Rate
+                && point.offered_per_sec() == Some(rate)
+                && point.duration_ns as f64 >= 0.6 * self.schedule.full_ns() as f64
+        };
+        points.iter().filter(full).count() as u32
+    }
+
+    /// The rate of the last trial, when the client could not offer it: trying more would measure the client.
+    fn client_limit(&self, points: &[Point], findings: &SweepFindings) -> Option<f64> {
+        let last = points.iter().rev().find(|point| point.sweep == Sweep::Rate)?;
+        let rate = last.offered_per_sec()?;
+        let level = findings.levels.iter().find(|level| level.load == rate)?;
+        let bounded = bounds(findings);
+        (level.client_limited && bounded.upper.is_none() && bounded.lower != Some(rate)).then_some(rate)
+    }
+
+    fn measure(&mut self, rate_per_sec: f64, duration_ns: u64, why: String) -> RateStep {
+        self.schedule.issue(duration_ns);
+        RateStep::Measure {
+            rate_per_sec,
+            duration_ns,
+            warmup_ns: Schedule::warmup_ns(duration_ns),
+            repeat: self.repeat,
+            why,
+        }
+    }
+
+    fn finish(&mut self, reason: String) -> RateStep {
+        self.done = Some(reason.clone());
+        RateStep::Done { reason }
+    }
+}
+
+struct Bounds {
+    lower: Option<f64>,
+    upper: Option<f64>,
+}
+
+fn bounds(findings: &SweepFindings) -> Bounds {
+    Bounds { lower: findings.failure_point.held, upper: findings.failure_point.failed }
+}

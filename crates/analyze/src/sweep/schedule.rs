@@ -1,0 +1,65 @@
+//! Time: how long a point takes, and whether another one fits into the sweep's share of the budget.
+
+/// The first pass and the search's first steps use points this much shorter than a full one.
+const SHORT_SHARE: f64 = 0.25;
+const SHORTEST_NS: u64 = 200_000_000;
+
+/// The lengths of points and the end of the sweep's time.
+#[derive(Debug, Clone)]
+pub(super) struct Schedule {
+    full_ns: u64,
+    budget_ns: u64,
+    share: f64,
+    started_ns: Option<u64>,
+    planned_ns: u64,
+    issued: u64,
+}
+
+impl Schedule {
+    pub fn new(full_ns: u64, budget_ns: u64, share: f64) -> Self {
+        let full_ns = full_ns.clamp(1_000_000, 3_600_000_000_000);
+        Schedule { full_ns, budget_ns, share, started_ns: None, planned_ns: 0, issued: 0 }
+    }
+
+    pub fn set_share(&mut self, share: f64) {
+        self.share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 1.0 };
+    }
+
+    /// Time left at `elapsed_ns`; the first call starts the sweep's clock.
+    pub fn left_ns(&mut self, elapsed_ns: u64) -> u64 {
+        let started_ns = *self.started_ns.get_or_insert(elapsed_ns);
+        let share_ns = (self.budget_ns.saturating_sub(started_ns) as f64 * self.share) as u64;
+        started_ns.saturating_add(share_ns).saturating_sub(elapsed_ns)
+    }
+
+    pub fn full_ns(&self) -> u64 {
+        self.full_ns
+    }
+
+    pub fn short_ns(&self) -> u64 {
+        ((self.full_ns as f64 * SHORT_SHARE) as u64).max(SHORTEST_NS).min(self.full_ns)
+    }
+
+    /// Between short and full.
+    pub fn middle_ns(&self) -> u64 {
+        ((self.short_ns() as f64 * self.full_ns as f64).sqrt()) as u64
+    }
+
+    /// Load before a window of this length.
+    pub fn warmup_ns(duration_ns: u64) -> u64 {
+        (duration_ns / 5).clamp(50_000_000, 2_000_000_000).min(duration_ns)
+    }
+
+    /// Notes that a point of this length was asked for.
+    pub fn issue(&mut self, duration_ns: u64) {
+        self.planned_ns = self.planned_ns.saturating_add(duration_ns.saturating_add(Self::warmup_ns(duration_ns)));
+        self.issued += 1;
+    }
+
+    /// What a full-length point takes, with the overhead (connecting, yardsticks, writing) seen so far.
+    pub fn point_ns(&self, elapsed_ns: u64) -> u64 {
+        let spent_ns = elapsed_ns.saturating_sub(self.started_ns.unwrap_or(elapsed_ns));
+        let overhead_ns = spent_ns.saturating_sub(self.planned_ns) / self.issued.max(1);
+        self.full_ns.saturating_add(Self::warmup_ns(self.full_ns)).saturating_add(overhead_ns)
+    }
+}

@@ -1,0 +1,110 @@
+//! Text for a terminal: the table of one point, the summary of a run, the progress line. At most [`WIDTH`] columns.
+
+mod point;
+mod run;
+mod table;
+
+pub use point::point;
+pub use run::{progress_line, run};
+
+use record::Doubt;
+use std::fmt::Write as _;
+
+/// No line is wider, unless a single word of the user's is.
+pub const WIDTH: usize = 100;
+
+/// Text from outside made safe for a terminal: control characters (escape sequences) become `?`, length is bounded.
+pub fn plain(text: &str, limit: usize) -> String {
+    let mut clean: String =
+        text.chars().take(limit).map(|c| if c.is_control() || is_format_character(c) { '?' } else { c }).collect();
+    if text.chars().nth(limit).is_some() {
+        clean.push_str("...");
+    }
+    clean
+}
+
+/// Characters that change the direction or the joining of what follows: a name must not reorder a line.
+fn is_format_character(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// A whole number with thousands separated: `4,096`.
+pub fn grouped(value: f64) -> String {
+    if !value.is_finite() {
+        return "-".into();
+    }
+    let digits = format!("{:.0}", value.abs());
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if value < -0.5 { format!("-{text}") } else { text }
+}
+
+/// Breaks words into lines of at most [`WIDTH`], the first after `first`, the others after `rest`.
+pub(crate) fn wrap(text: &str, first: &str, rest: &str) -> String {
+    let mut out = String::new();
+    let mut line = first.to_string();
+    let mut is_empty = true;
+    for word in text.split_whitespace() {
+        if !is_empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            out.push_str(line.trim_end());
+            out.push('\n');
+            line = rest.to_string();
+            is_empty = true;
+        }
+        if !is_empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        is_empty = false;
+    }
+    out.push_str(line.trim_end());
+    out.push('\n');
+    out
+}
+
+/// Doubts with their remedies, a paragraph each.
+pub(crate) fn doubts(doubts: &[Doubt]) -> String {
+    let mut out = String::new();
+    for doubt in doubts {
+        let mark = match doubt.severity {
+            record::Severity::Note => "note    ",
+            record::Severity::Warning => "warning ",
+            record::Severity::Invalid => "INVALID ",
+        };
+        let indent = "          ";
+        out.push_str(&wrap(&plain(&doubt.what, 400), &format!("  {mark}"), indent));
+        let _ = write!(out, "{}", wrap(&plain(&doubt.remedy, 300), &format!("{indent}-> "), "             "));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escape_sequences_do_not_reach_the_terminal() {
+        assert_eq!(plain("a\u{1b}[31mb\nc\u{202e}d", 40), "a?[31mb?c?d");
+        assert_eq!(plain("abcdef", 3), "abc...");
+    }
+
+    #[test]
+    fn thousands_are_separated() {
+        assert_eq!(grouped(4096.0), "4,096");
+        assert_eq!(grouped(999.0), "999");
+        assert_eq!(grouped(-1_234_567.0), "-1,234,567");
+        assert_eq!(grouped(f64::NAN), "-");
+    }
+
+    #[test]
+    fn long_sentences_wrap_at_the_width() {
+        let text = wrap(&"word ".repeat(60), "- ", "  ");
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH));
+        assert!(text.lines().skip(1).all(|line| line.starts_with("  word")));
+    }
+}

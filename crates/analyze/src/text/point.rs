@@ -1,0 +1,209 @@
+//! The table of one load point, as `straingauge load` prints it.
+
+use super::table::Table;
+use super::{doubts, grouped, plain, wrap};
+use crate::zones::percent;
+use record::units::{format_bytes, format_nanos, format_si};
+use record::{Figure, Latency, Pace, Point, names};
+
+const QUANTILES: &[(&str, f64)] =
+    &[("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999)];
+/// A percentile that rests on fewer samples beyond it than this is not printed.
+const SAMPLES_BEYOND: f64 = 10.0;
+
+/// The table of a point: outcomes, throughput, percentiles side by side, the server's CPU, doubts with remedies.
+/// `latencies` are the point's histograms by tag (`response`, `service`, `lag`, `first-byte`, `connect`), as
+/// [`record::RunDir::latencies`] gives them; without them the percentiles come from the figures.
+pub fn point(point: &Point, latencies: &[(String, Latency)]) -> String {
+    let mut out = String::new();
+    let seconds = point.duration_ns as f64 / 1e9;
+    let pace = match point.pace {
+        Pace::Closed => format!("closed loop, {}", connections(point.connections)),
+        Pace::Open { rate_per_sec, .. } => {
+            format!("open loop, {}/s offered over at most {}", format_si(rate_per_sec), connections(point.connections))
+        }
+    };
+    out.push_str(&format!(
+        "{pace}, {seconds:.1} s after {} of warm-up\n\n",
+        if point.warmup_ns == 0 { "no time".into() } else { format_nanos(point.warmup_ns as f64) }
+    ));
+    out.push_str(&outcomes(point));
+    out.push('\n');
+    out.push_str(&rates(point));
+    let times = times(point, latencies);
+    if !times.is_empty() {
+        out.push('\n');
+        out.push_str(&times);
+    }
+    let server = server(point);
+    if !server.is_empty() {
+        out.push('\n');
+        out.push_str(&server);
+    }
+    if !point.connection_states.is_empty() {
+        let states: Vec<String> = point
+            .connection_states
+            .iter()
+            .filter_map(|(state, figure)| Some(format!("{} {}", grouped(figure.value?), plain(state, 20))))
+            .take(12)
+            .collect();
+        out.push('\n');
+        out.push_str(&wrap(&states.join(", "), "  connections  ", "               "));
+    }
+    if !point.doubts.is_empty() {
+        out.push_str("\ndoubts\n");
+        out.push_str(&doubts(&point.doubts));
+    }
+    out
+}
+
+fn connections(count: u64) -> String {
+    if count == 1 { "1 connection".into() } else { format!("{} connections", grouped(count as f64)) }
+}
+
+fn outcomes(point: &Point) -> String {
+    let outcomes = &point.outcomes;
+    let mut table = Table::new(&["requests", "count", "share"], 1);
+    let mut row = |kind: &str, count: u64| {
+        let share = if outcomes.sent == 0 { "-".into() } else { percent(count as f64 / outcomes.sent as f64) };
+        table.row(vec![kind.into(), grouped(count as f64), share]);
+    };
+    row("sent", outcomes.sent);
+    row("ok", outcomes.ok);
+    for (kind, count) in outcomes.failures() {
+        row(kind, count);
+    }
+    if outcomes.unfinished > 0 {
+        row("unfinished at the end", outcomes.unfinished);
+    }
+    table.lines()
+}
+
+fn rates(point: &Point) -> String {
+    let mut table = Table::new(&["", "", ""], 3);
+    let mut row = |label: &str, name: &str, words: fn(f64) -> String| {
+        if let Some(figure) = point.figures.get(name) {
+            table.row(vec![label.into(), words_of(figure, words), origin(figure)]);
+        }
+    };
+    row("throughput", names::THROUGHPUT, |value| format!("{}/s", format_si(value)));
+    if point.value(names::GOODPUT) != point.value(names::THROUGHPUT) {
+        row("goodput", names::GOODPUT, |value| format!("{}/s", format_si(value)));
+    }
+    row("received", names::RECEIVED, |value| format!("{}/s", format_bytes(value)));
+    row("client CPU", names::CLIENT_CPU, |value| format!("{value:.1} us/request"));
+    row("client busy", names::CLIENT_UTILISATION, |value| format!("{} of a CPU", percent(value)));
+    table.lines().lines().skip(1).map(|line| format!("{line}\n")).collect()
+}
+
+fn words_of(figure: &Figure, words: fn(f64) -> String) -> String {
+    match (figure.value, &figure.not_measured) {
+        (Some(value), _) => words(value),
+        (None, Some(why)) => format!("not measured: {}", plain(why, 50)),
+        (None, None) => "not measured".into(),
+    }
+}
+
+fn origin(figure: &Figure) -> String {
+    match (figure.origin, figure.n) {
+        (Some(origin), Some(n)) if figure.value.is_some() => format!("{}, n = {}", origin.word(), grouped(n as f64)),
+        _ => String::new(),
+    }
+}
+
+/// A column of the table of times: heading, histogram tag, and the figures to fall back on by row.
+type TimeColumn = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+const TIMES: &[TimeColumn] = &[
+    (
+        "response",
+        "response",
+        &[
+            ("mean", names::RESPONSE_MEAN),
+            ("p50", names::RESPONSE_P50),
+            ("p90", names::RESPONSE_P90),
+            ("p99", names::RESPONSE_P99),
+            ("p99.9", names::RESPONSE_P999),
+            ("max", names::RESPONSE_MAX),
+        ],
+    ),
+    ("service", "service", &[("p50", names::SERVICE_P50), ("p99", names::SERVICE_P99), ("max", names::SERVICE_MAX)]),
+    ("lag", "lag", &[("p50", names::LAG_P50), ("p99", names::LAG_P99), ("max", names::LAG_MAX)]),
+    ("first byte", "first-byte", &[("p50", names::FIRST_BYTE_P50), ("p99", names::FIRST_BYTE_P99)]),
+    ("connect", "connect", &[("p50", names::CONNECT_P50), ("p99", names::CONNECT_P99)]),
+];
+
+fn times(point: &Point, latencies: &[(String, Latency)]) -> String {
+    let is_closed = point.offered_per_sec().is_none();
+    let header: Vec<&str> = std::iter::once("time").chain(TIMES.iter().map(|(heading, ..)| *heading)).collect();
+    let mut table = Table::new(&header, 1);
+    let mut few = false;
+    let rows = ["mean"].into_iter().chain(QUANTILES.iter().map(|(label, _)| *label)).chain(["max", "n"]);
+    for label in rows {
+        let mut cells = vec![label.to_string()];
+        for (heading, tag, figures) in TIMES {
+            let histogram = latencies.iter().find(|(found, _)| found == tag).map(|(_, latency)| latency);
+            let nanos = match histogram {
+                // In a closed loop nothing can be late: the column would be all zeros.
+                _ if is_closed && *heading == "lag" => None,
+                Some(latency) => from_histogram(latency, label, &mut few),
+                None => {
+                    let name = figures.iter().find(|(known, _)| *known == label).map(|(_, name)| *name);
+                    name.and_then(|name| point.value(name)).map(|us| format_nanos(us * 1e3))
+                }
+            };
+            cells.push(nanos.unwrap_or_default());
+        }
+        if cells[1..].iter().any(|cell| !cell.is_empty()) {
+            table.row(cells);
+        }
+    }
+    if table.is_empty() {
+        return String::new();
+    }
+    let note = if few { "  '-': too few samples for this percentile\n" } else { "" };
+    format!("{}{note}", table.lines())
+}
+
+fn from_histogram(latency: &Latency, label: &str, few: &mut bool) -> Option<String> {
+    if latency.is_empty() {
+        return None;
+    }
+    let nanos = match label {
+        "mean" => latency.mean_ns()?,
+        "max" => latency.max_ns()? as f64,
+        "n" => return Some(grouped(latency.len() as f64)),
+        _ => {
+            let (_, quantile) = QUANTILES.iter().find(|(known, _)| *known == label)?;
+            if latency.len() as f64 * (1.0 - quantile) < SAMPLES_BEYOND && *quantile > 0.9 {
+                *few = true;
+                return Some("-".into());
+            }
+            latency.quantile_ns(*quantile)? as f64
+        }
+    };
+    Some(format_nanos(nanos))
+}
+
+fn server(point: &Point) -> String {
+    let mut table = Table::new(&["", "", ""], 3);
+    let mut row = |label: &str, name: &str, words: fn(f64) -> String| {
+        if let Some(figure) = point.figures.get(name) {
+            table.row(vec![label.into(), words_of(figure, words), origin(figure)]);
+        }
+    };
+    let us: fn(f64) -> String = |value| format!("{value:.1} us/request");
+    row("server CPU", names::SERVER_CPU, us);
+    row("  user", names::SERVER_CPU_USER, us);
+    row("  system", names::SERVER_CPU_SYSTEM, us);
+    row("  softirq", names::SERVER_SOFTIRQ, us);
+    row("server's CPUs busy", names::SERVER_CPU_BUSY, percent);
+    row("busiest thread", names::SERVER_BUSIEST_THREAD, |value| format!("{} of a CPU", percent(value)));
+    row("server memory", names::SERVER_MEMORY, format_bytes);
+    row("accept queue", names::ACCEPT_QUEUE_MAX, |value| format!("{} at most", grouped(value)));
+    row("dropped at accept", names::TCP_LISTEN_OVERFLOWS, |value| format!("{}/s", format_si(value)));
+    row("retransmits", names::TCP_RETRANSMITS, |value| format!("{}/s", format_si(value)));
+    row("steal", names::MACHINE_STEAL, percent);
+    row("watcher's own CPU", names::OBSERVER_CPUS, |value| format!("{} of a CPU", percent(value)));
+    table.lines().lines().skip(1).map(|line| format!("{line}\n")).collect()
+}

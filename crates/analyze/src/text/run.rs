@@ -1,0 +1,105 @@
+//! The summary of a run, as `straingauge find` prints it, and its progress line.
+
+use super::table::Table;
+use super::{doubts, grouped, plain, wrap};
+use crate::verdict::Verdict;
+use crate::zones::{Findings, Level, Spread, SweepFindings, percent};
+use record::units::{format_nanos, format_si};
+use record::{Point, RunDir, Sweep, names};
+
+/// Headline, sentences, a table of levels for each sweep, doubts, where the run lies.
+pub fn run(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
+    let mut out = wrap(&verdict.headline, "", "");
+    if !verdict.sentences.is_empty() {
+        out.push('\n');
+    }
+    for sentence in &verdict.sentences {
+        out.push_str(&wrap(sentence, "- ", "  "));
+    }
+    for sweep in findings.sweeps() {
+        out.push('\n');
+        out.push_str(&sweep_table(sweep));
+    }
+    if !verdict.doubts.is_empty() {
+        out.push_str("\ndoubts\n");
+        out.push_str(&doubts(&verdict.doubts));
+    }
+    out.push_str(&format!("\nrun     {}\n", plain(&run.path.display().to_string(), 300)));
+    out.push_str(&format!("repeat  {}\n", plain(&run.record.scenario.repeat_command, 1000)));
+    out
+}
+
+fn sweep_table(sweep: &SweepFindings) -> String {
+    let is_rate = sweep.sweep == Sweep::Rate;
+    let (title, load) = if is_rate { ("open loop", "offered/s") } else { ("closed loop", "connections") };
+    let headings =
+        [load, "zone", "req/s", "range", "p50", "p99", "CPU/req", "user", "sys", "softirq", "busy", "failed", "n"];
+    let mut table = Table::new(&headings, 0);
+    for level in &sweep.levels {
+        table.row(row(level, is_rate));
+    }
+    let repeats = if sweep.repeats == 1 { "once".into() } else { format!("{} repeats", sweep.repeats) };
+    format!("{title}, {repeats}; medians, times in the unit shown, CPU in us per request\n{}", table.lines())
+}
+
+fn row(level: &Level, is_rate: bool) -> Vec<String> {
+    let load = if is_rate { format_si(level.load) } else { grouped(level.load) };
+    let cell =
+        |spread: Option<Spread>, words: &dyn Fn(f64) -> String| spread.map(|s| words(s.median)).unwrap_or("-".into());
+    let part = |spread: Option<Spread>| spread.map(|s| format!("{:.1}", s.median)).unwrap_or_default();
+    let range = level
+        .throughput_per_sec
+        .filter(|spread| spread.n > 1)
+        .map(|spread| format!("{}..{}", format_si(spread.min), format_si(spread.max)));
+    vec![
+        load,
+        level.zone.word().into(),
+        cell(level.throughput_per_sec, &format_si),
+        range.unwrap_or_default(),
+        cell(level.response_p50_us, &|us| format_nanos(us * 1e3)),
+        cell(level.response_p99_us, &|us| format_nanos(us * 1e3)),
+        part(level.cpu_us_per_request),
+        part(level.cpu_user_us_per_request),
+        part(level.cpu_system_us_per_request),
+        part(level.softirq_us_per_request),
+        level.cpus_busy_ratio.map(|spread| percent(spread.median)).unwrap_or_default(),
+        if level.failing > 0 { format!("{}/{}", level.failing, level.points) } else { String::new() },
+        level.points.to_string(),
+    ]
+}
+
+/// One line on the point just measured: time, load, repeat, throughput, p99, CPU.
+pub fn progress_line(point: &Point, elapsed_ns: u64, budget_ns: u64) -> String {
+    let load = match (point.sweep, point.offered_per_sec()) {
+        (Sweep::Yardstick, _) => "yardstick".into(),
+        (_, Some(rate)) => format!("{}/s offered", format_si(rate)),
+        (_, None) => {
+            super::grouped(point.connections as f64)
+                + if point.connections == 1 { " connection" } else { " connections" }
+        }
+    };
+    let mut parts = Vec::new();
+    if let Some(rate) = point.value(names::THROUGHPUT) {
+        parts.push(format!("{:>8}/s", format_si(rate)));
+    }
+    if let Some(p99) = point.value(names::RESPONSE_P99) {
+        parts.push(format!("p99 {:>7}", format_nanos(p99 * 1e3)));
+    }
+    if let Some(cpu) = point.value(names::SERVER_CPU) {
+        parts.push(format!("{cpu:>5.1} us CPU/request"));
+    }
+    let failed = point.outcomes.failed_ratio();
+    if failed > 0.0 {
+        parts.push(format!("{} failed", percent(failed)));
+    }
+    let seconds = |nanos: u64| nanos / 1_000_000_000;
+    format!(
+        "{:>4} of {} s  repeat {}  {load:<18}  {}",
+        seconds(elapsed_ns),
+        seconds(budget_ns),
+        point.repeat,
+        parts.join("  ")
+    )
+    .trim_end()
+    .to_string()
+}

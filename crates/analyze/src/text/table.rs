@@ -1,0 +1,53 @@
+//! Aligned columns.
+
+/// A table: a header line and rows; the first `left` columns are aligned left, the others right.
+pub(super) struct Table {
+    rows: Vec<Vec<String>>,
+    left: usize,
+}
+
+impl Table {
+    pub fn new(header: &[&str], left: usize) -> Self {
+        Table { rows: vec![header.iter().map(|cell| cell.to_string()).collect()], left }
+    }
+
+    pub fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rows.len() < 2
+    }
+
+    /// The lines, each after two spaces, columns two spaces apart. A column without any content is left out.
+    pub fn lines(&self) -> String {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |column: usize, from: usize| {
+            self.rows[from..]
+                .iter()
+                .filter_map(|row| row.get(column))
+                .map(|cell| cell.chars().count())
+                .max()
+                .unwrap_or(0)
+        };
+        let shown: Vec<usize> = (0..columns).filter(|column| *column < self.left || width(*column, 1) > 0).collect();
+        let mut out = String::new();
+        for row in &self.rows {
+            let mut line = String::from(" ");
+            for column in &shown {
+                let cell = row.get(*column).map_or("", String::as_str);
+                let pad = " ".repeat(width(*column, 0) - cell.chars().count());
+                line.push(' ');
+                if *column < self.left {
+                    line.push_str(&format!("{cell}{pad}"));
+                } else {
+                    line.push_str(&format!("{pad}{cell}"));
+                }
+                line.push(' ');
+            }
+            out.push_str(line.trim_end());
+            out.push('\n');
+        }
+        out
+    }
+}

@@ -1,0 +1,238 @@
+//! What the findings mean, in plain words, never without the doubts.
+
+mod cause;
+mod doubts;
+
+use crate::text::{grouped, plain};
+use crate::zones::{Findings, PointFinding, SweepFindings, percent};
+use record::units::{format_nanos, format_si};
+use record::{Criteria, Doubt, RunDir, Sweep, names};
+use serde::{Deserialize, Serialize};
+
+/// The verdict on a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// One line.
+    pub headline: String,
+    /// A few sentences: cause, cost, limits.
+    pub sentences: Vec<String>,
+    /// Every reason not to trust it: of the run, of reading it, of the sweeps, of the points (one of each kind).
+    pub doubts: Vec<Doubt>,
+}
+
+/// Puts findings into words.
+pub fn sentences(run: &RunDir, findings: &Findings) -> Verdict {
+    let mut said = Vec::new();
+    if let Some(closed) = &findings.connections {
+        closed_sentences(run, closed, &findings.criteria, &mut said);
+    }
+    if let Some(open) = &findings.rate {
+        open_sentences(open, &mut said);
+    }
+    if let Some(drift) = &findings.drift
+        && let Some(cv) = drift.cpu_cv_ratio.or(drift.load_cv_ratio)
+    {
+        said.push(format!(
+            "The yardstick's speed varied by {} (coefficient of variation, n = {}); loads are compared within repeats, so the zones \
+             do not depend on it, the absolute rates do.",
+            percent(cv),
+            drift.n
+        ));
+    }
+    Verdict { headline: headline(run, findings), sentences: said, doubts: doubts::collect(run, findings) }
+}
+
+fn headline(run: &RunDir, findings: &Findings) -> String {
+    let mut parts = Vec::new();
+    if let Some(closed) = &findings.connections {
+        parts.push(closed_headline(closed));
+    }
+    if let Some(open) = &findings.rate {
+        parts.push(open_headline(open, findings.connections.is_some()));
+    }
+    if parts.is_empty() {
+        parts.extend(single_headline(run));
+    }
+    if parts.is_empty() {
+        let why = match &run.record.ended_by {
+            Some(why) => format!(": {}", plain(why, 200)),
+            None if run.is_abandoned() => ": the process that wrote the run was killed".into(),
+            None => String::new(),
+        };
+        return format!("No point was measured{why}.");
+    }
+    parts.join(" ")
+}
+
+fn client_limited(sweep: &SweepFindings) -> bool {
+    sweep.yield_point.estimate.is_none() && sweep.levels.iter().any(|level| level.client_limited)
+}
+
+fn closed_headline(closed: &SweepFindings) -> String {
+    let unit = Sweep::Connections;
+    if client_limited(closed) {
+        let at_least = closed.peak.map(|peak| format!("; the server can do at least {}/s", format_si(peak.per_sec)));
+        return format!("The client was the limit, not the server{}.", at_least.unwrap_or_default());
+    }
+    let yields = match &closed.yield_point {
+        found @ PointFinding { estimate: Some(estimate), .. } => {
+            format!("Elastic up to about {}{}", words(*estimate, unit), interval(found, unit))
+        }
+        found => match (found.low, closed.levels.first()) {
+            (None, Some(first)) if closed.failure_point.held.is_none() && closed.failure_point.failed.is_some() => {
+                return format!(
+                    "The server failed already at {}: {}.",
+                    words(first.load, unit),
+                    first.crossed.first().cloned().unwrap_or_else(|| closed.failure_point.reason.clone())
+                );
+            }
+            _ if found.reason.starts_with("not reached") => {
+                format!("Elastic throughout: the yield point was {}", found.reason)
+            }
+            _ => format!("No yield point: {}", found.reason),
+        },
+    };
+    let fails = match &closed.failure_point {
+        found @ PointFinding { estimate: Some(estimate), .. } => {
+            format!("; fails from about {}{}", words(*estimate, unit), interval(found, unit))
+        }
+        found => found.held.map(|held| format!("; no failure up to {}", words(held, unit))).unwrap_or_default(),
+    };
+    let peak = closed.peak.map(|peak| format!("; peak {}/s", format_si(peak.per_sec))).unwrap_or_default();
+    format!("{yields}{fails}{peak}.")
+}
+
+fn open_headline(open: &SweepFindings, is_second: bool) -> String {
+    let unit = Sweep::Rate;
+    let start = if is_second { "At fixed rates it" } else { "The server" };
+    match &open.failure_point {
+        found @ PointFinding { estimate: Some(estimate), .. } => {
+            format!("{start} fails from about {}{}.", words(*estimate, unit), interval(found, unit))
+        }
+        found => match (found.held, found.failed) {
+            (Some(held), _) if client_limited(open) => {
+                format!("{start} held {}; the client could not offer more.", words(held, unit))
+            }
+            (Some(held), _) => format!("{start} held every rate up to {}.", words(held, unit)),
+            (None, Some(failed)) => format!("{start} failed already at {}.", words(failed, unit)),
+            _ => "No rate could be judged.".into(),
+        },
+    }
+}
+
+fn single_headline(run: &RunDir) -> Option<String> {
+    let point = run.points.iter().find(|point| point.sweep != Sweep::Yardstick)?;
+    let pace = match point.offered_per_sec() {
+        Some(rate) => format!("{}/s offered", format_si(rate)),
+        None => words(point.connections as f64, Sweep::Connections),
+    };
+    let throughput =
+        point.value(names::THROUGHPUT).map_or("no throughput".into(), |value| format!("{}/s", format_si(value)));
+    let p99 = point
+        .value(names::RESPONSE_P99)
+        .map(|us| format!(", response time p99 {}", format_nanos(us * 1e3)))
+        .unwrap_or_default();
+    Some(format!("{throughput} at {pace}{p99}, {} failed.", percent(point.outcomes.failed_ratio())))
+}
+
+fn words(load: f64, sweep: Sweep) -> String {
+    crate::zones::load_words(load, sweep)
+}
+
+/// The interval in brackets: ` (3 to 5)`, ` (3 or more)`.
+pub(crate) fn interval(found: &PointFinding, sweep: Sweep) -> String {
+    let number = |load: f64| match sweep {
+        Sweep::Rate => format_si(load),
+        _ => grouped(load),
+    };
+    match (found.low, found.high) {
+        (Some(low), Some(high)) => format!(" ({} to {})", number(low), number(high)),
+        (Some(low), None) => format!(" ({} or more)", number(low)),
+        (None, Some(high)) => format!(" (at most {})", number(high)),
+        (None, None) => String::new(),
+    }
+}
+
+fn closed_sentences(run: &RunDir, closed: &SweepFindings, criteria: &Criteria, said: &mut Vec<String>) {
+    let unit = Sweep::Connections;
+    said.extend(cause::saturated_first(run, closed, criteria));
+    if let Some(peak) = &closed.peak
+        && let Some(last) = closed.levels.last()
+        && let Some(end) = last.throughput_per_sec
+    {
+        let change = end.median / peak.per_sec - 1.0;
+        let after = if last.load <= peak.load {
+            ", the most that was tried".into()
+        } else if change < -0.05 {
+            format!("; at {} it was {} lower", words(last.load, unit), percent(-change))
+        } else {
+            format!(" and was about the same at {}", words(last.load, unit))
+        };
+        said.push(format!(
+            "Throughput peaked at {}/s with {}{after}.",
+            format_si(peak.per_sec),
+            words(peak.load, unit)
+        ));
+    }
+    cost_sentence(closed, said);
+    failure_sentence(closed, said);
+}
+
+fn cost_sentence(sweep: &SweepFindings, said: &mut Vec<String>) {
+    let Some(cpu) = &sweep.cpu else { return };
+    let rose = cpu.ratio - 1.0;
+    if rose < 0.02 || cpu.highest_load <= cpu.lowest_load {
+        said.push(format!(
+            "The server's CPU time for a request did not grow with load: {:.1} us at {}.",
+            cpu.lowest_us,
+            words(cpu.lowest_load, sweep.sweep)
+        ));
+        return;
+    }
+    let most = match &cpu.grew_most {
+        Some((part, low, high)) => format!("; most of it {part} time, from {low:.1} to {high:.1} us"),
+        None => String::new(),
+    };
+    let at = match &sweep.efficiency_point {
+        found @ PointFinding { estimate: Some(estimate), .. } => {
+            format!(" Efficiency is lost from about {}{}.", words(*estimate, sweep.sweep), interval(found, sweep.sweep))
+        }
+        _ => String::new(),
+    };
+    said.push(format!(
+        "A request cost {:.1} us of server CPU at {} and {:.1} us at {} (+{} within repeats){most}.{at}",
+        cpu.lowest_us,
+        words(cpu.lowest_load, sweep.sweep),
+        cpu.highest_us,
+        words(cpu.highest_load, sweep.sweep),
+        percent(rose)
+    ));
+}
+
+fn failure_sentence(sweep: &SweepFindings, said: &mut Vec<String>) {
+    let found = &sweep.failure_point;
+    if found.estimate.is_some() {
+        said.push(format!("Failure: {}.", found.reason));
+    } else if found.failed.is_none() && found.held.is_some() {
+        said.push(format!("No failure was seen: {}.", found.reason));
+    } else {
+        said.push(format!("No failure point: {}.", found.reason));
+    }
+}
+
+fn open_sentences(open: &SweepFindings, said: &mut Vec<String>) {
+    let found = &open.failure_point;
+    match (found.estimate, found.held, found.failed) {
+        (Some(_), Some(_), Some(_)) => said.push(format!("At fixed rates (open loop) {}.", found.reason)),
+        _ => said.push(format!("At fixed rates (open loop) the failure point was {}.", found.reason)),
+    }
+    match &open.yield_point {
+        point @ PointFinding { estimate: Some(estimate), .. } => said.push(format!(
+            "Its yield point is about {}{}: {}.",
+            words(*estimate, Sweep::Rate),
+            interval(point, Sweep::Rate),
+            point.reason
+        )),
+        point => said.push(format!("Open-loop yield point: {}.", point.reason)),
+    }
+}

@@ -1,0 +1,79 @@
+//! What saturated first: the server's thread, its CPUs, its accept queue, the client, or nothing that was watched.
+
+use crate::zones::{Level, SweepFindings, load_words, percent};
+use record::{Criteria, RunDir, Sweep, names};
+
+/// One or two sentences on the cause of the closed loop's yield point; `None` when there is nothing to tell.
+pub(super) fn saturated_first(run: &RunDir, closed: &SweepFindings, criteria: &Criteria) -> Option<String> {
+    let found = &closed.yield_point;
+    if let (None, Some(level)) = (found.estimate, closed.levels.iter().find(|level| level.client_limited)) {
+        return Some(format!(
+            "From {} on the client had no CPU left while the server still had, so where the server yields cannot be said.",
+            load_words(level.load, Sweep::Connections)
+        ));
+    }
+    let beyond = match found.estimate {
+        Some(estimate) => closed.levels.iter().find(|level| level.load > estimate),
+        None if found.reason.starts_with("already") => closed.levels.first(),
+        None => None,
+    };
+    let saturated = beyond.map(|level| saturated_at(level, criteria));
+    let parts: Vec<String> = saturated.into_iter().chain(overflow(run, closed)).collect();
+    (!parts.is_empty()).then(|| parts.join(" "))
+}
+
+fn saturated_at(level: &Level, criteria: &Criteria) -> String {
+    let at = load_words(level.load, Sweep::Connections);
+    let cpus = level.cpus_busy_ratio.map(|spread| spread.median);
+    let thread = level.busiest_thread_cpus.map(|spread| spread.median);
+    let is_saturated = |share: &f64| *share >= criteria.saturation_ratio;
+    if let Some(thread) = thread.filter(is_saturated) {
+        let rest = match cpus {
+            Some(cpus) if !is_saturated(&cpus) => {
+                format!(", while its CPUs together were {} busy: one thread is the limit", percent(cpus))
+            }
+            _ => String::new(),
+        };
+        return format!(
+            "The server's busiest thread saturated first: it used {} of a CPU at {at}{rest}.",
+            percent(thread)
+        );
+    }
+    if let Some(cpus) = cpus.filter(is_saturated) {
+        return format!("The server's CPUs saturated first: {} busy at {at}{}.", percent(cpus), share_words(level));
+    }
+    match cpus.into_iter().chain(thread).reduce(f64::max) {
+        None => format!("What saturated at {at} is not known: the server's CPU was not measured."),
+        Some(busiest) => format!(
+            "Throughput stopped following load at {at} although no CPU of the server was saturated ({} busy): it waits \
+             for something else (a lock, a disk, a backend, a limit of its own).",
+            percent(busiest)
+        ),
+    }
+}
+
+/// How the CPU time of a request divides, where it was measured.
+fn share_words(level: &Level) -> String {
+    let parts = [
+        ("user", level.cpu_user_us_per_request),
+        ("system", level.cpu_system_us_per_request),
+        ("softirq", level.softirq_us_per_request),
+    ];
+    let words: Vec<String> =
+        parts.iter().filter_map(|(name, spread)| Some(format!("{:.1} us {name}", (*spread)?.median))).collect();
+    if words.len() < 2 { String::new() } else { format!(" (a request took {})", words.join(", ")) }
+}
+
+/// The accept queue, where it overflowed: from which load on.
+fn overflow(run: &RunDir, closed: &SweepFindings) -> Option<String> {
+    let overflowed = run.points.iter().filter(|point| {
+        point.sweep == Sweep::Connections && point.value(names::TCP_LISTEN_OVERFLOWS).is_some_and(|rate| rate > 0.0)
+    });
+    let first = overflowed.map(|point| point.connections as f64).min_by(f64::total_cmp)?;
+    closed.levels.iter().any(|level| level.load == first).then(|| {
+        format!(
+            "The accept queue overflowed from {} on: connections were dropped before the server saw them.",
+            load_words(first, Sweep::Connections)
+        )
+    })
+}

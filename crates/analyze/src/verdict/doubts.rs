@@ -1,0 +1,86 @@
+//! All doubts of a run in one list: the most severe first, one entry for each thing to doubt.
+
+use crate::text::plain;
+use crate::zones::{Findings, percent};
+use record::{Doubt, DoubtKind, RunDir, Severity, Status};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// Drift beyond this is worth knowing; beyond the second it is a warning.
+const DRIFT_NOTE_RATIO: f64 = 0.03;
+const DRIFT_WARNING_RATIO: f64 = 0.10;
+
+pub(super) fn collect(run: &RunDir, findings: &Findings) -> Vec<Doubt> {
+    let mut all = Vec::new();
+    all.extend(ending(run));
+    all.extend(run.record.doubts.iter().cloned());
+    all.extend(run.reading_doubts.iter().cloned());
+    all.extend(findings.sweeps().flat_map(|sweep| sweep.doubts.iter().cloned()));
+    all.extend(drift(findings));
+    all.extend(of_points(run));
+    let mut kept: Vec<Doubt> = Vec::new();
+    for doubt in all {
+        if !kept.contains(&doubt) {
+            kept.push(doubt);
+        }
+    }
+    kept.sort_by_key(|doubt| Reverse(doubt.severity));
+    kept
+}
+
+fn ending(run: &RunDir) -> Option<Doubt> {
+    let why = || run.record.ended_by.as_deref().map(|why| format!(": {}", plain(why, 200))).unwrap_or_default();
+    let points = run.points.len();
+    let what = match run.record.status {
+        Status::Complete => return None,
+        Status::Interrupted if run.record.doubts.iter().any(|doubt| doubt.kind == DoubtKind::Interrupted) => {
+            return None;
+        }
+        Status::Interrupted => format!("the run ended early after {points} points{}", why()),
+        Status::Running if run.is_abandoned() => {
+            format!("the process that wrote the run was killed after {points} points")
+        }
+        Status::Running => format!("the run is still going on; so far {points} points are measured"),
+    };
+    Some(Doubt::new(DoubtKind::Interrupted, Severity::Warning, what, "run it to its end with the command to repeat"))
+}
+
+fn drift(findings: &Findings) -> Option<Doubt> {
+    let drift = findings.drift?;
+    let cv = drift.cpu_cv_ratio.into_iter().chain(drift.load_cv_ratio).fold(0.0, f64::max);
+    if (findings.connections.is_none() && findings.rate.is_none()) || cv < DRIFT_NOTE_RATIO {
+        return None;
+    }
+    let severity = if cv < DRIFT_WARNING_RATIO { Severity::Note } else { Severity::Warning };
+    Some(Doubt::new(
+        DoubtKind::Drift,
+        severity,
+        format!("the machine's speed varied by {} between repeats (yardstick, n = {})", percent(cv), drift.n),
+        "quote rates with their range, compare runs side by side, or use a machine of its own",
+    ))
+}
+
+/// Points share most of their doubts: each kind and severity is told once, with the number of points.
+fn of_points(run: &RunDir) -> Vec<Doubt> {
+    type Told<'a> = Vec<(u32, &'a Doubt)>;
+    let mut by_kind: BTreeMap<(Reverse<Severity>, DoubtKind), Told<'_>> = BTreeMap::new();
+    for point in &run.points {
+        for doubt in &point.doubts {
+            by_kind.entry((Reverse(doubt.severity), doubt.kind)).or_default().push((point.index, doubt));
+        }
+    }
+    by_kind
+        .into_iter()
+        .map(|((Reverse(severity), kind), of_kind)| {
+            let (index, first) = of_kind[0];
+            let mut points: Vec<u32> = of_kind.iter().map(|(index, _)| *index).collect();
+            points.dedup();
+            let what = match points.len() {
+                _ if run.points.len() == 1 => first.what.clone(),
+                1 => format!("point {index:03}: {}", first.what),
+                n => format!("{n} of {} points; first point {index:03}: {}", run.points.len(), first.what),
+            };
+            Doubt::new(kind, severity, what, first.remedy.clone())
+        })
+        .collect()
+}

@@ -1,0 +1,222 @@
+//! Elastic, plastic and failure zones, the yield point and the failure point: found from points by stated criteria.
+//!
+//! - **elastic**: throughput follows load. Closed loop: doubling the connections still raises throughput by at least
+//!   [`Criteria::elastic_gain_ratio`]. Open loop: no CPU of the server is saturated.
+//! - **plastic**: throughput no longer follows (closed loop) or a CPU of the server is saturated (open loop). At first the cost of a
+//!   request stays flat; from the efficiency point on it rises by more than [`Criteria::efficiency_loss_ratio`].
+//! - **failure**: more than half of the trials crossed a criterion of failure (errors, goodput, p99 limit).
+//!
+//! The **yield point** is where elastic ends, the **failure point** where failure begins. Loads are compared within a
+//! repeat only, as the machine's speed drifts between repeats; `docs/zones.md` says how intervals are made.
+
+mod curve;
+mod failure;
+mod find;
+mod levels;
+
+pub use failure::crossed;
+pub(crate) use failure::percent;
+pub(crate) use find::load_words;
+pub use find::{find, of_run};
+pub use levels::{client_is_saturated, server_is_saturated};
+
+use record::{Criteria, Doubt, Sweep};
+use serde::{Deserialize, Serialize};
+
+/// Which zone a load level is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Zone {
+    /// Throughput follows load.
+    Elastic,
+    /// Saturated: throughput no longer follows.
+    Plastic,
+    /// Work is refused, dropped or late.
+    Failure,
+    /// Cannot be told: the client was the limit, or too little was measured.
+    Unknown,
+}
+
+impl Zone {
+    /// The word used in tables.
+    pub fn word(self) -> &'static str {
+        match self {
+            Zone::Elastic => "elastic",
+            Zone::Plastic => "plastic",
+            Zone::Failure => "failure",
+            Zone::Unknown => "unknown",
+        }
+    }
+}
+
+/// A yield, efficiency or failure point, or the reason why there is none.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PointFinding {
+    /// The load (connections, or requests per second); absent where there is none.
+    pub estimate: Option<f64>,
+    /// Lower end of the interval; without an estimate: the point is not below this load.
+    pub low: Option<f64>,
+    /// Upper end of the interval; absent where what was measured does not bound it.
+    pub high: Option<f64>,
+    /// Failure point only: the highest load that held. The interval is wider where trials disagreed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<f64>,
+    /// Failure point only: the lowest load that failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<f64>,
+    /// Confidence of the interval as a share.
+    pub confidence: f64,
+    /// Repeats that the interval rests on. With fewer than two it is the grid's only.
+    pub n_repeats: u64,
+    /// Which criterion was crossed and by how much, or why there is no point.
+    pub reason: String,
+}
+
+impl PointFinding {
+    pub(crate) fn none(criteria: &Criteria, n_repeats: usize, reason: impl Into<String>) -> Self {
+        PointFinding {
+            estimate: None,
+            low: None,
+            high: None,
+            held: None,
+            failed: None,
+            confidence: criteria.confidence_ratio,
+            n_repeats: n_repeats as u64,
+            reason: reason.into(),
+        }
+    }
+}
+
+/// A number over the points of one level: their median, smallest and largest.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// Median over the points.
+    pub median: f64,
+    /// Smallest.
+    pub min: f64,
+    /// Largest.
+    pub max: f64,
+    /// Number of points.
+    pub n: u64,
+}
+
+/// All points of one sweep at one load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Level {
+    /// Connections (closed loop) or offered requests per second (open loop).
+    pub load: f64,
+    /// The zone.
+    pub zone: Zone,
+    /// Points that were measured, short ones of the first pass included.
+    pub points: u64,
+    /// How many of them crossed a criterion of failure.
+    pub failing: u64,
+    /// The criteria crossed, in words, from the point with the longest window.
+    pub crossed: Vec<String>,
+    /// Complete responses per second.
+    pub throughput_per_sec: Option<Spread>,
+    /// Median response time, microseconds.
+    pub response_p50_us: Option<Spread>,
+    /// 99th percentile of the response time, microseconds.
+    pub response_p99_us: Option<Spread>,
+    /// The server's CPU time for a request, microseconds: user, system and softirq where measured.
+    pub cpu_us_per_request: Option<Spread>,
+    /// Its user part.
+    pub cpu_user_us_per_request: Option<Spread>,
+    /// Its system part.
+    pub cpu_system_us_per_request: Option<Spread>,
+    /// Softirq time of the server's CPUs for a request.
+    pub softirq_us_per_request: Option<Spread>,
+    /// Busy share of the CPUs that the server may use.
+    pub cpus_busy_ratio: Option<Spread>,
+    /// The server's busiest thread, in CPUs.
+    pub busiest_thread_cpus: Option<Spread>,
+    /// Whether the client, and not the server, was saturated in most of the points.
+    pub client_limited: bool,
+}
+
+/// The highest throughput of a sweep.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Peak {
+    /// At which load.
+    pub load: f64,
+    /// Complete responses per second, median over repeats.
+    pub per_sec: f64,
+    /// Interval over repeats; absent with fewer than two.
+    pub low: Option<f64>,
+    /// Upper end.
+    pub high: Option<f64>,
+}
+
+/// CPU per request where it was lowest, and at the highest load measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CpuGrowth {
+    /// Load at which a request cost least.
+    pub lowest_load: f64,
+    /// What it cost there, microseconds.
+    pub lowest_us: f64,
+    /// The load beyond it at which it cost most.
+    pub highest_load: f64,
+    /// What it cost there, microseconds.
+    pub highest_us: f64,
+    /// highest / lowest, from the curve free of drift.
+    pub ratio: f64,
+    /// The part that grew most between the two: `user`, `system` or `softirq`, with its two values in microseconds.
+    pub grew_most: Option<(String, f64, f64)>,
+}
+
+/// What one sweep showed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SweepFindings {
+    /// Closed loop over connections, or open loop over rate.
+    pub sweep: Sweep,
+    /// Unit of every load: `connections` or `1/s`.
+    pub load_unit: String,
+    /// Ascending by load.
+    pub levels: Vec<Level>,
+    /// Where elastic ends.
+    pub yield_point: PointFinding,
+    /// Where the cost of a request has risen by more than the criterion.
+    pub efficiency_point: PointFinding,
+    /// Where failure begins.
+    pub failure_point: PointFinding,
+    /// Highest throughput; absent when nothing was completed.
+    pub peak: Option<Peak>,
+    /// CPU per request, its growth; absent when the server's CPU was not measured.
+    pub cpu: Option<CpuGrowth>,
+    /// Repeats of the sweep, the first pass included.
+    pub repeats: u64,
+    /// Reasons not to trust this sweep's findings.
+    pub doubts: Vec<Doubt>,
+}
+
+/// How much the machine's speed moved between repeats, by the yardstick.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Drift {
+    /// Coefficient of variation of the yardstick's arithmetic, per second of CPU time.
+    pub cpu_cv_ratio: Option<f64>,
+    /// Coefficient of variation of the reference load's throughput.
+    pub load_cv_ratio: Option<f64>,
+    /// Yardsticks that were run.
+    pub n: u64,
+}
+
+/// Everything that was found in a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Findings {
+    /// The criteria that the zones were found by.
+    pub criteria: Criteria,
+    /// Closed loop over connections.
+    pub connections: Option<SweepFindings>,
+    /// Open loop over rate.
+    pub rate: Option<SweepFindings>,
+    /// The machine's drift; absent without yardsticks.
+    pub drift: Option<Drift>,
+}
+
+impl Findings {
+    /// The sweeps that were measured, closed loop first.
+    pub fn sweeps(&self) -> impl Iterator<Item = &SweepFindings> {
+        self.connections.iter().chain(self.rate.iter())
+    }
+}

@@ -1,0 +1,297 @@
+//! Curves over load that are compared within repeats: the blocked design against a machine that drifts.
+//!
+//! Model: ln(value) = level of the load + level of the repeat + residual. Drift moves all points of a repeat together and
+//! ends in the repeat's level; what is left between loads is the effect of load. Fitted by
+//! alternating weighted means with Huber weights, so that one disturbed point moves little.
+
+use crate::statistics::median;
+use rand::{Rng, RngExt};
+use std::collections::BTreeSet;
+
+/// One reading: a load, the repeat it belongs to, a positive value and how much it counts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reading {
+    pub load: f64,
+    pub repeat: u32,
+    pub value: f64,
+    pub weight: f64,
+}
+
+/// Alternations of the fit, and reweightings against outliers.
+const ROUNDS: usize = 40;
+const ROBUST_ROUNDS: usize = 4;
+
+/// A reading's place in the table of loads and repeats, with the logarithm of its value.
+struct Cell {
+    load: usize,
+    repeat: usize,
+    value: f64,
+    length: f64,
+    weight: f64,
+}
+
+/// Sets each of `means` to the weighted mean of its cells' values less the other side's level. `sides` gives a cell's
+/// place in `means` and in `others`.
+fn means(cells: &[Cell], means: &mut [f64], sides: impl Fn(&Cell) -> (usize, usize), others: &[f64]) {
+    let mut sums = vec![(0.0, 0.0); means.len()];
+    for cell in cells {
+        let (mine, other) = sides(cell);
+        sums[mine].0 += cell.weight * (cell.value - others[other]);
+        sums[mine].1 += cell.weight;
+    }
+    for (mean, (sum, weight)) in means.iter_mut().zip(sums) {
+        *mean = sum / weight;
+    }
+}
+
+/// Where a curve crosses a threshold, seen from low to high load.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Crossing {
+    /// Already crossed at the lowest load.
+    Below,
+    /// At this load.
+    At(f64),
+    /// Not crossed up to the highest load.
+    Beyond,
+}
+
+/// A fitted curve: loads ascending with the logarithm of the value at each, free of the repeats' levels.
+#[derive(Debug, Clone)]
+pub(super) struct BlockCurve {
+    pub loads: Vec<f64>,
+    pub levels: Vec<f64>,
+    residuals: Vec<Vec<f64>>,
+    /// Repeats with at least two loads: only they can tell the effect of load from drift.
+    pub repeats: usize,
+}
+
+impl BlockCurve {
+    /// Fits the model. `None` without any usable reading. Values that are zero count as a millionth of the largest.
+    pub fn fit(readings: &[Reading]) -> Option<Self> {
+        let largest = readings.iter().map(|r| r.value).filter(|v| v.is_finite()).fold(0.0, f64::max);
+        let usable: Vec<Reading> = readings
+            .iter()
+            .filter(|r| r.load.is_finite() && r.load > 0.0 && r.value.is_finite() && r.value >= 0.0 && r.weight > 0.0)
+            .map(|r| Reading { value: r.value.max(largest * 1e-6).max(f64::MIN_POSITIVE).ln(), ..*r })
+            .collect();
+        if usable.is_empty() {
+            return None;
+        }
+        let mut loads: Vec<f64> = usable.iter().map(|r| r.load).collect();
+        loads.sort_by(f64::total_cmp);
+        loads.dedup();
+        let mut repeats: Vec<u32> = usable.iter().map(|r| r.repeat).collect();
+        repeats.sort_unstable();
+        repeats.dedup();
+        let place =
+            |r: &Reading| (loads.partition_point(|load| *load < r.load), repeats.partition_point(|n| *n < r.repeat));
+        let mut cells: Vec<Cell> = usable
+            .iter()
+            .map(|r| {
+                let (load, repeat) = place(r);
+                Cell { load, repeat, value: r.value, length: r.weight, weight: r.weight }
+            })
+            .collect();
+        let (mut levels, mut shifts) = (vec![0.0; loads.len()], vec![0.0; repeats.len()]);
+        for _ in 0..ROBUST_ROUNDS {
+            for _ in 0..ROUNDS {
+                means(&cells, &mut levels, |cell| (cell.load, cell.repeat), &shifts);
+                means(&cells, &mut shifts, |cell| (cell.repeat, cell.load), &levels);
+            }
+            // Only differences are determined: the levels are those of the middle repeat.
+            let middle = median(&shifts).unwrap_or(0.0);
+            shifts.iter_mut().for_each(|shift| *shift -= middle);
+            means(&cells, &mut levels, |cell| (cell.load, cell.repeat), &shifts);
+            let residual = |cell: &Cell| cell.value - levels[cell.load] - shifts[cell.repeat];
+            let scatter = 1.5
+                * 1.4826
+                * median(&cells.iter().map(|cell| residual(cell).abs()).collect::<Vec<_>>()).unwrap_or(0.0);
+            let weights: Vec<f64> = cells
+                .iter()
+                .map(|cell| cell.length * (scatter.max(1e-9) / residual(cell).abs().max(1e-12)).min(1.0))
+                .collect();
+            cells.iter_mut().zip(weights).for_each(|(cell, weight)| cell.weight = weight);
+        }
+        let mut residuals = vec![Vec::new(); loads.len()];
+        let mut seen = vec![BTreeSet::new(); repeats.len()];
+        for cell in &cells {
+            // A short point scatters more; the root of its length brings that to the scatter of a full-length one.
+            let residual = cell.value - levels[cell.load] - shifts[cell.repeat];
+            residuals[cell.load].push(residual * cell.length.min(1.0).sqrt());
+            seen[cell.repeat].insert(cell.load);
+        }
+        let repeats = seen.iter().filter(|loads| loads.len() > 1).count();
+        Some(BlockCurve { loads, levels, residuals, repeats })
+    }
+
+    /// The fitted value at a measured load.
+    pub fn value(&self, index: usize) -> f64 {
+        self.levels[index].exp()
+    }
+
+    /// The fitted value at any load within the measured range (log-log interpolation).
+    pub fn value_at(&self, load: f64) -> f64 {
+        interpolate(&self.loads, &self.levels, load).exp()
+    }
+
+    /// One bootstrap draw of the curve. Every load's level is the mean deviation of as many residuals as it has readings,
+    /// drawn from its own and its two neighbours' (inflated by sqrt(n / (n - 1)), as they are deviations from a fitted
+    /// centre); and a fifth of the inner loads is left out, so that the interval also holds what the grid's coarseness costs.
+    pub fn draw(&self, random: &mut impl Rng) -> BlockCurve {
+        let last = self.loads.len() - 1;
+        let (mut loads, mut levels) = (Vec::with_capacity(last + 1), Vec::with_capacity(last + 1));
+        for at in 0..=last {
+            let readings = self.residuals[at].len();
+            let pool: Vec<f64> = (at.saturating_sub(1)..=(at + 1).min(last))
+                .flat_map(|near| self.residuals[near].iter().copied())
+                .collect();
+            let inflation = if readings > 1 { (readings as f64 / (readings as f64 - 1.0)).sqrt() } else { 1.41 };
+            let mean = (0..readings).map(|_| pool[random.random_range(0..pool.len())]).sum::<f64>() / readings as f64;
+            // Drawn even where it is not used, so that the choices at one load do not depend on another's place.
+            let left_out = random.random_range(0.0..1.0) < 0.2;
+            if !(left_out && at > 0 && at < last) {
+                loads.push(self.loads[at]);
+                levels.push(self.levels[at] + mean * inflation);
+            }
+        }
+        BlockCurve { loads, levels, residuals: Vec::new(), repeats: self.repeats }
+    }
+
+    /// Where doubling the load stops raising the value by `gain_ratio`: the load x at which value(x sqrt 2) / value(x / sqrt 2)
+    /// falls below 1 + `gain_ratio`, the gains made monotone first (pooled adjacent violators) against noise.
+    /// `None` when the loads span less than a doubling.
+    pub fn gain_falls_below(&self, gain_ratio: f64) -> Option<Crossing> {
+        const PER_DOUBLING: f64 = 16.0;
+        let (first, last) = (*self.loads.first()?, *self.loads.last()?);
+        let doublings = (last / first).log2() - 1.0;
+        if !(doublings >= -1e-9 && doublings.is_finite()) {
+            return None;
+        }
+        let steps = (doublings.max(0.0) * PER_DOUBLING).floor() as usize;
+        let half = std::f64::consts::SQRT_2;
+        let centre = |step: usize| first * half * (step as f64 / PER_DOUBLING).exp2();
+        let losses: Vec<(f64, f64)> = (0..=steps)
+            .map(|step| {
+                let x = centre(step);
+                let low = interpolate(&self.loads, &self.levels, x / half);
+                let high = interpolate(&self.loads, &self.levels, x * half);
+                (low - high, 1.0)
+            })
+            .collect();
+        let rising = isotonic(&losses);
+        let threshold = -(1.0 + gain_ratio).ln();
+        Some(cross(&(0..=steps).map(centre).collect::<Vec<_>>(), &rising, threshold))
+    }
+
+    /// Where the value, made monotone, rises to `threshold` (in the value's unit) at or after load number `from`.
+    pub fn rises_to(&self, threshold: f64, from: usize) -> Crossing {
+        let weighted: Vec<(f64, f64)> = self.levels[from..].iter().map(|level| (*level, 1.0)).collect();
+        cross(&self.loads[from..], &isotonic(&weighted), threshold.max(f64::MIN_POSITIVE).ln())
+    }
+
+    /// The index of the lowest level after a running median of three, so that one lucky point is not the reference.
+    pub fn lowest(&self) -> (usize, f64) {
+        let smooth = |at: usize| {
+            if self.levels.len() < 3 {
+                return self.levels[at];
+            }
+            let start = at.saturating_sub(1).min(self.levels.len() - 3);
+            let mut three = [self.levels[start], self.levels[start + 1], self.levels[start + 2]];
+            three.sort_by(f64::total_cmp);
+            three[1]
+        };
+        let at = (0..self.levels.len()).min_by(|a, b| smooth(*a).total_cmp(&smooth(*b))).unwrap_or(0);
+        (at, smooth(at).exp())
+    }
+}
+
+/// Linear interpolation of `levels` over the logarithm of `loads`, constant beyond the ends.
+fn interpolate(loads: &[f64], levels: &[f64], load: f64) -> f64 {
+    let above = loads.partition_point(|known| *known < load);
+    if above == 0 {
+        return levels[0];
+    }
+    if above == loads.len() {
+        return levels[loads.len() - 1];
+    }
+    let share = (load / loads[above - 1]).ln() / (loads[above] / loads[above - 1]).ln();
+    levels[above - 1] + share * (levels[above] - levels[above - 1])
+}
+
+/// The rising sequence nearest to (value, weight) in least squares: pooled adjacent violators.
+pub(super) fn isotonic(values: &[(f64, f64)]) -> Vec<f64> {
+    let mut pools: Vec<(f64, f64, usize)> = Vec::with_capacity(values.len());
+    for (value, weight) in values {
+        pools.push((*value, *weight, 1));
+        while let [.., (low, low_weight, low_count), (high, high_weight, high_count)] = pools[..]
+            && low > high
+        {
+            let weight = low_weight + high_weight;
+            let mean = (low * low_weight + high * high_weight) / weight;
+            pools.truncate(pools.len() - 2);
+            pools.push((mean, weight, low_count + high_count));
+        }
+    }
+    pools.into_iter().flat_map(|(value, _, count)| std::iter::repeat_n(value, count)).collect()
+}
+
+/// Where a rising sequence passes `threshold`, interpolated over the logarithm of the loads.
+fn cross(loads: &[f64], rising: &[f64], threshold: f64) -> Crossing {
+    match rising.partition_point(|value| *value < threshold) {
+        0 => Crossing::Below,
+        above if above == rising.len() => Crossing::Beyond,
+        above => {
+            let share = (threshold - rising[above - 1]) / (rising[above] - rising[above - 1]);
+            Crossing::At(loads[above - 1] * (loads[above] / loads[above - 1]).powf(share.clamp(0.0, 1.0)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn readings(repeats: &[(f64, &[f64])], loads: &[f64]) -> Vec<Reading> {
+        let mut all = Vec::new();
+        for (repeat, (drift, values)) in repeats.iter().enumerate() {
+            for (load, value) in loads.iter().zip(*values) {
+                all.push(Reading { load: *load, repeat: repeat as u32, value: value * drift, weight: 1.0 });
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn drift_between_repeats_leaves_the_curve_alone() {
+        let values: &[f64] = &[10.0, 20.0, 40.0, 42.0, 41.0];
+        let loads = [1.0, 2.0, 4.0, 8.0, 16.0];
+        let steady = BlockCurve::fit(&readings(&[(1.0, values), (1.0, values), (1.0, values)], &loads)).unwrap();
+        let mut drifting = readings(&[(1.0, values), (0.7, values), (1.3, values)], &loads);
+        // The fast repeat lacks the low loads, the slow one the high loads: plain medians would be bent by that.
+        drifting.retain(|r| match r.repeat {
+            1 => r.load < 16.0,
+            2 => r.load > 2.0,
+            _ => true,
+        });
+        let drifting = BlockCurve::fit(&drifting).unwrap();
+        for (a, b) in steady.levels.iter().zip(&drifting.levels) {
+            assert!((a - b - (steady.levels[0] - drifting.levels[0])).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn gain_of_a_sharp_knee_ends_at_the_knee() {
+        let loads: Vec<f64> = (0..40).map(|step| 2f64.powf(step as f64 / 4.0)).collect();
+        let values: Vec<f64> = loads.iter().map(|load| load.min(32.0)).collect();
+        let curve = BlockCurve::fit(&readings(&[(1.0, &values)], &loads)).unwrap();
+        let Some(Crossing::At(at)) = curve.gain_falls_below(0.2) else { panic!("no crossing") };
+        // By the definition: 32 / (x / sqrt 2) = 1.2.
+        assert!((at / (32.0 * std::f64::consts::SQRT_2 / 1.2) - 1.0).abs() < 0.03, "{at}");
+    }
+
+    #[test]
+    fn isotonic_pools_what_falls() {
+        assert_eq!(isotonic(&[(1.0, 1.0), (3.0, 1.0), (2.0, 1.0), (4.0, 1.0)]), vec![1.0, 2.5, 2.5, 4.0]);
+        assert_eq!(isotonic(&[(3.0, 1.0), (2.0, 1.0), (1.0, 2.0)]), vec![1.75; 3]);
+    }
+}

@@ -1,0 +1,224 @@
+//! When a trial counts as failed, and between which loads failure begins.
+
+use super::curve::isotonic;
+use crate::statistics::{interval_of, random};
+use rand::RngExt;
+use record::units::format_nanos;
+use record::{Criteria, Point, names};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The criteria of failure that a point crossed, in words with the value and the limit; empty = the load held.
+/// `None` when the point cannot be judged: nothing was sent.
+pub fn crossed(point: &Point, criteria: &Criteria) -> Option<Vec<String>> {
+    let outcomes = &point.outcomes;
+    if outcomes.sent == 0 && outcomes.sum() == 0 {
+        return None;
+    }
+    let mut found = Vec::new();
+    let failed = server_failures(point);
+    let finished = outcomes.completed().saturating_add(outcomes.errors());
+    let failed_ratio = if finished == 0 { 0.0 } else { failed as f64 / finished as f64 };
+    if failed_ratio > criteria.error_ratio {
+        let mut kinds: Vec<String> = outcomes
+            .failures()
+            .iter()
+            .filter(|(_, count)| *count as f64 >= 0.1 * failed as f64)
+            .map(|(kind, count)| format!("{count} {kind}"))
+            .collect();
+        kinds.truncate(3);
+        found.push(format!(
+            "{} of the requests failed ({}), more than {}",
+            percent(failed_ratio),
+            kinds.join(", "),
+            percent(criteria.error_ratio)
+        ));
+    }
+    if finished == 0 {
+        found.push("no request was answered".into());
+    }
+    if let (Some(offered), Some(goodput)) = (offered_per_sec(point), point.value(names::GOODPUT))
+        && goodput < criteria.goodput_ratio * offered
+    {
+        found.push(format!(
+            "{} of the offered load was answered in time, less than {}",
+            percent(goodput / offered),
+            percent(criteria.goodput_ratio)
+        ));
+    }
+    if let Some(p99_us) = point.value(names::RESPONSE_P99)
+        && p99_us * 1e3 > criteria.p99_limit_ns as f64
+    {
+        found.push(format!(
+            "response time p99 was {}, more than {}",
+            format_nanos(p99_us * 1e3),
+            format_nanos(criteria.p99_limit_ns as f64)
+        ));
+    }
+    Some(found)
+}
+
+/// Failed requests that are the server's: without those that the client had no port or descriptor for.
+fn server_failures(point: &Point) -> u64 {
+    let outcomes = &point.outcomes;
+    outcomes.errors().saturating_sub(outcomes.local_limit).saturating_add(outcomes.non_2xx)
+}
+
+/// What was really offered: requests issued over the window. A Poisson schedule's count varies, the nominal rate does not.
+fn offered_per_sec(point: &Point) -> Option<f64> {
+    let nominal = point.offered_per_sec()?;
+    let seconds = point.duration_ns as f64 / 1e9;
+    let issued = point.outcomes.sent as f64 / seconds;
+    Some(if seconds > 0.0 && issued > 0.0 { issued.min(nominal) } else { nominal }).filter(|rate| *rate > 0.0)
+}
+
+pub(crate) fn percent(ratio: f64) -> String {
+    let percent = ratio * 100.0;
+    if percent != 0.0 && percent.abs() < 0.095 {
+        format!("{percent:.2} %")
+    } else if percent.abs() < 9.95 && percent.fract().abs() > 1e-9 {
+        format!("{percent:.1} %")
+    } else {
+        format!("{percent:.0} %")
+    }
+}
+
+/// One trial of a load: whether it failed, the repeat it belongs to, and its weight (share of a full-length point).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Trial {
+    pub load: f64,
+    pub repeat: u32,
+    pub failed: bool,
+    pub weight: f64,
+}
+
+/// The bounds of the failure point: the highest load that holds and the lowest that fails.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Bracket {
+    pub lower: Option<f64>,
+    pub upper: Option<f64>,
+}
+
+/// Brackets the failure point: the share of failing trials by load, made monotone (pooled adjacent violators, weighted by
+/// the trials' lengths), below one half at `lower` and above it at `upper`. A load at exactly one half is between them.
+pub(super) fn bracket(trials: &[Trial]) -> Bracket {
+    let shares = shares(trials);
+    let fitted = isotonic(&shares.iter().map(|(_, failed, weight)| (*failed, *weight)).collect::<Vec<_>>());
+    let mut bracket = Bracket { lower: None, upper: None };
+    for ((load, ..), share) in shares.iter().zip(fitted) {
+        if share < 0.5 - 1e-9 {
+            bracket.lower = Some(*load);
+        } else if share > 0.5 + 1e-9 && bracket.upper.is_none() {
+            bracket.upper = Some(*load);
+        }
+    }
+    bracket
+}
+
+/// Ascending loads with the weighted share of failing trials and the total weight.
+fn shares(trials: &[Trial]) -> Vec<(f64, f64, f64)> {
+    let mut sorted: Vec<&Trial> = trials.iter().collect();
+    sorted.sort_by(|a, b| a.load.total_cmp(&b.load).then(a.repeat.cmp(&b.repeat)));
+    sorted
+        .chunk_by(|a, b| a.load == b.load)
+        .map(|same| {
+            let weight: f64 = same.iter().map(|trial| trial.weight).sum();
+            let failed: f64 = same.iter().filter(|trial| trial.failed).map(|trial| trial.weight).sum();
+            (same[0].load, failed / weight, weight)
+        })
+        .collect()
+}
+
+/// Loads whose trials disagree, and loads that mostly failed although a higher one mostly held.
+pub(super) fn inconsistent(trials: &[Trial]) -> Vec<f64> {
+    let shares = shares(trials);
+    let highest_held = shares.iter().filter(|(_, failed, _)| *failed < 0.5).map(|(load, ..)| *load).fold(0.0, f64::max);
+    shares
+        .iter()
+        .filter(|(load, failed, _)| (*failed > 0.0 && *failed < 1.0) || (*failed > 0.5 && *load < highest_held))
+        .map(|(load, ..)| *load)
+        .collect()
+}
+
+/// Interval of the failure point: the bracket itself, widened by what a bootstrap gives. Whole repeats are drawn where
+/// there are three or more (trials of a repeat share the machine's speed), single trials otherwise.
+pub(super) fn bracket_interval(trials: &[Trial], confidence: f64, seed: u64) -> Option<(f64, Option<f64>)> {
+    let found = bracket(trials);
+    let lowest = trials.iter().map(|trial| trial.load).fold(f64::INFINITY, f64::min);
+    let highest = trials.iter().map(|trial| trial.load).fold(0.0, f64::max);
+    let mut by_repeat: BTreeMap<u32, Vec<Trial>> = BTreeMap::new();
+    for trial in trials {
+        by_repeat.entry(trial.repeat).or_default().push(*trial);
+    }
+    let clusters: Vec<Vec<Trial>> = if by_repeat.len() >= 3 {
+        by_repeat.into_values().collect()
+    } else {
+        trials.iter().map(|trial| vec![*trial]).collect()
+    };
+    let mut random = random(seed);
+    let mut middles = Vec::new();
+    for _ in 0..crate::statistics::DRAWS {
+        let drawn: Vec<Trial> = (0..clusters.len())
+            .flat_map(|_| clusters[random.random_range(0..clusters.len())].iter().copied())
+            .collect();
+        let drawn = bracket(&drawn);
+        middles.push(match (drawn.lower, drawn.upper) {
+            (Some(lower), Some(upper)) => (lower * upper).sqrt(),
+            (Some(lower), None) => lower.max(highest),
+            (None, upper) => upper.unwrap_or(lowest).min(lowest),
+        });
+    }
+    let drawn = interval_of(&middles, confidence)?;
+    let low = found.lower.unwrap_or(lowest).min(drawn.low);
+    let high = found.upper.map(|upper| upper.max(drawn.high));
+    Some((low, high))
+}
+
+/// How many different repeats the trials at the bracket's two loads come from.
+pub(super) fn repeats_at(trials: &[Trial], bracket: Bracket) -> usize {
+    let count = |load: Option<f64>| {
+        let repeats: BTreeSet<u32> =
+            trials.iter().filter(|trial| Some(trial.load) == load).map(|trial| trial.repeat).collect();
+        repeats.len()
+    };
+    match (bracket.lower, bracket.upper) {
+        (Some(_), Some(_)) => count(bracket.lower).min(count(bracket.upper)),
+        _ => count(bracket.lower).max(count(bracket.upper)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trial(load: f64, repeat: u32, failed: bool) -> Trial {
+        Trial { load, repeat, failed, weight: 1.0 }
+    }
+
+    #[test]
+    fn one_bad_trial_at_a_low_load_does_not_move_the_failure_point() {
+        let mut trials = Vec::new();
+        for repeat in 0..3 {
+            for load in [10.0, 20.0, 40.0, 42.0, 44.0] {
+                trials.push(trial(load, repeat, load > 42.0));
+            }
+        }
+        trials[1].failed = true;
+        assert_eq!(bracket(&trials), Bracket { lower: Some(42.0), upper: Some(44.0) });
+        assert_eq!(inconsistent(&trials), vec![20.0]);
+    }
+
+    #[test]
+    fn a_load_that_fails_half_the_time_lies_between_the_bounds() {
+        let trials = [trial(10.0, 0, false), trial(20.0, 0, false), trial(20.0, 1, true), trial(30.0, 0, true)];
+        assert_eq!(bracket(&trials), Bracket { lower: Some(10.0), upper: Some(30.0) });
+    }
+
+    #[test]
+    fn shares_of_a_hundred_read_naturally() {
+        assert_eq!(percent(0.001), "0.1 %");
+        assert_eq!(percent(0.0002), "0.02 %");
+        assert_eq!(percent(0.98), "98 %");
+        assert_eq!(percent(0.05), "5 %");
+        assert_eq!(percent(0.0), "0 %");
+    }
+}

@@ -1,0 +1,408 @@
+//! The finding itself: levels, curves and trials put together into zones and points.
+
+use super::curve::{BlockCurve, Crossing};
+use super::failure::{self, Bracket, Trial, percent};
+use super::{CpuGrowth, Drift, Findings, Level, Peak, PointFinding, SweepFindings, Zone, levels};
+use crate::statistics::{DRAWS, coefficient_of_variation, interval_of, random};
+use record::{Criteria, Doubt, DoubtKind, Point, RunDir, Severity, Sweep, names};
+
+/// Seeds differ by use, so that no two bootstraps draw alike; they are fixed, so that a run always reads the same.
+const YIELD_SEED: u64 = 0x5947;
+const FAILURE_SEED: u64 = 0x4641;
+const EFFICIENCY_SEED: u64 = 0x4546;
+const PEAK_SEED: u64 = 0x5045;
+
+/// Finds zones, yield and failure points in the points of a run. The order of `points` does not matter.
+pub fn find(points: &[Point], criteria: &Criteria) -> Findings {
+    Findings {
+        criteria: *criteria,
+        connections: sweep(points, Sweep::Connections, criteria),
+        rate: sweep(points, Sweep::Rate, criteria),
+        drift: drift(points),
+    }
+}
+
+/// [`find`] with the points of a run and the criteria it was made with (the defaults, where it has none).
+pub fn of_run(run: &RunDir) -> Findings {
+    find(&run.points, &run.record.scenario.sweep.as_ref().map(|sweep| sweep.criteria).unwrap_or_default())
+}
+
+fn sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> Option<SweepFindings> {
+    let groups = levels::group(points, sweep);
+    if groups.is_empty() {
+        return None;
+    }
+    let mut levels: Vec<Level> = groups.iter().map(|(load, points)| levels::level(*load, points, criteria)).collect();
+    let trials = levels::trials(&groups, criteria);
+    let bracket = failure::bracket(&trials);
+    let throughput = BlockCurve::fit(&levels::readings(&groups, |point| point.value(names::THROUGHPUT)));
+    let cpu = BlockCurve::fit(&levels::readings(&groups, levels::cpu_us));
+    let failure_point = failure_point(&trials, bracket, &levels, sweep, criteria);
+    let mut yield_point = match sweep {
+        Sweep::Rate => {
+            let busy = BlockCurve::fit(&levels::readings(&groups, levels::saturation));
+            open_yield(busy.as_ref(), &levels, criteria)
+        }
+        _ => closed_yield(throughput.as_ref(), &levels, criteria),
+    };
+    let from = bracket.upper.filter(|_| bracket.lower.is_none() || yield_point.estimate >= bracket.upper);
+    if let (Some(upper), Some(_)) = (from, yield_point.estimate) {
+        let reason = format!("failure began at {} before elastic ended", load_words(upper, sweep));
+        yield_point = PointFinding { low: bracket.lower, ..PointFinding::none(criteria, 0, reason) };
+    }
+    let client_from = client_limit(&levels, yield_point.estimate);
+    if let Some(from) = client_from {
+        let reason = format!(
+            "not reached: from {} on the client was saturated before the server, so the figures show the client's limit",
+            load_words(from, sweep)
+        );
+        yield_point = PointFinding { low: yield_point.low, ..PointFinding::none(criteria, 0, reason) };
+    }
+    for level in &mut levels {
+        level.zone = zone(level.load, bracket, yield_point.estimate, client_from, sweep);
+        if level.throughput_per_sec.is_none() && level.failing == 0 {
+            level.zone = Zone::Unknown;
+        }
+    }
+    let mut repeats: Vec<u32> = groups.iter().flat_map(|(_, points)| points).map(|point| point.repeat).collect();
+    repeats.sort_unstable();
+    repeats.dedup();
+    Some(SweepFindings {
+        sweep,
+        load_unit: if sweep == Sweep::Rate { "1/s" } else { "connections" }.into(),
+        efficiency_point: efficiency_point(cpu.as_ref(), sweep, criteria),
+        doubts: doubts(&levels, &trials, &yield_point, &failure_point, repeats.len(), sweep),
+        peak: throughput.as_ref().and_then(|curve| peak(curve, &levels, criteria)),
+        cpu: cpu.as_ref().and_then(|curve| growth(curve, &levels)),
+        levels,
+        yield_point,
+        failure_point,
+        repeats: repeats.len() as u64,
+    })
+}
+
+/// A load with its unit: `64 connections`, `81200/s`.
+pub(crate) fn load_words(load: f64, sweep: Sweep) -> String {
+    match sweep {
+        Sweep::Rate => format!("{}/s", record::units::format_si(load)),
+        _ if load.round() == 1.0 => "1 connection".into(),
+        _ => format!("{} connections", crate::text::grouped(load)),
+    }
+}
+
+/// The lowest load from which on the client was the limit: at the yield point and beyond, or the top without one.
+fn client_limit(levels: &[Level], yield_estimate: Option<f64>) -> Option<f64> {
+    let beyond: Vec<&Level> = match yield_estimate {
+        Some(estimate) => levels.iter().filter(|level| level.load > estimate).collect(),
+        None => levels.iter().rev().take(1).collect(),
+    };
+    let limited = beyond.iter().take(3).filter(|level| level.client_limited).count();
+    if limited == 0 || 2 * limited < beyond.len().min(3) {
+        return None;
+    }
+    levels.iter().find(|level| level.client_limited).map(|level| level.load)
+}
+
+fn zone(load: f64, bracket: Bracket, yield_estimate: Option<f64>, client_from: Option<f64>, sweep: Sweep) -> Zone {
+    if bracket.upper.is_some_and(|upper| load >= upper) {
+        return Zone::Failure;
+    }
+    if client_from.is_some_and(|from| load >= from) {
+        return Zone::Unknown;
+    }
+    // A count of connections is whole: elastic reaches to the rounded estimate.
+    let ends = yield_estimate.map(|estimate| if sweep == Sweep::Rate { estimate } else { estimate.round() });
+    if ends.is_some_and(|ends| load > ends) { Zone::Plastic } else { Zone::Elastic }
+}
+
+/// A point from a crossing of the fitted curve, with the interval of the same crossing in bootstrap draws.
+fn crossing(
+    curve: &BlockCurve,
+    criteria: &Criteria,
+    seed: u64,
+    find: impl Fn(&BlockCurve) -> Option<Crossing>,
+) -> (Option<Crossing>, PointFinding) {
+    let (lowest, highest) = (curve.loads[0], curve.loads[curve.loads.len() - 1]);
+    let mut random = random(seed);
+    let beyond = highest * 4.0;
+    let draws: Vec<f64> = (0..DRAWS)
+        .filter_map(|_| match find(&curve.draw(&mut random))? {
+            Crossing::Below => Some(lowest),
+            Crossing::At(load) => Some(load),
+            Crossing::Beyond => Some(beyond),
+        })
+        .collect();
+    let found = find(curve);
+    let mut point = PointFinding::none(criteria, curve.repeats, "");
+    if let Some(interval) = interval_of(&draws, criteria.confidence_ratio) {
+        point.low = Some(interval.low.min(highest));
+        point.high = Some(interval.high).filter(|high| *high <= highest);
+    }
+    match found {
+        Some(Crossing::At(load)) => {
+            point.estimate = Some(load);
+            point.low = point.low.map(|low| low.min(load));
+            point.high = point.high.map(|high| high.max(load));
+        }
+        Some(Crossing::Below) => (point.low, point.high) = (None, point.high.map(|high| high.max(lowest))),
+        Some(Crossing::Beyond) => (point.low, point.high) = (point.low, None),
+        None => (point.low, point.high) = (None, None),
+    }
+    (found, point)
+}
+
+fn closed_yield(curve: Option<&BlockCurve>, levels: &[Level], criteria: &Criteria) -> PointFinding {
+    let Some(curve) = curve else {
+        return PointFinding::none(criteria, 0, "no throughput was measured");
+    };
+    let gain = criteria.elastic_gain_ratio;
+    let (found, mut point) = crossing(curve, criteria, YIELD_SEED, |curve| curve.gain_falls_below(gain));
+    let highest = curve.loads[curve.loads.len() - 1];
+    let limit = percent(gain);
+    point.reason = match found {
+        Some(Crossing::At(load)) => {
+            let gained = curve.value_at((load * 2.0).min(highest)) / curve.value_at(load) - 1.0;
+            let cause = levels
+                .iter()
+                .find(|level| level.load > load)
+                .map(|level| saturation_words(level, criteria))
+                .unwrap_or_default();
+            format!(
+                "doubling the connections from here changes throughput by {:+.0} %, less than +{limit}{cause}",
+                gained * 100.0
+            )
+        }
+        Some(Crossing::Below) => format!(
+            "already at {} doubling the connections raises throughput by less than {limit}",
+            load_words(curve.loads[0], Sweep::Connections)
+        ),
+        Some(Crossing::Beyond) => {
+            format!("not reached up to {}: throughput still follows load", load_words(highest, Sweep::Connections))
+        }
+        None => "the loads measured span less than a doubling".into(),
+    };
+    point
+}
+
+fn saturation_words(level: &Level, criteria: &Criteria) -> String {
+    let thread = level.busiest_thread_cpus.map(|spread| spread.median);
+    let cpus = level.cpus_busy_ratio.map(|spread| spread.median);
+    match (thread, cpus) {
+        (_, Some(cpus)) if cpus >= criteria.saturation_ratio => {
+            format!("; the server's CPUs are {} busy", percent(cpus))
+        }
+        (Some(thread), _) if thread >= criteria.saturation_ratio => {
+            format!("; the server's busiest thread uses {} of a CPU", percent(thread))
+        }
+        (None, None) => "; the server's CPU was not measured".into(),
+        _ => "; no CPU of the server is saturated".into(),
+    }
+}
+
+fn open_yield(busy: Option<&BlockCurve>, levels: &[Level], criteria: &Criteria) -> PointFinding {
+    let Some(busy) = busy else {
+        return PointFinding::none(
+            criteria,
+            0,
+            "the server's CPU was not measured, and the open loop's yield point is its saturation",
+        );
+    };
+    let threshold = criteria.saturation_ratio;
+    let (found, mut point) = crossing(busy, criteria, YIELD_SEED, |curve| Some(curve.rises_to(threshold, 0)));
+    let limit = percent(threshold);
+    point.reason = match found {
+        Some(Crossing::At(load)) => {
+            let cause = levels
+                .iter()
+                .find(|level| level.load >= load)
+                .map(|level| saturation_words(level, criteria))
+                .unwrap_or_default();
+            format!("a CPU of the server is {limit} busy from here on{cause}")
+        }
+        Some(Crossing::Below) => {
+            format!("a CPU of the server is {limit} busy already at {}", load_words(busy.loads[0], Sweep::Rate))
+        }
+        _ => format!(
+            "not reached up to {}: no CPU of the server was {limit} busy",
+            load_words(busy.loads[busy.loads.len() - 1], Sweep::Rate)
+        ),
+    };
+    point
+}
+
+fn efficiency_point(cpu: Option<&BlockCurve>, sweep: Sweep, criteria: &Criteria) -> PointFinding {
+    let Some(curve) = cpu else {
+        return PointFinding::none(criteria, 0, "the server's CPU was not measured");
+    };
+    let rise = 1.0 + criteria.efficiency_loss_ratio;
+    let (found, mut point) = crossing(curve, criteria, EFFICIENCY_SEED, |curve| {
+        let (at, lowest_us) = curve.lowest();
+        Some(curve.rises_to(lowest_us * rise, at))
+    });
+    let (_, lowest_us) = curve.lowest();
+    let highest = curve.loads[curve.loads.len() - 1];
+    let limit = percent(criteria.efficiency_loss_ratio);
+    point.reason = match found {
+        Some(Crossing::At(_)) => format!("the CPU time of a request is {limit} above its lowest, {lowest_us:.1} us"),
+        _ => format!(
+            "not reached up to {}: the CPU time of a request stays within {limit} of its lowest, {lowest_us:.1} us",
+            load_words(highest, sweep)
+        ),
+    };
+    if point.estimate.is_none() {
+        (point.low, point.high) = (Some(highest), None);
+    }
+    point
+}
+
+fn failure_point(
+    trials: &[Trial],
+    bracket: Bracket,
+    levels: &[Level],
+    sweep: Sweep,
+    criteria: &Criteria,
+) -> PointFinding {
+    let mut point = PointFinding::none(criteria, failure::repeats_at(trials, bracket), "");
+    (point.held, point.failed) = (bracket.lower, bracket.upper);
+    let why = |load: f64| {
+        let level = levels.iter().find(|level| level.load == load);
+        level.and_then(|level| level.crossed.first().cloned()).unwrap_or_else(|| "most of its trials failed".into())
+    };
+    match (bracket.lower, bracket.upper) {
+        (Some(lower), Some(upper)) => {
+            point.estimate = Some((lower * upper).sqrt());
+            (point.low, point.high) = (Some(lower), Some(upper));
+            if let Some((low, high)) = failure::bracket_interval(trials, criteria.confidence_ratio, FAILURE_SEED) {
+                (point.low, point.high) = (Some(low), high);
+            }
+            point.reason =
+                format!("{} held, {} did not: {}", load_words(lower, sweep), load_words(upper, sweep), why(upper));
+        }
+        (None, Some(upper)) => {
+            point.high = Some(upper);
+            point.reason = format!(
+                "already at the lowest load that could be judged, {}: {}",
+                load_words(upper, sweep),
+                why(upper)
+            );
+        }
+        (Some(lower), None) => {
+            point.low = Some(lower);
+            point.reason = format!("not reached up to {}", load_words(lower, sweep));
+        }
+        (None, None) => point.reason = "no load could be judged".into(),
+    }
+    point
+}
+
+fn peak(curve: &BlockCurve, levels: &[Level], criteria: &Criteria) -> Option<Peak> {
+    let top = |levels: &[f64]| (0..levels.len()).max_by(|a, b| levels[*a].total_cmp(&levels[*b]));
+    let at = top(&curve.levels)?;
+    let load = curve.loads[at];
+    let measured = levels.iter().find(|level| level.load == load)?.throughput_per_sec?;
+    let mut random = random(PEAK_SEED);
+    let draws: Vec<f64> = (0..DRAWS)
+        .filter_map(|_| {
+            let drawn = curve.draw(&mut random);
+            Some(drawn.value(top(&drawn.levels)?))
+        })
+        .collect();
+    let interval = interval_of(&draws, criteria.confidence_ratio).filter(|_| curve.repeats >= 2);
+    let per_sec = measured.median;
+    Some(Peak {
+        load,
+        per_sec,
+        low: interval.map(|interval| interval.low.min(per_sec)),
+        high: interval.map(|interval| interval.high.max(per_sec)),
+    })
+    .filter(|peak| peak.per_sec > 0.0)
+}
+
+fn growth(curve: &BlockCurve, levels: &[Level]) -> Option<CpuGrowth> {
+    let (lowest, _) = curve.lowest();
+    let highest = (lowest..curve.loads.len()).max_by(|a, b| curve.levels[*a].total_cmp(&curve.levels[*b]))?;
+    let level = |at: usize| levels.iter().find(|level| level.load == curve.loads[at]);
+    let (low, high) = (level(lowest)?, level(highest)?);
+    let parts = [
+        ("user", low.cpu_user_us_per_request, high.cpu_user_us_per_request),
+        ("system", low.cpu_system_us_per_request, high.cpu_system_us_per_request),
+        ("softirq", low.softirq_us_per_request, high.softirq_us_per_request),
+    ];
+    let grew_most = parts
+        .into_iter()
+        .filter_map(|(name, low, high)| Some((name.to_string(), low?.median, high?.median)))
+        .filter(|(_, low, high)| high > low)
+        .max_by(|a, b| (a.2 - a.1).total_cmp(&(b.2 - b.1)));
+    let ratio = curve.value(highest) / curve.value(lowest);
+    ratio.is_finite().then_some(CpuGrowth {
+        lowest_load: low.load,
+        lowest_us: low.cpu_us_per_request?.median,
+        highest_load: high.load,
+        highest_us: high.cpu_us_per_request?.median,
+        ratio,
+        grew_most,
+    })
+}
+
+fn drift(points: &[Point]) -> Option<Drift> {
+    let yardsticks: Vec<&Point> = points.iter().filter(|point| point.sweep == Sweep::Yardstick).collect();
+    let cv = |name: &str| {
+        coefficient_of_variation(&yardsticks.iter().filter_map(|point| point.value(name)).collect::<Vec<_>>())
+    };
+    (!yardsticks.is_empty()).then(|| Drift {
+        cpu_cv_ratio: cv(names::YARDSTICK_CPU),
+        load_cv_ratio: cv(names::THROUGHPUT),
+        n: yardsticks.len() as u64,
+    })
+}
+
+fn doubts(
+    levels: &[Level],
+    trials: &[Trial],
+    yield_point: &PointFinding,
+    failure_point: &PointFinding,
+    repeats: usize,
+    sweep: Sweep,
+) -> Vec<Doubt> {
+    let mut found = Vec::new();
+    let which = if sweep == Sweep::Rate { "open loop" } else { "closed loop" };
+    if repeats < 2 {
+        found.push(Doubt::new(
+            DoubtKind::TooFewSamples,
+            Severity::Warning,
+            format!("{which}: every load was measured once, so the intervals hold the spacing of the loads only, not the noise"),
+            "allow more time with --budget, or more repeats with --repeats",
+        ));
+    }
+    let inconsistent = failure::inconsistent(trials);
+    if !inconsistent.is_empty() && failure_point.estimate.is_some() {
+        let loads: Vec<String> = inconsistent.iter().take(4).map(|load| load_words(*load, sweep)).collect();
+        let more = if inconsistent.len() > 4 { ", ..." } else { "" };
+        found.push(Doubt::new(
+            DoubtKind::SourcesDisagree,
+            Severity::Note,
+            format!(
+                "{which}: trials of the same load disagreed whether it failed ({}{more}); the interval is wider for it",
+                loads.join(", ")
+            ),
+            "run on a quieter machine, or allow more time with --budget",
+        ));
+    }
+    if let (Some(_), None) = (yield_point.estimate, yield_point.high) {
+        found.push(Doubt::new(
+            DoubtKind::SearchEndedEarly,
+            Severity::Warning,
+            format!("{which}: the yield point's interval is not bounded above by the loads measured"),
+            "raise --max-connections, or allow more time with --budget",
+        ));
+    }
+    if let Some(level) = levels.iter().find(|level| level.client_limited) {
+        found.push(Doubt::new(
+            DoubtKind::ClientSaturated,
+            Severity::Invalid,
+            format!("{which}: from {} on the client was saturated, the server was not", load_words(level.load, sweep)),
+            "give the client more CPUs (--client-cpus), or limit the server to fewer (--server-cpus)",
+        ));
+    }
+    found
+}

@@ -1,0 +1,134 @@
+//! Points grouped by load: what every level of a sweep showed.
+
+use super::failure::{Trial, crossed};
+use super::{Level, Spread, Zone, curve::Reading};
+use crate::statistics::{median, range};
+use record::{Criteria, DoubtKind, Point, Sweep, names};
+
+/// The load of a point in its sweep's unit; `None` where it has none (a closed-loop point in the sweep over rate).
+pub(super) fn load_of(point: &Point) -> Option<f64> {
+    let load = match point.sweep {
+        Sweep::Connections => Some(point.connections as f64),
+        Sweep::Rate => point.offered_per_sec(),
+        _ => None,
+    };
+    load.filter(|load| load.is_finite() && *load > 0.0)
+}
+
+/// The points of a sweep by ascending load. Of each load and repeat, in the order of their index, so that findings do not
+/// depend on the order in which points are given.
+pub(super) fn group(points: &[Point], sweep: Sweep) -> Vec<(f64, Vec<&Point>)> {
+    let mut loaded: Vec<(f64, &Point)> =
+        points.iter().filter(|point| point.sweep == sweep).filter_map(|point| Some((load_of(point)?, point))).collect();
+    loaded.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.repeat.cmp(&b.1.repeat)).then(a.1.index.cmp(&b.1.index)));
+    loaded.chunk_by(|a, b| a.0 == b.0).map(|same| (same[0].0, same.iter().map(|(_, point)| *point).collect())).collect()
+}
+
+/// Whether the busiest thread of the server, or the CPUs it may use, were saturated; `None` when neither was measured.
+pub fn server_is_saturated(point: &Point, criteria: &Criteria) -> Option<bool> {
+    saturation(point).map(|share| share >= criteria.saturation_ratio)
+}
+
+/// The larger of the busiest thread's share of a CPU and the busy share of the server's CPUs.
+pub(super) fn saturation(point: &Point) -> Option<f64> {
+    let thread = point.value(names::SERVER_BUSIEST_THREAD);
+    let cpus = point.value(names::SERVER_CPU_BUSY);
+    match (thread, cpus) {
+        (Some(thread), Some(cpus)) => Some(thread.max(cpus)),
+        (thread, cpus) => thread.or(cpus),
+    }
+}
+
+/// Whether the load generator had no CPU, port or descriptor left for what was asked of it.
+pub fn client_is_saturated(point: &Point, criteria: &Criteria) -> bool {
+    let busy = point.value(names::CLIENT_UTILISATION).is_some_and(|share| share >= criteria.saturation_ratio);
+    let doubted = point.doubts.iter().any(|doubt| doubt.kind == DoubtKind::ClientSaturated);
+    let sent = point.outcomes.sent.max(1) as f64;
+    busy || doubted || point.outcomes.local_limit as f64 / sent > criteria.error_ratio
+}
+
+/// The client was the limit and the server was not, as far as one can tell.
+pub(super) fn client_limited(point: &Point, criteria: &Criteria) -> bool {
+    client_is_saturated(point, criteria) && server_is_saturated(point, criteria) != Some(true)
+}
+
+/// CPU of a request: the server group's own, and the softirq time of its CPUs where that was measured.
+pub(super) fn cpu_us(point: &Point) -> Option<f64> {
+    let own = point.value(names::SERVER_CPU)?;
+    Some(own + point.value(names::SERVER_SOFTIRQ).unwrap_or(0.0)).filter(|cpu| *cpu > 0.0)
+}
+
+/// Points of nearly the full length: the first pass's short ones speak only where nothing better exists.
+fn full_length<'a>(points: &[&'a Point]) -> Vec<&'a Point> {
+    let longest = points.iter().map(|point| point.duration_ns).max().unwrap_or(0);
+    points.iter().filter(|point| point.duration_ns as f64 >= 0.6 * longest as f64).copied().collect()
+}
+
+fn spread(points: &[&Point], value: impl Fn(&Point) -> Option<f64>) -> Option<Spread> {
+    let values: Vec<f64> = points.iter().filter_map(|point| value(point)).filter(|value| value.is_finite()).collect();
+    let (min, max) = range(&values)?;
+    Some(Spread { median: median(&values)?, min, max, n: values.len() as u64 })
+}
+
+pub(super) fn level(load: f64, points: &[&Point], criteria: &Criteria) -> Level {
+    let best = full_length(points);
+    let named = |name: &'static str| move |point: &Point| point.value(name);
+    let failed = |point: &&Point| crossed(point, criteria).is_some_and(|reasons| !reasons.is_empty());
+    let speaks = best.iter().filter(|point| failed(point)).max_by_key(|point| (point.duration_ns, point.index));
+    let limited = best.iter().filter(|point| client_limited(point, criteria)).count();
+    Level {
+        load,
+        zone: Zone::Unknown,
+        points: points.len() as u64,
+        failing: points.iter().filter(|point| failed(point)).count() as u64,
+        crossed: speaks.and_then(|point| crossed(point, criteria)).unwrap_or_default(),
+        throughput_per_sec: spread(&best, named(names::THROUGHPUT)),
+        response_p50_us: spread(&best, named(names::RESPONSE_P50)),
+        response_p99_us: spread(&best, named(names::RESPONSE_P99)),
+        cpu_us_per_request: spread(&best, cpu_us),
+        cpu_user_us_per_request: spread(&best, named(names::SERVER_CPU_USER)),
+        cpu_system_us_per_request: spread(&best, named(names::SERVER_CPU_SYSTEM)),
+        softirq_us_per_request: spread(&best, named(names::SERVER_SOFTIRQ)),
+        cpus_busy_ratio: spread(&best, named(names::SERVER_CPU_BUSY)),
+        busiest_thread_cpus: spread(&best, named(names::SERVER_BUSIEST_THREAD)),
+        client_limited: 2 * limited > best.len(),
+    }
+}
+
+/// A point's weight: its length as a share of the sweep's longest.
+fn weight(point: &Point, longest_ns: u64) -> f64 {
+    (point.duration_ns as f64 / longest_ns.max(1) as f64).clamp(0.01, 1.0)
+}
+
+pub(super) fn longest_ns(groups: &[(f64, Vec<&Point>)]) -> u64 {
+    groups.iter().flat_map(|(_, points)| points).map(|point| point.duration_ns).max().unwrap_or(0)
+}
+
+pub(super) fn readings(groups: &[(f64, Vec<&Point>)], value: impl Fn(&Point) -> Option<f64>) -> Vec<Reading> {
+    let longest = longest_ns(groups);
+    groups
+        .iter()
+        .flat_map(|(load, points)| points.iter().map(move |point| (*load, *point)))
+        .filter_map(|(load, point)| {
+            Some(Reading { load, repeat: point.repeat, value: value(point)?, weight: weight(point, longest) })
+        })
+        .collect()
+}
+
+/// The trials that a failure point can be judged by; loads that the client limited are not trials of the server.
+pub(super) fn trials(groups: &[(f64, Vec<&Point>)], criteria: &Criteria) -> Vec<Trial> {
+    let longest = longest_ns(groups);
+    groups
+        .iter()
+        .flat_map(|(load, points)| points.iter().map(move |point| (*load, *point)))
+        .filter_map(|(load, point)| {
+            let failed = !crossed(point, criteria)?.is_empty();
+            (!(failed && client_limited(point, criteria))).then_some(Trial {
+                load,
+                repeat: point.repeat,
+                failed,
+                weight: weight(point, longest),
+            })
+        })
+        .collect()
+}
