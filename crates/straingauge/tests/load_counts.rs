@@ -3,7 +3,7 @@
 //! Without warm-up every request of the run is counted by both sides. What the run gave up at its end (`unfinished`) the
 //! server may have answered or not, so it is the only allowance, and a run without any must agree to the byte.
 
-use crate::rig::{member, needs_server, run, straingauge};
+use crate::rig::{member, needs_server, run, skip_unless, straingauge};
 use crate::server::{Kind, Logged, Server};
 
 /// How the load is put on.
@@ -133,6 +133,16 @@ agree! {
     python_counts_what_a_closed_loop_counts: Python, Closed;
     python_counts_what_a_closed_loop_without_keep_alive_counts: Python, ClosedWithoutKeepAlive;
     python_counts_what_an_open_loop_counts: Python, Open;
+}
+
+#[test]
+fn counts_agree_over_ipv6_too() {
+    needs_server!(Kind::Nginx);
+    skip_unless!(std::net::TcpListener::bind(("::1", 0)).is_ok(), "this machine has no IPv6 loopback");
+    let server = Server::start_on(Kind::Nginx, std::net::Ipv6Addr::LOCALHOST.into());
+    let counted = put_load(&server.url("1k.bin"), Load::Open, &[]);
+    let log = server.end_and_read_log();
+    assert_agree("nginx over IPv6", &counted, &log, None);
 }
 
 #[test]

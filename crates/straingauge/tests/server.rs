@@ -2,7 +2,7 @@
 
 use crate::rig::{free_port, open_dir, program, repository};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -59,6 +59,7 @@ pub struct Logged {
 pub struct Server {
     child: Child,
     pub port: u16,
+    address: IpAddr,
     kind: Kind,
     state: TempDir,
 }
@@ -67,17 +68,24 @@ impl Server {
     /// Starts it with an access log and waits until it accepts.
     #[track_caller]
     pub fn start(kind: Kind) -> Server {
+        Server::start_on(kind, IpAddr::V4(Ipv4Addr::LOCALHOST))
+    }
+
+    /// The same on another address of the loopback interface.
+    #[track_caller]
+    pub fn start_on(kind: Kind, address: IpAddr) -> Server {
         let state = open_dir();
         let port = free_port();
         let mut command = serve(kind, port, state.path());
+        command.args(["--address", &address.to_string()]);
         command.arg("--access-log").arg(state.path().join("access.log"));
         let output = std::fs::File::create(state.path().join("output")).expect("a file in a temporary folder");
         command.stdin(Stdio::null()).stdout(output.try_clone().expect("a second handle")).stderr(output);
         command.process_group(0);
         let child = command.spawn().expect("sh runs testbed/serve");
-        let mut server = Server { child, port, kind, state };
+        let mut server = Server { child, port, address, kind, state };
         let started = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        while TcpStream::connect((address, port)).is_err() {
             let is_gone = matches!(server.child.try_wait(), Ok(Some(_)));
             let said = std::fs::read_to_string(server.state.path().join("output")).unwrap_or_default();
             assert!(!is_gone, "{kind:?} ended while starting: {said}");
@@ -89,7 +97,7 @@ impl Server {
 
     /// The address of a document.
     pub fn url(&self, document: &str) -> String {
-        format!("http://127.0.0.1:{}/{document}", self.port)
+        format!("http://{}/{document}", SocketAddr::new(self.address, self.port))
     }
 
     /// HAProxy's own count of the bytes that left its sockets, asked before this question's answer adds to it.
