@@ -1,0 +1,44 @@
+//! What to send, of which size, and when: the part of a load that needs no network.
+//!
+//! - [`trace`]: access logs, read as a stream in constant memory;
+//! - [`replay`]: a log turned into requests on connections at their original times (or faster), split among replayers;
+//! - [`arrival`]: a measured rate series (a real surge) as the arrival process of an open loop;
+//! - [`mix`]: documents with sizes and access probabilities, from the literature or fitted to a log;
+//! - [`files`]: the document tree that a server needs to answer a mix or a log.
+//!
+//! Everything here is a pure function of its input and a seed: the same log, options and seed give the same requests.
+//! Logs and rate series are untrusted input: no bytes of theirs panic, hang, or grow memory without bound.
+
+pub mod arrival;
+pub mod files;
+pub mod mix;
+pub mod replay;
+pub mod trace;
+
+/// Which part of a workload one of several replayers or engine threads issues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// This part, from 0; less than `of`.
+    pub index: u32,
+    /// Number of parts, at least 1.
+    pub of: u32,
+}
+
+impl Share {
+    /// All of it.
+    pub const WHOLE: Share = Share { index: 0, of: 1 };
+
+    /// Whether what has this key belongs to this part. Every key belongs to exactly one part.
+    pub fn holds(self, key: u64) -> bool {
+        key % u64::from(self.of.max(1)) == u64::from(self.index)
+    }
+}
+
+/// SipHash-1-3 with a zero key: stable across machines and versions, so that replayers on several machines split one
+/// log alike, and documents get the same content everywhere.
+pub(crate) fn stable_hash(bytes: &[u8]) -> u64 {
+    use std::hash::Hasher;
+    let mut hasher = siphasher::sip::SipHasher13::new();
+    hasher.write(bytes);
+    hasher.finish()
+}

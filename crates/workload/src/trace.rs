@@ -1,0 +1,81 @@
+//! Access logs as a stream of requests: Apache common and combined (with or without a leading virtual host), nginx
+//! (its default is combined), any log format given in nginx's or Apache's own notation, and W3C extended. Plain or gzip.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), workload::trace::TraceError> {
+//! use workload::trace::{Format, TraceReader};
+//! let mut reader = TraceReader::open("access.log.gz".as_ref(), &Format::Auto)?;
+//! while let Some(entry) = reader.next_entry()? {
+//!     println!("{} {:?}", entry.time_ns, entry.bytes);
+//! }
+//! eprintln!("{}", reader.counts());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Memory is constant ([`lines::BUFFER_BYTES`] and a few small tables) whatever the length of the log, and nothing is
+//! allocated per line. A line that cannot be read is counted, kept as an example (a few of each kind), and skipped.
+
+mod clf;
+mod error;
+mod escape;
+mod format;
+mod instant;
+pub mod lines;
+mod pattern;
+mod reader;
+mod rejected;
+mod template;
+mod w3c;
+
+pub use error::TraceError;
+pub use format::Format;
+pub use reader::{Counts, TraceReader};
+pub use rejected::{Reason, Rejected, RejectedLine};
+
+/// One request of a log, borrowed from the reader until the next call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Line of the log, from 1.
+    pub line: u64,
+    /// Address or name of the client, as logged. Untrusted bytes.
+    pub client: &'a [u8],
+    /// Time of the request in nanoseconds since the Unix epoch. Apache logs when the request arrived; nginx and IIS when
+    /// it was answered.
+    pub time_ns: i64,
+    /// Resolution of that time: 1 s for the usual formats, finer for `$msec`, `%{usec}t` or fractions.
+    pub resolution_ns: u64,
+    /// Request method: 1 to 32 token characters.
+    pub method: &'a [u8],
+    /// Request target with the log's escapes undone: not empty, no space and no control byte in it. Untrusted bytes.
+    pub target: &'a [u8],
+    /// Status of the answer, where the format has it.
+    pub status: Option<u16>,
+    /// Size of the answer, where the format has it; what it counts is told by [`TraceReader::size_meaning`].
+    pub bytes: Option<u64>,
+}
+
+/// What a log's size field counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SizeMeaning {
+    /// Bytes of the body (`%b`, `%B`, `$body_bytes_sent`).
+    Body,
+    /// Bytes of headers and body (`%O`, `$bytes_sent`, `sc-bytes`).
+    HeaderAndBody,
+    /// The format has no size.
+    Absent,
+}
+
+/// What a format's parser found in a line, before escapes are undone.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Raw<'a> {
+    client: &'a [u8],
+    time_ns: i64,
+    resolution_ns: u64,
+    method: &'a [u8],
+    target: &'a [u8],
+    /// Logged apart from the target (W3C, `$args`); empty when there is none.
+    query: &'a [u8],
+    status: Option<u16>,
+    bytes: Option<u64>,
+}

@@ -1,0 +1,184 @@
+//! Apache's common and combined formats, and nginx's default, which is combined:
+//!
+//! ```text
+//! host ident user [17/May/2015:10:05:03 +0000] "GET /path HTTP/1.1" 200 1234 "referrer" "agent" ...
+//! ```
+//!
+//! Whatever follows the size is read over, so common, combined and any longer variant are one parser.
+
+use super::escape::closing_quote;
+use super::{Raw, Reason, instant};
+use memchr::{memchr, memrchr};
+
+/// Parses one line; with `has_host`, a virtual host precedes the client (`%v:%p %h ...`).
+#[inline]
+pub(super) fn parse(line: &[u8], has_host: bool) -> Result<Raw<'_>, Reason> {
+    let mut rest = line;
+    if has_host {
+        let end = memchr(b' ', rest).ok_or(Reason::Layout)?;
+        rest = &rest[end + 1..];
+    }
+    let end = memchr(b' ', rest).filter(|end| *end > 0).ok_or(Reason::Client)?;
+    let (client, mut rest) = rest.split_at(end);
+    // A user's name may hold anything, also spaces and brackets: the time is the first bracket that reads as one.
+    let (time_ns, resolution_ns) = loop {
+        let open = memchr(b'[', rest).ok_or(Reason::Time)?;
+        rest = &rest[open + 1..];
+        if let Some((time_ns, resolution_ns, length)) = instant::clf(rest) {
+            rest = &rest[length..];
+            break (time_ns, resolution_ns);
+        }
+    };
+    rest = rest.strip_prefix(b"] \"").ok_or(Reason::Layout)?;
+    let (line, status, bytes) = quoted_then_status(rest)?;
+    let (method, target) = request_line(line)?;
+    Ok(Raw { client, time_ns, resolution_ns, method, target, query: b"", status: Some(status), bytes: Some(bytes) })
+}
+
+/// `GET / HTTP/1.1" 200 1234 ...`. Some servers do not escape quotes inside the request: its end is the first quote
+/// that a status follows.
+#[inline]
+fn quoted_then_status(text: &[u8]) -> Result<(&[u8], u16, u64), Reason> {
+    let mut from = 0;
+    let mut reason = Reason::Layout;
+    while let Some(quote) = closing_quote(text, from) {
+        match status_and_bytes(&text[quote + 1..]) {
+            Ok((status, bytes)) => return Ok((&text[..quote], status, bytes)),
+            Err(why) if from == 0 => reason = why,
+            Err(_) => {}
+        }
+        from = quote + 1;
+    }
+    Err(reason)
+}
+
+/// ` 200 1234`, then the end or a space.
+#[inline]
+fn status_and_bytes(text: &[u8]) -> Result<(u16, u64), Reason> {
+    let Some(&[b' ', a, b, c, b' ']) = text.first_chunk::<5>() else { return Err(Reason::Status) };
+    let status = status(&[a, b, c])?;
+    let size = &text[5..];
+    let end = size.iter().position(|byte| *byte == b' ').unwrap_or(size.len());
+    Ok((status, bytes(&size[..end])?))
+}
+
+/// Three digits.
+#[inline]
+pub(super) fn status(text: &[u8]) -> Result<u16, Reason> {
+    match *text {
+        [a, b, c] if a.is_ascii_digit() && b.is_ascii_digit() && c.is_ascii_digit() => {
+            Ok(u16::from(a - b'0') * 100 + u16::from(b - b'0') * 10 + u16::from(c - b'0'))
+        }
+        _ => Err(Reason::Status),
+    }
+}
+
+/// Digits, or `-` for none.
+#[inline]
+pub(super) fn bytes(text: &[u8]) -> Result<u64, Reason> {
+    if text == b"-" {
+        return Ok(0);
+    }
+    // 18 digits are an exabyte: more is not a size, and would overflow.
+    if text.is_empty() || text.len() > 18 {
+        return Err(Reason::Bytes);
+    }
+    let mut value = 0;
+    for byte in text {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return Err(Reason::Bytes);
+        }
+        value = value * 10 + u64::from(digit);
+    }
+    Ok(value)
+}
+
+/// Splits `METHOD TARGET HTTP/1.1` (or HTTP/0.9's `METHOD TARGET`). Spaces inside the target are left in it, for the
+/// caller to refuse.
+#[inline]
+pub(super) fn request_line(line: &[u8]) -> Result<(&[u8], &[u8]), Reason> {
+    let Some(space) = memchr(b' ', line) else {
+        return Err(if line.is_empty() || line == b"-" { Reason::NoRequest } else { Reason::Request });
+    };
+    let (method, rest) = (&line[..space], &line[space + 1..]);
+    if !is_method(method) {
+        return Err(Reason::Request);
+    }
+    // Every version of HTTP in use but "HTTP/2" and "HTTP/3" is written in 8 bytes.
+    if let Some((target, version)) = rest.split_last_chunk::<9>()
+        && version.starts_with(b" HTTP/")
+    {
+        return Ok((method, target));
+    }
+    match memrchr(b' ', rest) {
+        Some(last) if rest[last + 1..].starts_with(b"HTTP/") => Ok((method, &rest[..last])),
+        _ => Ok((method, rest)),
+    }
+}
+
+/// A method is a token of at most 32 letters, `-` or `_`; servers log binary junk as "requests" too.
+#[inline]
+pub(super) fn is_method(method: &[u8]) -> bool {
+    matches!(method.len(), 1..=32) && method.iter().all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'-' | b'_'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMMON: &[u8] = br#"10.1.2.3 - frank [10/Oct/2000:13:55:36 -0700] "GET /apache_pb.gif HTTP/1.0" 200 2326"#;
+
+    #[test]
+    fn a_common_line_gives_every_field() {
+        let raw = parse(COMMON, false).unwrap();
+        assert_eq!(raw.client, b"10.1.2.3");
+        assert_eq!(raw.time_ns, 971_211_336_000_000_000);
+        assert_eq!((raw.method, raw.target), (&b"GET"[..], &b"/apache_pb.gif"[..]));
+        assert_eq!((raw.status, raw.bytes), (Some(200), Some(2326)));
+    }
+
+    #[test]
+    fn what_follows_the_size_is_read_over() {
+        let line = [COMMON, br#" "http://example/\"x\"" "Mozilla [x]" 0.123"#].concat();
+        assert_eq!(parse(&line, false).unwrap().bytes, Some(2326));
+        let with_host = [b"www.example:80 ", COMMON].concat();
+        assert_eq!(parse(&with_host, true).unwrap().client, b"10.1.2.3");
+    }
+
+    #[test]
+    fn odd_users_and_unescaped_quotes_do_not_hide_the_fields() {
+        let line = br#"::1 - my [odd] name [10/Oct/2000:13:55:36 -0700] "GET /?q="x" HTTP/1.1" 404 - "-" "-""#;
+        let raw = parse(line, false).unwrap();
+        assert_eq!(raw.target, br#"/?q="x""#);
+        assert_eq!((raw.status, raw.bytes), (Some(404), Some(0)));
+    }
+
+    #[test]
+    fn each_kind_of_damage_has_its_reason() {
+        let stamp = "[10/Oct/2000:13:55:36 -0700]";
+        for (line, reason) in [
+            (String::new(), Reason::Client),
+            (format!(" - - {stamp} \"GET / HTTP/1.1\" 200 1"), Reason::Client),
+            ("h - - [10/Oct/2000] \"GET / HTTP/1.1\" 200 1".into(), Reason::Time),
+            (format!("h - - {stamp} GET / HTTP/1.1 200 1"), Reason::Layout),
+            (format!("h - - {stamp} \"GET / HTTP/1.1\" abc 1"), Reason::Status),
+            (format!("h - - {stamp} \"GET / HTTP/1.1\" 200 1x"), Reason::Bytes),
+            (format!("h - - {stamp} \"GET / HTTP/1.1\" 200 9999999999999999999"), Reason::Bytes),
+            (format!("h - - {stamp} \"-\" 408 -"), Reason::NoRequest),
+            (format!("h - - {stamp} \"\" 400 0"), Reason::NoRequest),
+            (format!("h - - {stamp} \"\\x16\\x03 x\" 400 226"), Reason::Request),
+            (format!("h - - {stamp} \"GET / HTTP/1.1"), Reason::Layout),
+        ] {
+            assert_eq!(parse(line.as_bytes(), false).unwrap_err(), reason, "{line}");
+        }
+    }
+
+    #[test]
+    fn request_lines_of_every_version_are_split() {
+        assert_eq!(request_line(b"GET /x HTTP/2").unwrap(), (&b"GET"[..], &b"/x"[..]));
+        assert_eq!(request_line(b"GET /x HTTP/1.1").unwrap(), (&b"GET"[..], &b"/x"[..]));
+        assert_eq!(request_line(b"GET /x").unwrap(), (&b"GET"[..], &b"/x"[..]));
+        assert_eq!(request_line(b"GET /a b HTTP/1.0").unwrap(), (&b"GET"[..], &b"/a b"[..]));
+    }
+}

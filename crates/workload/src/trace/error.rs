@@ -1,0 +1,79 @@
+//! Why a log cannot be read at all. What is wrong with single lines is counted instead.
+
+/// A log that cannot be opened, recognised or read on.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// Opening or reading failed.
+    #[error("{name}: the log cannot be read{}: {cause}", after(*.line))]
+    Read {
+        /// The log.
+        name: String,
+        /// Lines read before that.
+        line: u64,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// Compressed data is cut off or damaged.
+    #[error("{name}: the gzip data is damaged or cut off{}: {cause}; copy the log again (gzip -t tests it)", after(*.line))]
+    Gzip {
+        /// The log.
+        name: String,
+        /// Lines read before that.
+        line: u64,
+        /// What the decoder said.
+        cause: std::io::Error,
+    },
+    /// The path is a directory.
+    #[error("{0} is a directory: name one log file")]
+    Directory(String),
+    /// Nothing in it.
+    #[error("{0} is empty: there are no requests to replay")]
+    Empty(String),
+    /// Not text.
+    #[error("{name} is not a text log: it has a NUL byte at offset {offset}")]
+    Binary {
+        /// The log.
+        name: String,
+        /// Where.
+        offset: usize,
+    },
+    /// Another compression.
+    #[error("{name} is compressed with {with}, which is not read: decompress it first, or use gzip")]
+    Compression {
+        /// The log.
+        name: String,
+        /// Which one.
+        with: &'static str,
+    },
+    /// No known format fits the first lines.
+    #[error(
+        "{name} has no known log format: no line of its beginning is Apache common or combined, nginx combined, or W3C \
+         extended; name the format (common, combined, vhost, w3c) or give the server's own format string; it starts \
+         with: {start}"
+    )]
+    Unrecognised {
+        /// The log.
+        name: String,
+        /// Its first line, made printable.
+        start: String,
+    },
+    /// A format was chosen, and not one line follows it.
+    #[error("{name}: not one of {lines} lines could be read as {format}; the first: {first}")]
+    NothingReadable {
+        /// The log.
+        name: String,
+        /// Lines read.
+        lines: u64,
+        /// The format.
+        format: String,
+        /// The first rejected line with its reason.
+        first: String,
+    },
+    /// A format name or format string that makes no sense.
+    #[error("{0}")]
+    Format(String),
+}
+
+fn after(line: u64) -> String {
+    if line == 0 { String::new() } else { format!(" after line {line}") }
+}

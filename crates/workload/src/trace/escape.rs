@@ -1,0 +1,92 @@
+//! The escapes that servers write into logs, undone: `\"`, `\\`, `\xHH` (Apache, nginx), and JSON's `\/`, `\uHHHH`.
+
+/// Whether a target can be sent as it stands: no space, no control byte, no escape.
+#[inline]
+pub(super) fn is_plain(target: &[u8]) -> bool {
+    let mut bad = 0u8;
+    for &byte in target {
+        // No early exit: the loop becomes vector code, and targets are short.
+        bad |= u8::from(byte <= b' ') | u8::from(byte == 0x7f) | u8::from(byte == b'\\');
+    }
+    bad == 0
+}
+
+/// Whether bytes could stand in a request line as its target, escapes aside.
+pub(super) fn is_sendable(target: &[u8]) -> bool {
+    !target.is_empty() && target.iter().all(|&byte| byte > b' ' && byte != 0x7f)
+}
+
+/// Appends `text` with its escapes undone. An unknown escape stays as it is.
+pub(super) fn undo(text: &[u8], out: &mut Vec<u8>) {
+    let mut rest = text;
+    while let Some(at) = memchr::memchr(b'\\', rest) {
+        out.extend_from_slice(&rest[..at]);
+        rest = &rest[at..];
+        let (byte, length) = match rest {
+            [_, b'x', high, low, ..] if is_hex(*high) && is_hex(*low) => (hex(*high) << 4 | hex(*low), 4),
+            [_, b'u', b'0', b'0', high, low, ..] if is_hex(*high) && is_hex(*low) => (hex(*high) << 4 | hex(*low), 6),
+            [_, b'n', ..] => (b'\n', 2),
+            [_, b't', ..] => (b'\t', 2),
+            [_, b'r', ..] => (b'\r', 2),
+            [_, quoted @ (b'"' | b'\\' | b'/'), ..] => (*quoted, 2),
+            _ => (b'\\', 1),
+        };
+        out.push(byte);
+        rest = &rest[length..];
+    }
+    out.extend_from_slice(rest);
+}
+
+/// The closing quote of a quoted field that starts at the beginning of `text`, from `from` on: the first `"` that no
+/// backslash escapes.
+#[inline]
+pub(super) fn closing_quote(text: &[u8], from: usize) -> Option<usize> {
+    let mut at = from;
+    loop {
+        let quote = at + memchr::memchr(b'"', text.get(at..)?)?;
+        let backslashes = text[..quote].iter().rev().take_while(|byte| **byte == b'\\').count();
+        if backslashes % 2 == 0 {
+            return Some(quote);
+        }
+        at = quote + 1;
+    }
+}
+
+pub(crate) fn is_hex(byte: u8) -> bool {
+    byte.is_ascii_hexdigit()
+}
+
+pub(crate) fn hex(byte: u8) -> u8 {
+    match byte {
+        b'0'..=b'9' => byte - b'0',
+        b'a'..=b'f' => byte - b'a' + 10,
+        _ => byte.wrapping_sub(b'A').wrapping_add(10),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_of_both_servers_are_undone() {
+        let mut out = Vec::new();
+        undo(br#"/a\"b\\c\x41\u0042\/\q\x4"#, &mut out);
+        assert_eq!(out, br#"/a"b\cAB/\q\x4"#);
+    }
+
+    #[test]
+    fn an_escaped_quote_does_not_close() {
+        assert_eq!(closing_quote(br#"a\"b" c"#, 0), Some(4));
+        assert_eq!(closing_quote(br#"a\\" c"#, 0), Some(3));
+        assert_eq!(closing_quote(br#"a\""#, 0), None);
+    }
+
+    #[test]
+    fn spaces_control_bytes_and_escapes_are_not_plain() {
+        assert!(is_plain("/\u{e4}?x=1&y=%20".as_bytes()));
+        for target in ["/a b", "/a\tb", "/\\x", "/\u{7f}", "/\0"] {
+            assert!(!is_plain(target.as_bytes()), "{target:?}");
+        }
+    }
+}

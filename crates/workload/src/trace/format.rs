@@ -1,0 +1,220 @@
+//! Names of formats, format strings in the servers' notations, and recognising a format from a log's beginning.
+
+use super::pattern::Pattern;
+use super::template::{Field, Piece, Template};
+use super::{SizeMeaning, clf, w3c};
+use std::fmt;
+use std::str::FromStr;
+
+/// How the lines of a log are to be read. `FromStr` takes `auto`, `common`, `combined`, `nginx` (its default is
+/// combined), `vhost`, `w3c`, or a format string: with `$` it is nginx's `log_format`, with `%` Apache's `LogFormat`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Format {
+    /// Recognise it from the first lines.
+    Auto,
+    /// `%h %l %u %t "%r" %>s %b`.
+    Common,
+    /// Common with referrer and user agent behind it.
+    Combined,
+    /// Combined with the virtual host before it: `%v:%p %h ...`, as Debian's `other_vhosts_access.log`.
+    VhostCombined,
+    /// W3C extended, with a `#Fields:` directive.
+    W3c,
+    /// nginx's `log_format`, as `$remote_addr [$time_local] "$request" $status $body_bytes_sent`.
+    Nginx(String),
+    /// Apache's `LogFormat`, as `%h %t "%r" %>s %b`.
+    Apache(String),
+}
+
+impl FromStr for Format {
+    type Err = super::TraceError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let format = match text.trim().to_ascii_lowercase().as_str() {
+            "auto" => Format::Auto,
+            "common" | "clf" => Format::Common,
+            "combined" | "nginx" | "apache" => Format::Combined,
+            "vhost" | "vhost_combined" | "vhost-combined" => Format::VhostCombined,
+            "w3c" | "iis" => Format::W3c,
+            _ if text.contains('$') => Format::Nginx(text.into()),
+            _ if text.contains('%') => Format::Apache(text.into()),
+            _ => {
+                return Err(super::TraceError::Format(format!(
+                    "'{}' is not a log format: use auto, common, combined, nginx, vhost, w3c, or a format string in nginx's \
+                     ($remote_addr ...) or Apache's (%h ...) notation",
+                    super::rejected::excerpt(text.as_bytes())
+                )));
+            }
+        };
+        format.template().map_err(super::TraceError::Format)?;
+        Ok(format)
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Format::Auto => f.write_str("auto"),
+            Format::Common => f.write_str("common"),
+            Format::Combined => f.write_str("combined"),
+            Format::VhostCombined => f.write_str("vhost"),
+            Format::W3c => f.write_str("w3c"),
+            Format::Nginx(text) | Format::Apache(text) => write!(f, "the format {}", text.escape_debug()),
+        }
+    }
+}
+
+impl Format {
+    /// The compiled format string, for formats that have one.
+    pub(super) fn template(&self) -> Result<Option<Template>, String> {
+        match self {
+            Format::Nginx(text) => Template::new(nginx(text)).map(Some),
+            Format::Apache(text) => Template::new(apache(text)?).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// The format that most of the first lines follow.
+    pub(super) fn recognise(start: &[u8]) -> Option<Format> {
+        const LINES: usize = 50;
+        if w3c::has_fields(start) {
+            return Some(Format::W3c);
+        }
+        let lines = start.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end).filter(|line| !line.is_empty());
+        let (mut plain, mut with_host, mut with_more) = (0, 0, 0);
+        for line in lines.take(LINES) {
+            // A user's name may hold spaces, so that a host in front also reads as plain; the ident, which is "-"
+            // practically everywhere, tells them apart.
+            let mut words = line.split(|byte| *byte == b' ');
+            let is_shifted = words.nth(2) == Some(b"-") && words.next() == Some(b"-");
+            if clf::parse(line, false).is_ok() && !is_shifted {
+                plain += 1;
+                with_more += usize::from(line.ends_with(b"\""));
+            } else if clf::parse(line, true).is_ok() {
+                with_host += 1;
+            }
+        }
+        match (plain, with_host) {
+            (0, 0) => None,
+            _ if with_host > plain => Some(Format::VhostCombined),
+            _ if with_more * 2 > plain => Some(Format::Combined),
+            _ => Some(Format::Common),
+        }
+    }
+}
+
+/// Reads nginx's notation: `$name`, `${name}`, everything else literal.
+fn nginx(text: &str) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        pieces.push(Piece::Literal(rest[..at].into()));
+        rest = &rest[at + 1..];
+        let braced = rest.strip_prefix('{').and_then(|inner| inner.split_once('}'));
+        let name = match braced {
+            Some((name, after)) => {
+                rest = after;
+                name
+            }
+            None => {
+                let end = rest.find(|char: char| !(char.is_ascii_alphanumeric() || char == '_')).unwrap_or(rest.len());
+                let name = &rest[..end];
+                rest = &rest[end..];
+                name
+            }
+        };
+        pieces.push(Piece::Field(match name {
+            "remote_addr" | "realip_remote_addr" | "http_x_real_ip" => Field::Client,
+            "time_local" => Field::ClfTime,
+            "time_iso8601" => Field::IsoTime,
+            "msec" => Field::EpochTime(1_000_000_000),
+            "request" => Field::Request,
+            "request_method" => Field::Method,
+            "request_uri" => Field::Target,
+            "uri" | "document_uri" => Field::Path,
+            "args" | "query_string" => Field::Query,
+            "status" => Field::Status,
+            "body_bytes_sent" => Field::Bytes(SizeMeaning::Body),
+            "bytes_sent" => Field::Bytes(SizeMeaning::HeaderAndBody),
+            _ => Field::Skip,
+        }));
+    }
+    pieces.push(Piece::Literal(rest.into()));
+    pieces
+}
+
+/// Reads Apache's notation: `%`, optional modifiers (`!200,304`, `<`, `>`), optional `{argument}`, a letter.
+fn apache(text: &str) -> Result<Vec<Piece>, String> {
+    let mut pieces = Vec::new();
+    let mut literal = String::new();
+    let mut chars = text.chars().peekable();
+    while let Some(char) = chars.next() {
+        match char {
+            '\\' => literal.push(match chars.next() {
+                Some('t') => '\t',
+                Some('n') => '\n',
+                Some(other) => other,
+                None => '\\',
+            }),
+            '%' => {
+                while chars.next_if(|char| matches!(char, '!' | ',' | '<' | '>' | '0'..='9')).is_some() {}
+                let mut argument = None;
+                if chars.next_if_eq(&'{').is_some() {
+                    let mut inside = String::new();
+                    loop {
+                        match chars.next() {
+                            Some('}') => break,
+                            Some(char) => inside.push(char),
+                            None => return Err(format!("the log format ends inside '{{{inside}'")),
+                        }
+                    }
+                    argument = Some(inside);
+                }
+                let Some(letter) = chars.next() else { return Err("the log format ends with a lone %".into()) };
+                if letter == '%' {
+                    literal.push('%');
+                    continue;
+                }
+                let field = match (letter, argument.as_deref()) {
+                    ('h' | 'a', _) => Field::Client,
+                    ('t', None) => Field::BracketedTime,
+                    ('t', Some(argument)) => time(argument)?,
+                    ('r', None) => Field::Request,
+                    ('m', None) => Field::Method,
+                    ('U', None) => Field::Path,
+                    ('q', None) => Field::Query,
+                    ('s', None) => Field::Status,
+                    ('b' | 'B', None) => Field::Bytes(SizeMeaning::Body),
+                    ('O', None) => Field::Bytes(SizeMeaning::HeaderAndBody),
+                    // %^FB and the like have a two-letter name.
+                    ('^', _) => {
+                        chars.next();
+                        chars.next();
+                        Field::Skip
+                    }
+                    (letter, _) if letter.is_ascii_alphabetic() => Field::Skip,
+                    (letter, _) => return Err(format!("the log format has %{letter}, which Apache does not know")),
+                };
+                pieces.push(Piece::Literal(std::mem::take(&mut literal)));
+                pieces.push(Piece::Field(field));
+            }
+            other => literal.push(other),
+        }
+    }
+    pieces.push(Piece::Literal(literal));
+    Ok(pieces)
+}
+
+/// The argument of `%{...}t`.
+fn time(argument: &str) -> Result<Field, String> {
+    let pattern = argument.strip_prefix("begin:").or_else(|| argument.strip_prefix("end:")).unwrap_or(argument);
+    Ok(match pattern {
+        "sec" => Field::EpochTime(1_000_000_000),
+        "msec" => Field::EpochTime(1_000_000),
+        "usec" => Field::EpochTime(1_000),
+        "msec_frac" => Field::Fraction(1_000_000),
+        "usec_frac" => Field::Fraction(1_000),
+        "" => Field::BracketedTime,
+        pattern => Field::PatternTime(Pattern::compile(pattern)?),
+    })
+}

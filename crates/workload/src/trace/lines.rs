@@ -1,0 +1,200 @@
+//! A stream cut into lines inside one fixed buffer.
+
+use memchr::memchr;
+use std::io::{self, Read};
+
+/// Longest line that is read; a longer one is skipped and counted.
+pub const LINE_LIMIT_BYTES: usize = 64 * 1024;
+
+/// Size of the buffer: the whole memory of reading lines, and a good size for one read.
+pub const BUFFER_BYTES: usize = 512 * 1024;
+
+/// What [`Lines::next`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Line {
+    /// A line without its line end (`\n` or `\r\n`), as a range of the buffer.
+    Text(usize, usize),
+    /// A line longer than [`LINE_LIMIT_BYTES`]; its bytes are gone.
+    TooLong,
+}
+
+/// Lines of a stream, each a range of [`Lines::buffer`] that holds until the next call.
+pub(super) struct Lines {
+    source: Box<dyn Read + Send>,
+    buffer: Box<[u8]>,
+    /// Unread bytes are `buffer[start..end]`.
+    start: usize,
+    end: usize,
+    is_at_end: bool,
+    /// Inside a line that is too long, whose beginning has been dropped.
+    is_skipping: bool,
+    /// Lines begun so far, skipped ones included; the number of the line last returned.
+    pub(super) line: u64,
+    /// Bytes of complete lines so far, line ends included.
+    pub(super) bytes: u64,
+}
+
+impl Lines {
+    pub(super) fn new(source: Box<dyn Read + Send>) -> Self {
+        Lines {
+            source,
+            buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
+            start: 0,
+            end: 0,
+            is_at_end: false,
+            is_skipping: false,
+            line: 0,
+            bytes: 0,
+        }
+    }
+
+    pub(super) fn buffer(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    /// The beginning of the stream, up to the buffer's size; only before the first line is taken.
+    pub(super) fn peek(&mut self) -> io::Result<&[u8]> {
+        while !self.is_at_end && self.end < self.buffer.len() {
+            self.fill()?;
+        }
+        Ok(&self.buffer[self.start..self.end])
+    }
+
+    /// The next line; `None` at the end.
+    #[inline]
+    pub(super) fn next(&mut self) -> io::Result<Option<Line>> {
+        let mut scanned = 0;
+        loop {
+            let unread = &self.buffer[self.start..self.end];
+            if let Some(found) = memchr(b'\n', &unread[scanned..]) {
+                let length = scanned + found;
+                let range = (self.start, self.start + length);
+                self.start += length + 1;
+                self.bytes += length as u64 + 1;
+                return Ok(Some(self.take(range)));
+            }
+            scanned = unread.len();
+            if scanned > LINE_LIMIT_BYTES {
+                self.is_skipping = true;
+                self.bytes += scanned as u64;
+                self.start = self.end;
+                scanned = 0;
+            }
+            if self.is_at_end {
+                if self.start == self.end && !self.is_skipping {
+                    return Ok(None);
+                }
+                let range = (self.start, self.end);
+                self.bytes += (self.end - self.start) as u64;
+                self.start = self.end;
+                return Ok(Some(self.take(range)));
+            }
+            self.fill()?;
+        }
+    }
+
+    /// Numbers a complete line and strips `\r`.
+    #[inline]
+    fn take(&mut self, (start, mut end): (usize, usize)) -> Line {
+        self.line += 1;
+        if std::mem::take(&mut self.is_skipping) || end - start > LINE_LIMIT_BYTES {
+            return Line::TooLong;
+        }
+        if end > start && self.buffer[end - 1] == b'\r' {
+            end -= 1;
+        }
+        Line::Text(start, end)
+    }
+
+    /// Reads more, after moving the unread part to the front when the buffer is full.
+    fn fill(&mut self) -> io::Result<()> {
+        if self.end == self.buffer.len() {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        } else if self.start == self.end {
+            self.start = 0;
+            self.end = 0;
+        }
+        loop {
+            match self.source.read(&mut self.buffer[self.end..]) {
+                Ok(0) => self.is_at_end = true,
+                Ok(read) => self.end += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            }
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Hands out a few bytes at a time, as a pipe may.
+    struct Trickle(Vec<u8>, usize);
+
+    impl Read for Trickle {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            let count = self.1.min(self.0.len()).min(into.len());
+            into[..count].copy_from_slice(&self.0[..count]);
+            self.0.drain(..count);
+            Ok(count)
+        }
+    }
+
+    fn all(bytes: Vec<u8>, step: usize) -> (Vec<(u64, Vec<u8>)>, u64) {
+        let mut lines = Lines::new(Box::new(Trickle(bytes, step)));
+        let mut out = Vec::new();
+        let mut too_long = 0;
+        while let Some(line) = lines.next().unwrap() {
+            match line {
+                Line::Text(start, end) => out.push((lines.line, lines.buffer()[start..end].to_vec())),
+                Line::TooLong => too_long += 1,
+            }
+        }
+        (out, too_long)
+    }
+
+    #[test]
+    fn a_line_of_a_megabyte_is_skipped_and_the_next_keeps_its_number() {
+        let mut text = b"one\r\n".to_vec();
+        text.extend(std::iter::repeat_n(b'x', 1 << 20));
+        text.extend_from_slice(b"\nthree\nlast");
+        let (lines, too_long) = all(text, 50_000);
+        assert_eq!(lines, [(1, b"one".to_vec()), (3, b"three".to_vec()), (4, b"last".to_vec())]);
+        assert_eq!(too_long, 1);
+    }
+
+    #[test]
+    fn a_stream_without_line_ends_is_one_long_line() {
+        let (lines, too_long) = all(vec![b'y'; 3 * BUFFER_BYTES], 100_000);
+        assert!(lines.is_empty());
+        assert_eq!(too_long, 1);
+    }
+
+    #[test]
+    fn the_longest_line_allowed_is_read() {
+        let mut text = vec![b'x'; LINE_LIMIT_BYTES];
+        text.push(b'\n');
+        text.extend(vec![b'y'; LINE_LIMIT_BYTES + 1]);
+        text.push(b'\n');
+        let (lines, too_long) = all(text, usize::MAX);
+        assert_eq!((lines.len(), too_long), (1, 1));
+    }
+
+    proptest! {
+        #[test]
+        fn the_size_of_reads_does_not_change_the_lines(text in "([a-c]{0,5}\r?\n){0,20}[a-c]{0,3}", step in 1usize..9) {
+            let whole = text.strip_suffix('\n').unwrap_or(&text);
+            let mut expected: Vec<Vec<u8>> = whole.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line).into()).collect();
+            if text.is_empty() {
+                expected.clear();
+            }
+            let (lines, _) = all(text.clone().into_bytes(), step);
+            prop_assert_eq!(lines.into_iter().map(|(_, line)| line).collect::<Vec<_>>(), expected);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Times in Apache's `%{...}t`: strftime patterns, and its own words for fractions and Unix time.
+
+use super::instant::{self, SECOND_NS};
+
+/// One part of a time pattern.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Literal(u8),
+    Year,
+    Month,
+    MonthName,
+    Day,
+    Hour,
+    Minute,
+    Second,
+    Zone,
+    Epoch,
+    /// A weekday's name or number, which the date gives already.
+    Weekday,
+}
+
+/// A compiled strftime pattern; it may hold a part of a time only (`%{%F}t %{%T}t`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Pattern(Vec<Part>);
+
+/// What the fields of a line said about its time so far; several fields may each say a part of it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Partial {
+    year: Option<u32>,
+    month: Option<u32>,
+    day: Option<u32>,
+    clock: [u32; 3],
+    zone_s: i64,
+    /// Nanoseconds since the epoch, where a field gives them at once.
+    whole: Option<(i64, u64)>,
+    fraction: Option<(i64, u64)>,
+}
+
+impl Partial {
+    pub(super) fn set_whole(&mut self, time_ns: i64, resolution_ns: u64) {
+        // Of two fields that each give a whole time the finer one counts.
+        if self.whole.is_none_or(|(_, known)| resolution_ns < known) {
+            self.whole = Some((time_ns, resolution_ns));
+        }
+    }
+
+    pub(super) fn set_fraction(&mut self, fraction_ns: i64, resolution_ns: u64) {
+        if self.fraction.is_none_or(|(_, known)| resolution_ns < known) {
+            self.fraction = Some((fraction_ns, resolution_ns));
+        }
+    }
+
+    /// The time and its resolution, when the fields were enough.
+    pub(super) fn resolve(&self) -> Option<(i64, u64)> {
+        let (time_ns, resolution_ns) = match self.whole {
+            Some(whole) => whole,
+            None => {
+                let seconds = instant::civil(self.year?, self.month?, self.day?, self.clock)? - self.zone_s;
+                (seconds * SECOND_NS as i64, SECOND_NS)
+            }
+        };
+        Some(match self.fraction {
+            Some((fraction_ns, finer_ns)) if resolution_ns == SECOND_NS => (time_ns + fraction_ns, finer_ns),
+            _ => (time_ns, resolution_ns),
+        })
+    }
+}
+
+impl Pattern {
+    /// Compiles a pattern; the error names the conversion that is not known.
+    pub(super) fn compile(text: &str) -> Result<Self, String> {
+        let mut parts = Vec::new();
+        let mut chars = text.chars();
+        while let Some(char) = chars.next() {
+            if char != '%' {
+                let mut bytes = [0; 4];
+                parts.extend(char.encode_utf8(&mut bytes).bytes().map(Part::Literal));
+                continue;
+            }
+            let literal = Part::Literal;
+            match chars.next() {
+                Some('Y') => parts.push(Part::Year),
+                Some('m') => parts.push(Part::Month),
+                Some('b' | 'h') => parts.push(Part::MonthName),
+                Some('d' | 'e') => parts.push(Part::Day),
+                Some('H') => parts.push(Part::Hour),
+                Some('M') => parts.push(Part::Minute),
+                Some('S') => parts.push(Part::Second),
+                Some('z') => parts.push(Part::Zone),
+                Some('s') => parts.push(Part::Epoch),
+                Some('a' | 'u' | 'w') => parts.push(Part::Weekday),
+                Some('F') => parts.extend([Part::Year, literal(b'-'), Part::Month, literal(b'-'), Part::Day]),
+                Some('T') => parts.extend([Part::Hour, literal(b':'), Part::Minute, literal(b':'), Part::Second]),
+                Some('R') => parts.extend([Part::Hour, literal(b':'), Part::Minute]),
+                Some('%') => parts.push(literal(b'%')),
+                other => {
+                    let name = other.map_or("%".into(), |char| format!("%{char}"));
+                    return Err(format!(
+                        "the time pattern '{text}' has {name}, which is not read: use %Y %m %b %d %H %M %S %z %s %F %T"
+                    ));
+                }
+            }
+        }
+        Ok(Pattern(parts))
+    }
+
+    /// Reads the pattern at the beginning of `text` into `partial`; the length read, or `None` where it does not fit.
+    pub(super) fn read(&self, text: &[u8], partial: &mut Partial) -> Option<usize> {
+        let mut at = 0;
+        for part in &self.0 {
+            let rest = text.get(at..)?;
+            at += match part {
+                Part::Literal(byte) => rest.first().filter(|first| *first == byte).map(|_| 1)?,
+                Part::Year => {
+                    let digits: &[u8; 4] = rest.first_chunk()?;
+                    let year = instant::two(digits[0], digits[1])? * 100 + instant::two(digits[2], digits[3])?;
+                    partial.year = Some(year);
+                    4
+                }
+                Part::Month => two_into(rest, partial.month.insert(0))?,
+                // %e pads with a space.
+                Part::Day if rest.first() == Some(&b' ') => {
+                    partial.day = Some(instant::two(b'0', *rest.get(1)?)?);
+                    2
+                }
+                Part::Day => two_into(rest, partial.day.insert(0))?,
+                Part::MonthName => {
+                    partial.month = Some(instant::month(rest.first_chunk()?)?);
+                    3
+                }
+                Part::Hour => two_into(rest, &mut partial.clock[0])?,
+                Part::Minute => two_into(rest, &mut partial.clock[1])?,
+                Part::Second => two_into(rest, &mut partial.clock[2])?,
+                Part::Zone => {
+                    partial.zone_s = instant::zone(rest.first_chunk()?)?;
+                    5
+                }
+                Part::Epoch => {
+                    let (time_ns, resolution_ns, length) = instant::epoch(rest, SECOND_NS)?;
+                    partial.set_whole(time_ns, resolution_ns);
+                    length
+                }
+                Part::Weekday => rest.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count(),
+            };
+        }
+        Some(at)
+    }
+}
+
+fn two_into(text: &[u8], into: &mut u32) -> Option<usize> {
+    *into = instant::two(*text.first()?, *text.get(1)?)?;
+    Some(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_split_over_two_patterns_and_a_fraction_is_put_together() {
+        let mut partial = Partial::default();
+        assert_eq!(Pattern::compile("%a, %e %b %Y").unwrap().read(b"Sun,  7 May 2015", &mut partial), Some(16));
+        assert_eq!(partial.resolve(), Some((1_430_956_800_000_000_000, SECOND_NS)));
+        assert_eq!(Pattern::compile("%T%z").unwrap().read(b"10:05:03+0100 x", &mut partial), Some(13));
+        partial.set_fraction(250_000, 1_000);
+        assert_eq!(partial.resolve(), Some((1_430_989_503_000_250_000, 1_000)));
+    }
+
+    #[test]
+    fn an_unknown_conversion_is_named() {
+        assert!(Pattern::compile("%Y-%j").unwrap_err().contains("%j"));
+        assert!(Pattern::compile("%Y %").is_err());
+    }
+
+    #[test]
+    fn text_that_does_not_fit_is_refused() {
+        let pattern = Pattern::compile("%F %T").unwrap();
+        for text in ["", "2015", "2015-05-17", "2015-05-17 10:5:03", "2015/05/17 10:05:03"] {
+            assert_eq!(pattern.read(text.as_bytes(), &mut Partial::default()), None, "{text}");
+        }
+    }
+}

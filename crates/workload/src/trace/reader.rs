@@ -1,0 +1,288 @@
+//! The reader: opens a log, recognises compression and format, and hands out one entry after another.
+
+use super::lines::{Line, Lines};
+use super::rejected::excerpt;
+use super::template::Template;
+use super::w3c::W3c;
+use super::{Entry, Format, Raw, Reason, Rejected, SizeMeaning, TraceError, clf, escape};
+use flate2::bufread::MultiGzDecoder;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+
+/// How much of a log's beginning decides about its format.
+const START_BYTES: usize = 64 * 1024;
+
+/// What was read so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Lines, of every kind.
+    pub lines: u64,
+    /// Bytes, after decompression.
+    pub bytes: u64,
+    /// Lines that became entries.
+    pub entries: u64,
+    /// Empty lines and `#` directives.
+    pub blank: u64,
+    /// Lines that could not be read.
+    pub rejected: Rejected,
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} lines, {} requests, {} not readable", self.lines, self.entries, self.rejected.total())
+    }
+}
+
+/// A log being read. See [the module](super).
+pub struct TraceReader {
+    name: String,
+    lines: Lines,
+    is_gzip: bool,
+    format: Format,
+    parser: Parser,
+    /// Targets whose escapes had to be undone, or whose query is logged apart.
+    scratch: Vec<u8>,
+    counts: Counts,
+}
+
+enum Parser {
+    Clf { has_host: bool },
+    W3c(W3c),
+    Template(Box<Template>),
+}
+
+/// Where a parsed field lies in the line buffer, so that the loop may go on after a line that is rejected.
+#[derive(Clone, Copy)]
+struct Span(usize, usize);
+
+impl Span {
+    /// `part` must be a part of `whole`, or empty.
+    #[inline]
+    fn of(part: &[u8], whole: &[u8]) -> Span {
+        let start = (part.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
+        if part.is_empty() { Span(0, 0) } else { Span(start, start + part.len()) }
+    }
+
+    #[inline]
+    fn get(self, whole: &[u8]) -> &[u8] {
+        &whole[self.0..self.1]
+    }
+}
+
+impl TraceReader {
+    /// Opens a log file, plain or gzip.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read, is empty, is not text, or follows no known format (with [`Format::Auto`]).
+    pub fn open(path: &Path, format: &Format) -> Result<Self, TraceError> {
+        let name = path.display().to_string();
+        let fail = |cause| TraceError::Read { name: name.clone(), line: 0, cause };
+        let file = File::open(path).map_err(fail)?;
+        if file.metadata().map_err(fail)?.is_dir() {
+            return Err(TraceError::Directory(name));
+        }
+        Self::from_reader(name, Box::new(file), format)
+    }
+
+    /// Reads a log from any stream; `name` is used in messages.
+    ///
+    /// # Errors
+    ///
+    /// As [`TraceReader::open`].
+    pub fn from_reader(name: String, mut source: Box<dyn Read + Send>, format: &Format) -> Result<Self, TraceError> {
+        let mut magic = Vec::with_capacity(6);
+        if let Err(cause) = source.by_ref().take(6).read_to_end(&mut magic) {
+            return Err(TraceError::Read { name, line: 0, cause });
+        }
+        let is_gzip = magic.starts_with(&[0x1f, 0x8b]);
+        if let Some(with) = other_compression(&magic) {
+            return Err(TraceError::Compression { name, with });
+        }
+        let source = io::Cursor::new(magic).chain(source);
+        let source: Box<dyn Read + Send> = if is_gzip {
+            // A rotated log is often several gzip members in one file.
+            Box::new(MultiGzDecoder::new(BufReader::with_capacity(128 * 1024, source)))
+        } else {
+            Box::new(source)
+        };
+        let mut lines = Lines::new(source);
+        let start = match lines.peek() {
+            Ok(start) => &start[..start.len().min(START_BYTES)],
+            Err(cause) => return Err(read_error(name, is_gzip, 0, cause)),
+        };
+        if start.is_empty() {
+            return Err(TraceError::Empty(name));
+        }
+        if let Some(offset) = memchr::memchr(0, start) {
+            return Err(TraceError::Binary { name, offset });
+        }
+        let format = match format {
+            Format::Auto => match Format::recognise(start) {
+                Some(format) => format,
+                None if start.trim_ascii().is_empty() => return Err(TraceError::Empty(name)),
+                None => {
+                    let first = start.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).find(|line| !line.is_empty());
+                    return Err(TraceError::Unrecognised { name, start: excerpt(first.unwrap_or_default()) });
+                }
+            },
+            chosen => chosen.clone(),
+        };
+        let parser = match (&format, format.template().map_err(TraceError::Format)?) {
+            (_, Some(template)) => Parser::Template(Box::new(template)),
+            (Format::W3c, None) => Parser::W3c(W3c::default()),
+            (chosen, None) => Parser::Clf { has_host: *chosen == Format::VhostCombined },
+        };
+        Ok(TraceReader { name, lines, is_gzip, format, parser, scratch: Vec::new(), counts: Counts::default() })
+    }
+
+    /// The format in use: the one asked for, or the one recognised.
+    pub fn format(&self) -> &Format {
+        &self.format
+    }
+
+    /// What the size field of this log counts.
+    pub fn size_meaning(&self) -> SizeMeaning {
+        match &self.parser {
+            Parser::Clf { .. } => SizeMeaning::Body,
+            Parser::W3c(parser) => parser.size_meaning(),
+            Parser::Template(template) => template.size_meaning,
+        }
+    }
+
+    /// What was read so far, with the rejected lines.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// The log's name, as in messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The next request; `None` at the end of the log. Lines that cannot be read are counted and skipped.
+    ///
+    /// # Errors
+    ///
+    /// A read error, damaged gzip data, or, at the end, a log of which not one line could be read.
+    #[inline]
+    pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, TraceError> {
+        let (range, client, method, target, raw) = loop {
+            let range = match self.lines.next() {
+                Ok(Some(Line::Text(start, end))) => (start, end),
+                Ok(Some(Line::TooLong)) => {
+                    self.counts.rejected.add(self.lines.line, Reason::TooLong, b"");
+                    continue;
+                }
+                Ok(None) => return self.finish(),
+                Err(cause) => {
+                    return Err(read_error(self.name.clone(), self.is_gzip, self.lines.line, cause));
+                }
+            };
+            let line = &self.lines.buffer()[range.0..range.1];
+            let parsed = match &mut self.parser {
+                Parser::Clf { has_host } => clf::parse(line, *has_host),
+                Parser::W3c(parser) if line.starts_with(b"#") => {
+                    parser.directive(line);
+                    self.counts.blank += 1;
+                    continue;
+                }
+                Parser::W3c(parser) => parser.parse(line),
+                Parser::Template(template) => template.parse(line),
+            };
+            let reason = match parsed {
+                Ok(raw) => match target_of(&raw, &mut self.scratch) {
+                    Ok(is_plain) => {
+                        let target = is_plain.then(|| Span::of(raw.target, line));
+                        let method = (!raw.method.is_empty() && !is_default(raw.method, line))
+                            .then(|| Span::of(raw.method, line));
+                        let numbers = (raw.time_ns, raw.resolution_ns, raw.status, raw.bytes);
+                        break (range, Span::of(raw.client, line), method, target, numbers);
+                    }
+                    Err(reason) => reason,
+                },
+                Err(_) if line.trim_ascii().is_empty() => {
+                    self.counts.blank += 1;
+                    continue;
+                }
+                Err(reason) => reason,
+            };
+            self.counts.rejected.add(self.lines.line, reason, line);
+        };
+        self.counts.entries += 1;
+        let line = &self.lines.buffer()[range.0..range.1];
+        let (time_ns, resolution_ns, status, bytes) = raw;
+        self.counts.lines = self.lines.line;
+        self.counts.bytes = self.lines.bytes;
+        Ok(Some(Entry {
+            line: self.lines.line,
+            client: client.get(line),
+            time_ns,
+            resolution_ns,
+            method: method.map_or(b"GET", |span| span.get(line)),
+            target: target.map_or(self.scratch.as_slice(), |span| span.get(line)),
+            status,
+            bytes,
+        }))
+    }
+
+    #[cold]
+    fn finish(&mut self) -> Result<Option<Entry<'_>>, TraceError> {
+        self.counts.lines = self.lines.line;
+        self.counts.bytes = self.lines.bytes;
+        if self.counts.entries == 0 {
+            return Err(TraceError::NothingReadable {
+                name: self.name.clone(),
+                lines: self.counts.lines,
+                format: self.format.to_string(),
+                first: self.counts.rejected.examples().first().map_or("it is blank".into(), ToString::to_string),
+            });
+        }
+        Ok(None)
+    }
+}
+
+/// Whether a method is the parser's constant rather than a part of the line.
+#[inline]
+fn is_default(method: &[u8], line: &[u8]) -> bool {
+    !line.as_ptr_range().contains(&method.as_ptr())
+}
+
+/// Checks the target; `true` when it can be used as logged, `false` when it was put together in `scratch`.
+#[inline]
+fn target_of(raw: &Raw<'_>, scratch: &mut Vec<u8>) -> Result<bool, Reason> {
+    if raw.query.is_empty() && !raw.target.is_empty() && escape::is_plain(raw.target) {
+        return Ok(true);
+    }
+    scratch.clear();
+    escape::undo(raw.target, scratch);
+    if !raw.query.is_empty() {
+        scratch.push(b'?');
+        escape::undo(raw.query, scratch);
+    }
+    if escape::is_sendable(scratch) { Ok(false) } else { Err(Reason::Target) }
+}
+
+fn other_compression(magic: &[u8]) -> Option<&'static str> {
+    const KNOWN: [(&[u8], &str); 4] = [
+        (b"BZh", "bzip2"),
+        (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz"),
+        (&[0x28, 0xb5, 0x2f, 0xfd], "zstd"),
+        (b"PK\x03\x04", "zip"),
+    ];
+    KNOWN.iter().find(|(start, _)| magic.starts_with(start)).map(|(_, name)| *name)
+}
+
+fn read_error(name: String, is_gzip: bool, line: u64, cause: io::Error) -> TraceError {
+    let is_damage = matches!(
+        cause.kind(),
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof
+    );
+    if is_gzip && is_damage {
+        TraceError::Gzip { name, line, cause }
+    } else {
+        TraceError::Read { name, line, cause }
+    }
+}

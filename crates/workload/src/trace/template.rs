@@ -1,0 +1,216 @@
+//! A log format given as the server's own format string: nginx's `log_format` or Apache's `LogFormat`.
+//!
+//! A format is a row of fields and the literal text between them. A field ends where the next literal begins; one that
+//! stands in quotes ends at the first quote that is not escaped; a time knows its own length.
+
+use super::escape::closing_quote;
+use super::pattern::{Partial, Pattern};
+use super::{Raw, Reason, SizeMeaning, clf, instant};
+use memchr::{memchr, memmem};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Field {
+    Skip,
+    Client,
+    /// Apache's `%t`, brackets included.
+    BracketedTime,
+    ClfTime,
+    IsoTime,
+    /// Unix time in units of so many nanoseconds.
+    EpochTime(u64),
+    PatternTime(Pattern),
+    /// Digits below the second, the last worth so many nanoseconds.
+    Fraction(u64),
+    Request,
+    Method,
+    /// With its query.
+    Target,
+    /// Without its query.
+    Path,
+    Query,
+    Status,
+    Bytes(SizeMeaning),
+}
+
+/// A compiled format.
+#[derive(Debug, Clone)]
+pub(super) struct Template {
+    start: Vec<u8>,
+    /// Each field with the literal that follows it.
+    fields: Vec<(Field, Literal)>,
+    pub(super) size_meaning: SizeMeaning,
+}
+
+#[derive(Debug, Clone)]
+struct Literal {
+    text: Vec<u8>,
+    finder: memmem::Finder<'static>,
+    /// The field before it stands in quotes.
+    is_quoted: bool,
+}
+
+/// What the notation's reader hands over, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Piece {
+    Literal(String),
+    Field(Field),
+}
+
+impl Template {
+    /// Builds the parser; the error says what is missing to make requests from such lines.
+    pub(super) fn new(pieces: Vec<Piece>) -> Result<Self, String> {
+        let mut start = Vec::new();
+        let mut fields: Vec<(Field, Literal)> = Vec::new();
+        let mut literals: Vec<Vec<u8>> = vec![Vec::new()];
+        let mut kinds = Vec::new();
+        for piece in pieces {
+            match piece {
+                Piece::Literal(text) => literals.last_mut().expect("never empty").extend_from_slice(text.as_bytes()),
+                // Apache's %U%q is the target in two parts that nothing separates.
+                Piece::Field(Field::Query)
+                    if kinds.last() == Some(&Field::Path) && literals.last().is_some_and(Vec::is_empty) =>
+                {
+                    *kinds.last_mut().expect("just seen") = Field::Target;
+                }
+                Piece::Field(field) => {
+                    kinds.push(field);
+                    literals.push(Vec::new());
+                }
+            }
+        }
+        let mut literals = literals.into_iter();
+        if let Some(first) = literals.next() {
+            start = first;
+        }
+        let last = kinds.len().saturating_sub(1);
+        for (position, (kind, text)) in kinds.into_iter().zip(literals).enumerate() {
+            let knows_its_length = matches!(
+                kind,
+                Field::BracketedTime
+                    | Field::ClfTime
+                    | Field::IsoTime
+                    | Field::EpochTime(_)
+                    | Field::PatternTime(_)
+                    | Field::Fraction(_)
+            );
+            if text.is_empty() && position != last && !knows_its_length {
+                return Err("two fields of the log format touch: without text between them they cannot be told apart".into());
+            }
+            let before = fields.last().map_or(start.as_slice(), |(_, literal)| literal.text.as_slice());
+            let is_quoted = before.ends_with(b"\"") && text.starts_with(b"\"");
+            let finder = memmem::Finder::new(&text).into_owned();
+            fields.push((kind, Literal { text, finder, is_quoted }));
+        }
+        let has = |wanted: &dyn Fn(&Field) -> bool| fields.iter().any(|(field, _)| wanted(field));
+        if !has(&|field| matches!(field, Field::Client)) {
+            return Err("the log format has no client address ($remote_addr or %h), which replay groups by".into());
+        }
+        if !has(&|field| {
+            matches!(
+                field,
+                Field::BracketedTime | Field::ClfTime | Field::IsoTime | Field::EpochTime(_) | Field::PatternTime(_)
+            )
+        }) {
+            return Err("the log format has no time ($time_local, $time_iso8601, $msec or %t)".into());
+        }
+        if !has(&|field| matches!(field, Field::Request | Field::Target | Field::Path)) {
+            return Err("the log format has no request ($request, $request_uri, %r or %U)".into());
+        }
+        let sizes = fields.iter().filter_map(|(field, _)| match field {
+            Field::Bytes(meaning) => Some(*meaning),
+            _ => None,
+        });
+        let size_meaning = sizes.fold(SizeMeaning::Absent, |best, next| match (best, next) {
+            (SizeMeaning::Body, _) | (_, SizeMeaning::Body) => SizeMeaning::Body,
+            _ => next,
+        });
+        Ok(Template { start, fields, size_meaning })
+    }
+
+    pub(super) fn parse<'a>(&self, line: &'a [u8]) -> Result<Raw<'a>, Reason> {
+        let mut rest = line.strip_prefix(self.start.as_slice()).ok_or(Reason::Layout)?;
+        let (mut client, mut method, mut target, mut query): (&[u8], &[u8], &[u8], &[u8]) = (b"", b"GET", b"", b"");
+        let (mut time, mut status, mut bytes) = (Partial::default(), None, None);
+        for (field, literal) in &self.fields {
+            if let Some(length) = read_time(field, rest, &mut time)? {
+                rest = rest[length..].strip_prefix(literal.text.as_slice()).ok_or(Reason::Layout)?;
+                continue;
+            }
+            let (value, after) = literal.split(rest).ok_or(Reason::Layout)?;
+            rest = after;
+            let is_missing = value == b"-" || value.is_empty();
+            match field {
+                Field::Client if client.is_empty() && !is_missing => client = value,
+                Field::Request => (method, target) = clf::request_line(value)?,
+                Field::Method if !is_missing => method = value,
+                Field::Target | Field::Path if !is_missing && target.is_empty() => target = value,
+                Field::Query if !is_missing => query = value,
+                Field::Status if !is_missing => status = Some(clf::status(value)?),
+                Field::Bytes(meaning) if *meaning == self.size_meaning => bytes = Some(clf::bytes(value)?),
+                _ => {}
+            }
+        }
+        let (time_ns, resolution_ns) = time.resolve().ok_or(Reason::Time)?;
+        if client.is_empty() {
+            return Err(Reason::Client);
+        }
+        if target.is_empty() {
+            return Err(Reason::NoRequest);
+        }
+        if !clf::is_method(method) {
+            return Err(Reason::Request);
+        }
+        // A query that the target shows already is not added again.
+        if memchr(b'?', target).is_some() {
+            query = b"";
+        }
+        let query = query.strip_prefix(b"?").unwrap_or(query);
+        Ok(Raw { client, time_ns, resolution_ns, method, target, query, status, bytes })
+    }
+}
+
+impl Literal {
+    /// The field's value, and what follows the literal.
+    fn split<'a>(&self, text: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+        if self.text.is_empty() {
+            return Some((text, b""));
+        }
+        if !self.is_quoted {
+            let end = self.finder.find(text)?;
+            return Some((&text[..end], &text[end + self.text.len()..]));
+        }
+        let mut from = 0;
+        loop {
+            let quote = closing_quote(text, from)?;
+            if let Some(after) = text[quote..].strip_prefix(self.text.as_slice()) {
+                return Some((&text[..quote], after));
+            }
+            from = quote + 1;
+        }
+    }
+}
+
+/// Reads a time field at the beginning of `text`; `None` when the field is not a time.
+fn read_time(field: &Field, text: &[u8], time: &mut Partial) -> Result<Option<usize>, Reason> {
+    let parsed = match field {
+        Field::ClfTime => instant::clf(text),
+        Field::IsoTime => instant::iso(text),
+        Field::EpochTime(unit_ns) => instant::epoch(text, *unit_ns),
+        Field::BracketedTime => match text.strip_prefix(b"[").and_then(instant::clf) {
+            Some((time_ns, resolution_ns, length)) if text.get(length + 1) == Some(&b']') => {
+                Some((time_ns, resolution_ns, length + 2))
+            }
+            _ => None,
+        },
+        Field::PatternTime(pattern) => return pattern.read(text, time).map(Some).ok_or(Reason::Time),
+        Field::Fraction(resolution_ns) => {
+            let (fraction_ns, _, length) = instant::fraction(text).ok_or(Reason::Time)?;
+            time.set_fraction(fraction_ns, *resolution_ns);
+            return Ok(Some(length));
+        }
+        _ => return Ok(None),
+    };
+    let (time_ns, resolution_ns, length) = parsed.ok_or(Reason::Time)?;
+    time.set_whole(time_ns, resolution_ns);
+    Ok(Some(length))
+}

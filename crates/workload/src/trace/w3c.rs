@@ -1,0 +1,180 @@
+//! W3C extended log format (IIS, CloudFront and others): `#Fields:` names the columns, and may change within the file.
+//!
+//! Times are UTC, as the format's draft says (Hallam-Baker & Behlendorf, Extended Log File Format, 1996).
+
+use super::{Raw, Reason, SizeMeaning, clf, instant};
+use memchr::memchr;
+
+/// Columns beyond this many are read over.
+const COLUMNS: usize = 128;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Column {
+    Other,
+    Date,
+    Time,
+    Client,
+    Method,
+    Uri,
+    Stem,
+    Query,
+    Status,
+    Bytes,
+}
+
+/// Parser with the columns and the date that directives gave so far.
+#[derive(Debug, Clone, Default)]
+pub(super) struct W3c {
+    columns: Vec<Column>,
+    /// Midnight of `#Date:`, for files whose lines carry only a time.
+    date_ns: Option<i64>,
+}
+
+impl W3c {
+    pub(super) fn size_meaning(&self) -> SizeMeaning {
+        // Before the first directive the columns are not known yet; no such file lacks the size by default.
+        if self.columns.is_empty() || self.columns.contains(&Column::Bytes) {
+            SizeMeaning::HeaderAndBody
+        } else {
+            SizeMeaning::Absent
+        }
+    }
+
+    /// Takes a line that starts with `#`.
+    pub(super) fn directive(&mut self, line: &[u8]) {
+        if let Some(names) = strip_word(line, b"#fields:") {
+            self.columns.clear();
+            let names = names.split(u8::is_ascii_whitespace).filter(|name| !name.is_empty());
+            self.columns.extend(names.take(COLUMNS).map(column));
+        } else if let Some(date) = strip_word(line, b"#date:") {
+            self.date_ns = instant::date(date.trim_ascii_start());
+        }
+    }
+
+    /// Parses a data line.
+    pub(super) fn parse<'a>(&self, line: &'a [u8]) -> Result<Raw<'a>, Reason> {
+        let (mut client, mut method, mut target, mut query): (&[u8], &[u8], &[u8], &[u8]) = (b"", b"GET", b"", b"");
+        let (mut date_ns, mut time, mut status, mut bytes) = (self.date_ns, None, None, None);
+        let separator = if memchr(b'\t', line).is_some() { b'\t' } else { b' ' };
+        let mut rest = Some(line);
+        for column in &self.columns {
+            let Some(text) = rest else { return Err(Reason::Layout) };
+            let (value, after) = split_value(text, separator)?;
+            rest = after;
+            let is_missing = value == b"-";
+            match column {
+                Column::Other => {}
+                Column::Date => date_ns = Some(instant::date(value).ok_or(Reason::Time)?),
+                Column::Time => time = Some(instant::time_of_day(value).ok_or(Reason::Time)?),
+                Column::Client if !is_missing => client = value,
+                Column::Method if !is_missing => method = value,
+                Column::Uri | Column::Stem if !is_missing && target.is_empty() => target = value,
+                Column::Query if !is_missing => query = value,
+                Column::Status if !is_missing => status = Some(clf::status(value)?),
+                Column::Bytes if !is_missing => bytes = Some(clf::bytes(value)?),
+                _ => {}
+            }
+        }
+        let (date_ns, (within_ns, resolution_ns, _)) = date_ns.zip(time).ok_or(Reason::Time)?;
+        if client.is_empty() {
+            return Err(Reason::Client);
+        }
+        if target.is_empty() {
+            return Err(Reason::NoRequest);
+        }
+        if !clf::is_method(method) {
+            return Err(Reason::Request);
+        }
+        Ok(Raw { client, time_ns: date_ns + within_ns, resolution_ns, method, target, query, status, bytes })
+    }
+}
+
+/// Whether a log's beginning has a `#Fields:` directive.
+pub(super) fn has_fields(start: &[u8]) -> bool {
+    start.split(|byte| *byte == b'\n').any(|line| strip_word(line, b"#fields:").is_some())
+}
+
+fn strip_word<'a>(line: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {
+    let (head, rest) = line.split_at_checked(word.len())?;
+    head.eq_ignore_ascii_case(word).then_some(rest)
+}
+
+fn column(name: &[u8]) -> Column {
+    match name.to_ascii_lowercase().as_slice() {
+        b"date" => Column::Date,
+        b"time" => Column::Time,
+        b"c-ip" | b"c-dns" => Column::Client,
+        b"cs-method" => Column::Method,
+        b"cs-uri" => Column::Uri,
+        b"cs-uri-stem" => Column::Stem,
+        b"cs-uri-query" => Column::Query,
+        b"sc-status" => Column::Status,
+        b"sc-bytes" => Column::Bytes,
+        _ => Column::Other,
+    }
+}
+
+/// One value and what follows its separator; a quoted value may hold separators, and doubles the quotes inside it.
+fn split_value(text: &[u8], separator: u8) -> Result<(&[u8], Option<&[u8]>), Reason> {
+    if let Some(quoted) = text.strip_prefix(b"\"") {
+        let mut at = 0;
+        loop {
+            let quote = at + memchr(b'"', quoted.get(at..).ok_or(Reason::Layout)?).ok_or(Reason::Layout)?;
+            match quoted.get(quote + 1) {
+                Some(b'"') => at = quote + 2,
+                None => return Ok((&quoted[..quote], None)),
+                Some(next) if *next == separator => return Ok((&quoted[..quote], Some(&quoted[quote + 2..]))),
+                Some(_) => return Err(Reason::Layout),
+            }
+        }
+    }
+    Ok(match memchr(separator, text) {
+        Some(end) => (&text[..end], Some(&text[end + 1..])),
+        None => (text, None),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(directives: &[&str]) -> W3c {
+        let mut parser = W3c::default();
+        for line in directives {
+            parser.directive(line.as_bytes());
+        }
+        parser
+    }
+
+    #[test]
+    fn an_iis_line_gives_every_field() {
+        let parser = with(&[
+            "#Software: Microsoft Internet Information Services 10.0",
+            "#Fields: date time s-ip cs-method cs-uri-stem cs-uri-query s-port cs-username c-ip cs(User-Agent) sc-status sc-bytes time-taken",
+        ]);
+        let raw = parser
+            .parse(b"2015-05-17 10:05:03 192.0.2.1 GET /a/b.html x=1 80 - 198.51.100.7 Mozilla/5.0+(X11) 200 4711 15")
+            .unwrap();
+        assert_eq!(raw.client, b"198.51.100.7");
+        assert_eq!((raw.target, raw.query), (&b"/a/b.html"[..], &b"x=1"[..]));
+        assert_eq!((raw.time_ns, raw.status, raw.bytes), (1_431_857_103_000_000_000, Some(200), Some(4711)));
+    }
+
+    #[test]
+    fn tabs_quotes_and_a_date_directive_are_understood() {
+        let parser = with(&["#Date: 2015-05-17 00:00:00", "#Fields: time cs(Agent) c-ip cs-uri"]);
+        let raw = parser.parse(b"10:05:03.5\t\"a \"\"b\"\" c\"\t::1\t/x").unwrap();
+        assert_eq!((raw.client, raw.target, raw.method), (&b"::1"[..], &b"/x"[..], &b"GET"[..]));
+        assert_eq!((raw.time_ns, raw.resolution_ns), (1_431_857_103_500_000_000, 100_000_000));
+        assert_eq!(parser.size_meaning(), SizeMeaning::Absent);
+    }
+
+    #[test]
+    fn a_line_before_the_directives_is_rejected() {
+        assert_eq!(with(&[]).parse(b"2015-05-17 10:05:03 ::1 /").unwrap_err(), Reason::Time);
+        let parser = with(&["#Fields: date time c-ip cs-uri-stem"]);
+        assert_eq!(parser.parse(b"2015-05-17 10:05:03 ::1").unwrap_err(), Reason::Layout);
+        assert_eq!(parser.parse(b"2015-05-17 10:05:03 - /").unwrap_err(), Reason::Client);
+        assert_eq!(parser.parse(b"\"2015-05-17 10:05:03 - /").unwrap_err(), Reason::Layout);
+    }
+}
