@@ -138,6 +138,19 @@ names! {
 
     /// The watcher's own CPU time over the window, in CPUs.
     OBSERVER_CPUS = "observer.cpus_used", "CPUs";
+    /// CPU time of one reading of the watcher between the edges of a window, mean.
+    OBSERVER_READING = "observer.cpu_us_per_reading", "us";
+    /// Found by `find`: highest throughput of the sweeps.
+    FIND_PEAK = "find.peak_throughput_per_sec", "1/s";
+    /// Found by `find`: connections at the yield point, or the most measured when the server stayed elastic.
+    FIND_YIELD_CONNECTIONS = "find.yield_connections", "connections";
+    /// Found by `find`: connections at the failure point, or the most measured when nothing failed.
+    FIND_FAILURE_CONNECTIONS = "find.failure_connections", "connections";
+    /// Found by `find`: offered rate at the yield point, or the highest measured when the server stayed elastic.
+    FIND_YIELD_RATE = "find.yield_rate_per_sec", "1/s";
+    /// Found by `find`: offered rate at the failure point, or the highest measured when nothing failed.
+    FIND_FAILURE_RATE = "find.failure_rate_per_sec", "1/s";
+
     /// The yardstick: a fixed piece of arithmetic on the server's CPU, iterations per second of its CPU time.
     YARDSTICK_CPU = "yardstick.iterations_per_cpu_sec", "1/s";
 }
