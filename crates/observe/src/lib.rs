@@ -1,1 +1,61 @@
-//! Placeholder until the room is furnished.
+//! The server and its machine, watched from outside while the load runs: counters, CPU time, connection states.
+//!
+//! An [`Observer`] watches the processes of one server ([`Target`]) in windows. [`Observer::window_begins`] and
+//! [`Observer::window_ends`] take their readings at once, the server's CPU clocks and the wall clock close together; in
+//! between a thread reads what only exists at a moment (connection states, accept queue). [`Window::observation`] turns
+//! the difference into figures ([`record::names`]), each with its origin, or with the reason why it could not be measured.
+//!
+//! Nothing here needs privilege; without it, fewer processes can be seen, and the figures concerned say so.
+//! [`capabilities`] lists what this machine can measure.
+//!
+//! ```no_run
+//! use observe::{Group, Observer, Target};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let target = Target {
+//!     port: 8080,
+//!     group: Group::ListeningOn(8080),
+//!     netns_pid: None,
+//!     server_cpus: vec![],
+//!     client_pid: std::process::id(),
+//! };
+//! let mut observer = Observer::start(target, std::time::Duration::from_millis(100))?;
+//! observer.window_begins()?;
+//! let completed = 1000; // ... load the server ...
+//! let observation = observer.window_ends()?.observation(completed);
+//! println!("{:?}", observation.figures.get(record::names::SERVER_CPU));
+//! # Ok(()) }
+//! ```
+//!
+//! Rooms inside: [`proc_text`] (parsers), `kept_file`, `cpu_clock`, [`sock_diag`] (how things are read), `group`,
+//! `machine`, `network`, `port_sockets` (what is read), `sampler`, `observer` (when), `window`, `neighbours`,
+//! `window_doubts` (what follows). A further source, such as a BPF program, is one more reader beside `network`: read at
+//! both edges into [`window::Edge`], or by the sampler into its samples, and turned into figures in `window`.
+
+mod capabilities;
+mod cpu_clock;
+mod error;
+mod facts;
+mod group;
+mod kept_file;
+mod listening;
+mod machine;
+mod namespace;
+mod neighbours;
+mod network;
+mod observer;
+mod port_sockets;
+pub mod proc_text;
+mod processes;
+mod sampler;
+pub mod sock_diag;
+pub mod window;
+mod window_doubts;
+mod yardstick;
+
+pub use capabilities::{Capability, capabilities};
+pub use error::ObserveError;
+pub use group::Group;
+pub use listening::{ServerProcess, listening_addresses, server_on_port};
+pub use observer::{Observer, Target};
+pub use window::{Observation, Window};
+pub use yardstick::yardstick;

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The few kernel structures that the programs read, with the fields that they read and no others. Offsets are not those
+ * written here: clang records each access, and libbpf moves it to the running kernel's layout (CO-RE) from its BTF.
+ * A field that some kernel since 5.15 lacks is asked for with bpf_core_field_exists before it is read. */
+#ifndef STRAINGAUGE_KERNEL_TYPES_H
+#define STRAINGAUGE_KERNEL_TYPES_H
+
+typedef unsigned char __u8;
+typedef signed char __s8;
+typedef unsigned short __u16;
+typedef short __s16;
+typedef unsigned int __u32;
+typedef int __s32;
+typedef unsigned long long __u64;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u64 __be64;
+typedef __u32 __wsum;
+typedef _Bool bool;
+
+/* include/uapi/linux/bpf.h */
+enum { BPF_MAP_TYPE_ARRAY = 2 };
+enum { BPF_F_MMAPABLE = 1024 };
+
+/* include/net/tcp_states.h */
+enum {
+	TCP_ESTABLISHED = 1,
+	TCP_SYN_SENT,
+	TCP_SYN_RECV,
+	TCP_FIN_WAIT1,
+	TCP_FIN_WAIT2,
+	TCP_TIME_WAIT,
+	TCP_CLOSE,
+	TCP_CLOSE_WAIT,
+	TCP_LAST_ACK,
+	TCP_LISTEN,
+	TCP_CLOSING,
+};
+enum { IPPROTO_TCP = 6, MSG_PEEK = 2 };
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct ns_common {
+	unsigned int inum;
+};
+struct net {
+	struct ns_common ns;
+};
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
+struct sock_common {
+	unsigned int skc_hash;
+	__u16 skc_num;
+	volatile unsigned char skc_state;
+	possible_net_t skc_net;
+};
+struct sock {
+	struct sock_common __sk_common;
+	int sk_err;
+	__u16 sk_protocol;
+};
+struct inet_sock {
+	struct sock sk;
+	__be16 inet_sport;
+};
+struct inet_connection_sock {
+	struct inet_sock icsk_inet;
+};
+struct tcp_sock {
+	struct inet_connection_sock inet_conn;
+	__u32 copied_seq;
+	__u32 write_seq;
+	__u32 snd_una;
+	__u32 data_segs_in;
+	__u32 data_segs_out;
+	__u32 total_retrans;
+	__u64 bytes_received;
+	__u64 bytes_acked;
+	__u64 tcp_clock_cache; /* CLOCK_MONOTONIC, ns */
+	__u64 tcp_wstamp_ns; /* when the last segment left */
+	__u64 first_tx_mstamp; /* when the last acknowledged segment left, us */
+};
+
+struct sched_entity {
+	__u64 exec_start;
+	__u64 sum_exec_runtime;
+};
+struct task_io_accounting {
+	__u64 read_bytes;
+};
+struct task_struct {
+	unsigned int __state;
+	struct sched_entity se;
+	int pid;
+	int tgid;
+	struct task_io_accounting ioac;
+};
+
+struct pt_regs;
+struct sk_buff;
+struct bpf_map;
+
+#pragma clang attribute pop
+#endif

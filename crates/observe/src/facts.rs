@@ -1,0 +1,74 @@
+//! Facts about the server that a reader needs beside the figures.
+
+use crate::listening::listening_addresses;
+use crate::observer::Target;
+use crate::proc_text::parse_cgroup_path;
+use crate::processes::read_stat;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+/// Longer values are cut: command lines of servers can have megabytes.
+const MAX_FACT_CHARS: usize = 1000;
+
+/// Reads the facts. The first member is the oldest by number, mostly the master.
+pub fn read(target: &Target, members: &[u32], socket_method: Option<&str>) -> BTreeMap<String, String> {
+    let mut facts = BTreeMap::new();
+    let mut set = |name: &str, value: String| {
+        let clean: String = value.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_FACT_CHARS).collect();
+        if !clean.trim().is_empty() {
+            facts.insert(name.to_string(), clean.trim().to_string());
+        }
+    };
+    if let Ok(addresses) = listening_addresses(target.port, target.netns_pid) {
+        set("listens_on", addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
+    }
+    set("sockets_read_by", socket_method.unwrap_or_default().into());
+    set("cpus", target.server_cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(","));
+    let Some(&pid) = members.first() else { return facts };
+    set("pid", pid.to_string());
+    set("processes", members.len().to_string());
+    if let Some(stat) = read_stat(pid) {
+        set("program", stat.command);
+    }
+    if let Ok(executable) = fs::read_link(format!("/proc/{pid}/exe")) {
+        set("executable", executable.display().to_string());
+    }
+    if let Ok(arguments) = fs::read(format!("/proc/{pid}/cmdline")) {
+        set("command", String::from_utf8_lossy(&arguments).replace('\0', " "));
+    }
+    if let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) {
+        let field =
+            |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().to_string();
+        set("allowed_cpus", field("Cpus_allowed_list:"));
+    }
+    if let Ok(limits) = fs::read_to_string(format!("/proc/{pid}/limits")) {
+        let limit = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
+        set("descriptor_limit", limit.and_then(|rest| rest.split_whitespace().next()).unwrap_or_default().into());
+    }
+    if let Ok(namespace) = fs::read_link(format!("/proc/{pid}/ns/net")) {
+        set("network_namespace", namespace.display().to_string());
+    }
+    if let Some(path) = fs::read(format!("/proc/{pid}/cgroup")).ok().and_then(|text| parse_cgroup_path(&text)) {
+        set("cgroup", path);
+    }
+    facts
+}
+
+/// The folder of a process's control group (v2) if that group is the server's alone: made by straingauge, or a service of
+/// systemd's, and not one that this process is in too.
+pub fn own_cgroup_folder(pid: u32) -> Option<PathBuf> {
+    let theirs = parse_cgroup_path(&fs::read(format!("/proc/{pid}/cgroup")).ok()?)?;
+    let ours = parse_cgroup_path(&fs::read("/proc/self/cgroup").ok()?)?;
+    let name = theirs.rsplit('/').next()?;
+    let is_of_one_server = name.starts_with("straingauge-") || name.ends_with(".service");
+    if !is_of_one_server || ours == theirs || ours.starts_with(&format!("{theirs}/")) {
+        return None;
+    }
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let root = mounts.lines().find_map(|line| {
+        let (left, right) = line.split_once(" - ")?;
+        (right.split(' ').next() == Some("cgroup2")).then(|| left.split(' ').nth(4)).flatten()
+    })?;
+    Some(PathBuf::from(root).join(theirs.trim_start_matches('/')))
+}

@@ -1,0 +1,402 @@
+//! The server's processes as one group, with counters that only grow.
+//!
+//! # How nothing is lost when processes end
+//!
+//! A process's CPU clock covers all its threads, ended ones included. When a process ends and its parent waits for it, the
+//! kernel adds its whole CPU time to the parent's `cutime`/`cstime`. So the sum over the living of *own clock + waited-for
+//! children* does not change when one ends, and its growth is the group's CPU time, even for children that were born and
+//! ended between two readings. What the group has already counted of an ended child is kept as *owed* by its parent, so
+//! that the parent's growing `cutime` does not count it twice. Only a child that nobody waits for (a parent that ignores
+//! SIGCHLD, or one that ended first) takes what it used after its last reading with it.
+
+use crate::cpu_clock;
+use crate::kept_file::KeptFile;
+use crate::proc_text::{ProcessStat, ThreadAccount, parse_cgroup_usage_us, parse_process_stat, parse_thread_account};
+use crate::processes::ProcessTable;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs;
+use std::path::PathBuf;
+
+/// Kept descriptors are the load generator's too; beyond this many, files are opened at each reading.
+const MAX_KEPT_FILES: usize = 512;
+/// Groups larger than this are read in part, and the figures say so.
+const MAX_THREADS: usize = 100_000;
+
+/// Which processes are the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// A process and its descendants; with it whatever is in its session or control group, if these are its own.
+    Tree(u32),
+    /// Whoever listens on a port, with descendants.
+    ListeningOn(u16),
+    /// Nobody: the server is elsewhere.
+    None,
+}
+
+/// What the group used since it was first seen.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct GroupCounters {
+    /// CPU time by the scheduler, nanoseconds.
+    pub cpu_ns: u64,
+    /// User part in clock ticks, split by the kernel.
+    pub user_ticks: u64,
+    /// System part in clock ticks.
+    pub system_ticks: u64,
+    /// Time that threads waited for a CPU, nanoseconds.
+    pub wait_ns: u64,
+    /// Context switches (switched in).
+    pub switches: u64,
+    /// Major faults.
+    pub major_faults: u64,
+    /// CPU time that the control group accounts, microseconds; `None` without one of its own.
+    pub cgroup_us: Option<u64>,
+}
+
+/// What the group is at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct GroupSize {
+    /// Living processes.
+    pub processes: u64,
+    /// Living threads.
+    pub threads: u64,
+    /// Sum of resident pages; pages shared by several processes count in each.
+    pub resident_pages: u64,
+}
+
+#[derive(Debug)]
+struct Thread {
+    file: Option<KeptFile>,
+    last: ThreadAccount,
+    at_window_start_ns: u64,
+}
+
+#[derive(Debug)]
+struct Member {
+    stat_file: Option<KeptFile>,
+    parent: u32,
+    last: ProcessStat,
+    cpu_ns: u64,
+    threads: HashMap<u32, Thread>,
+}
+
+/// The group and its running totals.
+#[derive(Debug, Default)]
+pub struct ServerGroup {
+    members: BTreeMap<u32, Member>,
+    counters: GroupCounters,
+    /// CPU time by parent that was counted from ended children and will come again in the parent's children times.
+    owed_ns: HashMap<u32, u64>,
+    roots: HashSet<u32>,
+    sessions: HashSet<u32>,
+    cgroup: Option<PathBuf>,
+    cgroup_cpu: Option<KeptFile>,
+    busiest_ended_ns: u64,
+    kept_files: usize,
+    buffer: Vec<u8>,
+    ticks_per_sec: u64,
+    has_accounts: bool,
+    is_cut: bool,
+    watched_since_ticks: Option<u64>,
+}
+
+impl ServerGroup {
+    /// A group that grows from `roots` (and the control group `cgroup`, if they have one of their own).
+    pub fn new(roots: impl IntoIterator<Item = u32>, cgroup: Option<PathBuf>) -> Self {
+        let cgroup_cpu = cgroup.as_ref().and_then(|path| KeptFile::open(path.join("cpu.stat")).ok());
+        let mut group = ServerGroup {
+            cgroup,
+            cgroup_cpu,
+            ticks_per_sec: clock_ticks_per_sec(),
+            has_accounts: true,
+            ..ServerGroup::default()
+        };
+        group.add_roots(roots);
+        group
+    }
+
+    /// More processes whose descendants belong to the group.
+    pub fn add_roots(&mut self, roots: impl IntoIterator<Item = u32>) {
+        for root in roots {
+            // A session that the root leads is its own; one it was started in belongs to somebody else's shell.
+            if crate::processes::read_stat(root).is_some_and(|stat| stat.session == root) {
+                self.sessions.insert(root);
+            }
+            self.roots.insert(root);
+        }
+    }
+
+    /// The processes of the group.
+    pub fn pids(&self) -> Vec<u32> {
+        self.members.keys().copied().collect()
+    }
+
+    /// Takes processes in that joined since the last call. One that started after the first call was born under watch: all
+    /// it used counts. Of one that is older, only what it uses from now on.
+    pub fn admit(&mut self, table: &ProcessTable) {
+        // The start of a process is rounded down to a tick: one born in the tick of the first call counts as older.
+        let watched_since_ticks = *self.watched_since_ticks.get_or_insert_with(|| ticks_since_boot() + 1);
+        let in_cgroup: HashSet<u32> = self.cgroup_processes();
+        loop {
+            let newcomers: Vec<u32> = table
+                .iter()
+                .filter(|(pid, origin)| {
+                    !self.members.contains_key(pid)
+                        && (self.roots.contains(pid)
+                            || self.members.contains_key(&origin.parent)
+                            || self.sessions.contains(&origin.session)
+                            || in_cgroup.contains(pid))
+                })
+                .map(|(pid, _)| pid)
+                .collect();
+            if newcomers.is_empty() {
+                return;
+            }
+            let before = self.members.len();
+            for pid in newcomers {
+                self.admit_one(pid, table, watched_since_ticks);
+            }
+            // All of them ended meanwhile.
+            if self.members.len() == before {
+                return;
+            }
+        }
+    }
+
+    fn admit_one(&mut self, pid: u32, table: &ProcessTable, watched_since_ticks: u64) {
+        let Ok(file) = KeptFile::open(format!("/proc/{pid}/stat")) else { return };
+        let Some(stat) = file.read(&mut self.buffer).ok().and_then(parse_process_stat) else { return };
+        let Ok(cpu_ns) = cpu_clock::of_process(pid) else { return };
+        let keeps = self.kept_files < MAX_KEPT_FILES;
+        self.kept_files += usize::from(keeps);
+        let is_born_under_watch = stat.start_ticks >= watched_since_ticks;
+        if is_born_under_watch {
+            self.counters.cpu_ns += cpu_ns;
+            self.counters.user_ticks += stat.user_ticks;
+            self.counters.system_ticks += stat.system_ticks;
+            self.counters.major_faults += stat.major_faults;
+            self.count_children(pid, &ProcessStat::default(), &stat);
+        }
+        let mut member = Member {
+            stat_file: keeps.then_some(file),
+            parent: table.get(pid).map_or(stat.parent, |origin| origin.parent),
+            last: stat,
+            cpu_ns,
+            threads: HashMap::new(),
+        };
+        self.read_threads(pid, &mut member, is_born_under_watch);
+        self.members.insert(pid, member);
+    }
+
+    fn cgroup_processes(&self) -> HashSet<u32> {
+        let Some(path) = &self.cgroup else { return HashSet::new() };
+        let text = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
+        text.lines().filter_map(|line| line.parse().ok()).collect()
+    }
+
+    /// Reads every member: first what may name ended children, then all CPU clocks close together, then the threads.
+    /// Returns the time between which the clocks were read: their middle is when the CPU time holds.
+    pub fn read(&mut self) -> u64 {
+        let pids = self.pids();
+        let mut ended = Vec::new();
+        let mut children = Vec::new();
+        for &pid in &pids {
+            let Some(member) = self.members.get_mut(&pid) else { continue };
+            let read = match &member.stat_file {
+                Some(file) => file.read(&mut self.buffer).ok().and_then(parse_process_stat),
+                None => crate::processes::read_stat(pid).filter(|stat| stat.start_ticks == member.last.start_ticks),
+            };
+            let Some(stat) = read else {
+                ended.push(pid);
+                continue;
+            };
+            self.counters.user_ticks += stat.user_ticks.saturating_sub(member.last.user_ticks);
+            self.counters.system_ticks += stat.system_ticks.saturating_sub(member.last.system_ticks);
+            self.counters.major_faults += stat.major_faults.saturating_sub(member.last.major_faults);
+            let earlier = std::mem::replace(&mut member.last, stat.clone());
+            children.push((pid, earlier, stat));
+        }
+        let began_ns = record::time::monotonic_ns();
+        for &pid in &pids {
+            let Some(member) = self.members.get_mut(&pid) else { continue };
+            match cpu_clock::of_process(pid) {
+                Ok(cpu_ns) => {
+                    self.counters.cpu_ns += cpu_ns.saturating_sub(member.cpu_ns);
+                    member.cpu_ns = cpu_ns;
+                }
+                Err(_) => ended.push(pid),
+            }
+        }
+        if let Some(file) = &self.cgroup_cpu {
+            self.counters.cgroup_us = file.read(&mut self.buffer).ok().and_then(parse_cgroup_usage_us);
+        }
+        let ended_ns = record::time::monotonic_ns();
+        // Ended ones first: what they leave owed may be contained in the children times just read.
+        for pid in ended {
+            self.bury(pid);
+        }
+        for (pid, earlier, now) in children {
+            self.count_children(pid, &earlier, &now);
+        }
+        for pid in pids {
+            if let Some(mut member) = self.members.remove(&pid) {
+                self.read_threads(pid, &mut member, true);
+                self.members.insert(pid, member);
+            }
+        }
+        began_ns + (ended_ns - began_ns) / 2
+    }
+
+    /// Counts what a parent's waited-for children used beyond what was counted from them while they lived.
+    fn count_children(&mut self, parent: u32, earlier: &ProcessStat, now: &ProcessStat) {
+        let user = now.children_user_ticks.saturating_sub(earlier.children_user_ticks);
+        let system = now.children_system_ticks.saturating_sub(earlier.children_system_ticks);
+        let faults = now.children_major_faults.saturating_sub(earlier.children_major_faults);
+        self.counters.major_faults += faults;
+        let grown_ns = (user + system) * 1_000_000_000 / self.ticks_per_sec;
+        if grown_ns == 0 {
+            return;
+        }
+        let owed = self.owed_ns.entry(parent).or_default();
+        let counted_before = grown_ns.min(*owed);
+        *owed -= counted_before;
+        let new_ns = grown_ns - counted_before;
+        self.counters.cpu_ns += new_ns;
+        // The split is only known of the whole: new time is divided like it.
+        let share = new_ns as f64 / grown_ns as f64;
+        self.counters.user_ticks += (user as f64 * share).round() as u64;
+        self.counters.system_ticks += (system as f64 * share).round() as u64;
+    }
+
+    fn bury(&mut self, pid: u32) {
+        let Some(member) = self.members.remove(&pid) else { return };
+        self.kept_files -= usize::from(member.stat_file.is_some());
+        for thread in member.threads.values() {
+            self.kept_files -= usize::from(thread.file.is_some());
+            self.busiest_ended_ns =
+                self.busiest_ended_ns.max(thread.last.run_ns.saturating_sub(thread.at_window_start_ns));
+        }
+        let children_ticks = member.last.children_user_ticks + member.last.children_system_ticks;
+        let counted_ns = member.cpu_ns + children_ticks * 1_000_000_000 / self.ticks_per_sec;
+        self.owed_ns.remove(&pid);
+        if self.members.contains_key(&member.parent) {
+            *self.owed_ns.entry(member.parent).or_default() += counted_ns;
+        }
+    }
+
+    /// Reads the threads' accounts. `counts_newcomers`: threads not seen before are counted from their start.
+    fn read_threads(&mut self, pid: u32, member: &mut Member, counts_newcomers: bool) {
+        if !self.has_accounts {
+            return;
+        }
+        let mut ended = Vec::new();
+        for (&tid, thread) in &mut member.threads {
+            let read = match &thread.file {
+                Some(file) => file.read(&mut self.buffer).ok().and_then(parse_thread_account),
+                None => read_account(pid, tid),
+            };
+            match read {
+                Some(account) => {
+                    add_account(&mut self.counters, &thread.last, &account);
+                    thread.last = account;
+                }
+                None => ended.push(tid),
+            }
+        }
+        let has_new = member.last.threads != member.threads.len() as u64 - ended.len() as u64 || !ended.is_empty();
+        for tid in ended {
+            if let Some(thread) = member.threads.remove(&tid) {
+                self.kept_files -= usize::from(thread.file.is_some());
+                self.busiest_ended_ns =
+                    self.busiest_ended_ns.max(thread.last.run_ns.saturating_sub(thread.at_window_start_ns));
+            }
+        }
+        if !has_new {
+            return;
+        }
+        let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else { return };
+        for tid in entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
+            if member.threads.contains_key(&tid) {
+                continue;
+            }
+            if member.threads.len() >= MAX_THREADS {
+                self.is_cut = true;
+                return;
+            }
+            let file = match KeptFile::open(format!("/proc/{pid}/task/{tid}/schedstat")) {
+                Ok(file) => file,
+                // Either the thread ended meanwhile, or this kernel has no such file for any thread.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                    self.has_accounts = fs::exists("/proc/thread-self/schedstat").unwrap_or(false);
+                    continue;
+                }
+                Err(_) => continue,
+            };
+            let Some(account) = file.read(&mut self.buffer).ok().and_then(parse_thread_account) else { continue };
+            let mut at_window_start_ns = account.run_ns;
+            if counts_newcomers {
+                add_account(&mut self.counters, &ThreadAccount::default(), &account);
+                at_window_start_ns = 0;
+            }
+            let keeps = self.kept_files < MAX_KEPT_FILES;
+            self.kept_files += usize::from(keeps);
+            member.threads.insert(tid, Thread { file: keeps.then_some(file), last: account, at_window_start_ns });
+        }
+    }
+
+    /// Forgets which thread was busiest: a window begins.
+    pub fn begin_window(&mut self) {
+        self.busiest_ended_ns = 0;
+        for thread in self.members.values_mut().flat_map(|member| member.threads.values_mut()) {
+            thread.at_window_start_ns = thread.last.run_ns;
+        }
+    }
+
+    /// CPU time of the busiest thread since the window began; `None` without the scheduler's accounts.
+    pub fn busiest_thread_ns(&self) -> Option<u64> {
+        let threads = self.members.values().flat_map(|member| member.threads.values());
+        let living = threads.map(|thread| thread.last.run_ns.saturating_sub(thread.at_window_start_ns)).max();
+        self.has_accounts.then(|| living.unwrap_or(0).max(self.busiest_ended_ns))
+    }
+
+    /// The totals as of the last reading.
+    pub fn counters(&self) -> GroupCounters {
+        self.counters
+    }
+
+    /// Whether threads were left out because there are too many.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// The size as of the last reading.
+    pub fn size(&self) -> GroupSize {
+        let mut size = GroupSize::default();
+        for member in self.members.values().filter(|member| member.last.state != 'Z') {
+            size.processes += 1;
+            size.threads += member.last.threads;
+            size.resident_pages += member.last.resident_pages;
+        }
+        size
+    }
+}
+
+fn add_account(counters: &mut GroupCounters, earlier: &ThreadAccount, now: &ThreadAccount) {
+    counters.wait_ns += now.wait_ns.saturating_sub(earlier.wait_ns);
+    counters.switches += now.switches.saturating_sub(earlier.switches);
+}
+
+fn read_account(pid: u32, tid: u32) -> Option<ThreadAccount> {
+    parse_thread_account(&fs::read(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?)
+}
+
+/// Unit of the times in /proc/PID/stat.
+pub fn clock_ticks_per_sec() -> u64 {
+    rustix::param::clock_ticks_per_second().max(1)
+}
+
+/// Now, in the unit of a process's start time.
+pub fn ticks_since_boot() -> u64 {
+    let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let ticks = clock_ticks_per_sec();
+    boot.tv_sec as u64 * ticks + boot.tv_nsec as u64 * ticks / 1_000_000_000
+}

@@ -1,0 +1,92 @@
+//! Who listens on a port: from the port to the socket (inet_diag), from the socket to the process (/proc/PID/fd).
+
+use crate::error::ObserveError;
+use crate::namespace::in_namespace_of;
+use crate::proc_text::parse_socket_link;
+use crate::processes::{all_pids, read_stat};
+use crate::sock_diag::{DiagSocket, Listener, Scope};
+use std::collections::{BTreeSet, HashSet};
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// The process that serves a port. Texts come from outside: escape them where they are shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerProcess {
+    /// The process; of several that share the socket (a master and its workers) the one that is no other's child.
+    pub pid: u32,
+    /// Name of its program, at most 15 bytes.
+    pub command: String,
+    /// Its executable, where it may be read.
+    pub executable: Option<PathBuf>,
+    /// Its arguments, where they may be read.
+    pub arguments: Vec<String>,
+    /// Every process that holds the listening socket, itself included.
+    pub sharing: Vec<u32>,
+}
+
+/// Finds the process that listens on `port`, in the network namespace of `netns_pid` or of the calling thread.
+/// `Ok(None)`: nobody listens. [`ObserveError::HiddenServer`]: somebody does, but may not be seen.
+pub fn server_on_port(port: u16, netns_pid: Option<u32>) -> Result<Option<ServerProcess>, ObserveError> {
+    let listeners = listeners(port, netns_pid)?;
+    let Some(first) = listeners.first() else { return Ok(None) };
+    let inodes: HashSet<u64> = listeners.iter().map(|listener| listener.inode).collect();
+    let holders = holders_of(&inodes, &all_pids());
+    let Some(pid) = eldest(&holders) else {
+        return Err(ObserveError::HiddenServer { port, uid: first.uid });
+    };
+    let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    Ok(Some(ServerProcess {
+        pid,
+        command: read_stat(pid).map(|stat| stat.command).unwrap_or_default(),
+        executable: fs::read_link(format!("/proc/{pid}/exe")).ok(),
+        arguments: arguments
+            .split(|byte| *byte == 0)
+            .take(256)
+            .filter(|argument| !argument.is_empty())
+            .map(|argument| String::from_utf8_lossy(argument).chars().take(4096).collect())
+            .collect(),
+        sharing: holders.into_iter().collect(),
+    }))
+}
+
+/// The addresses on which somebody listens on `port`; empty when nobody does. They tell whether the server can be reached
+/// by IPv4, IPv6, or from this machine only.
+pub fn listening_addresses(port: u16, netns_pid: Option<u32>) -> Result<Vec<SocketAddr>, ObserveError> {
+    let addresses: BTreeSet<SocketAddr> =
+        listeners(port, netns_pid)?.into_iter().map(|listener| listener.address).collect();
+    Ok(addresses.into_iter().collect())
+}
+
+fn listeners(port: u16, netns_pid: Option<u32>) -> Result<Vec<Listener>, ObserveError> {
+    in_namespace_of(netns_pid, || DiagSocket::connect()?.read_port(port, Scope::Listeners))?
+        .map(|sockets| sockets.listeners)
+        .map_err(|source| ObserveError::Sockets { port, source })
+}
+
+/// The processes among `candidates` that have one of the sockets open. Processes of other users are invisible without
+/// privilege.
+pub fn holders_of(inodes: &HashSet<u64>, candidates: &[u32]) -> BTreeSet<u32> {
+    let holds = |pid: u32| {
+        let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+        entries.flatten().any(|entry| {
+            fs::read_link(entry.path())
+                .ok()
+                .and_then(|link| parse_socket_link(link.as_os_str().as_bytes()))
+                .is_some_and(|inode| inodes.contains(&inode))
+        })
+    };
+    candidates.iter().copied().filter(|pid| holds(*pid)).collect()
+}
+
+/// The process that is no child of another in the set; of several the one that started first.
+fn eldest(holders: &BTreeSet<u32>) -> Option<u32> {
+    let stats: Vec<_> = holders.iter().filter_map(|pid| Some((*pid, read_stat(*pid)?))).collect();
+    stats
+        .iter()
+        .filter(|(_, stat)| !holders.contains(&stat.parent))
+        .min_by_key(|(pid, stat)| (stat.start_ticks, *pid))
+        .or(stats.first())
+        .map(|(pid, _)| *pid)
+}

@@ -1,0 +1,129 @@
+//! The machine's CPUs: time by mode from `/proc/stat`, read beside a clock.
+//!
+//! Busy modes are sampled by the timer tick on most kernels (an interrupt, a few hundred times a second, looks which mode
+//! the CPU is in). Idle and iowait are timed by tickless kernels (CONFIG_NO_HZ_COMMON, the usual one), so *elapsed time -
+//! idle - iowait* is the better measure of how busy a CPU was; both are given in ticks of 10 ms.
+
+use crate::error::ObserveError;
+use crate::group::clock_ticks_per_sec;
+use crate::kept_file::KeptFile;
+use crate::proc_text::{CpuTimes, MachineStat, parse_machine_stat};
+use record::time::monotonic_ns;
+
+const PATH: &str = "/proc/stat";
+
+/// Reads `/proc/stat`.
+#[derive(Debug)]
+pub struct MachineReader {
+    file: KeptFile,
+    buffer: Vec<u8>,
+}
+
+/// One reading and when it was taken.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MachineReading {
+    /// Monotonic clock.
+    pub at_ns: u64,
+    /// The counters.
+    pub stat: MachineStat,
+}
+
+impl MachineReader {
+    /// Opens the file.
+    pub fn open() -> Result<Self, ObserveError> {
+        let file = KeptFile::open(PATH).map_err(|source| ObserveError::Unreadable { path: PATH.into(), source })?;
+        Ok(MachineReader { file, buffer: Vec::new() })
+    }
+
+    /// Reads the counters now.
+    pub fn read(&mut self) -> Result<MachineReading, ObserveError> {
+        let unreadable = |source| ObserveError::Unreadable { path: PATH.into(), source };
+        let before = monotonic_ns();
+        let text = self.file.read(&mut self.buffer).map_err(unreadable)?;
+        let after = monotonic_ns();
+        let stat = parse_machine_stat(text)
+            .ok_or_else(|| unreadable(std::io::Error::new(std::io::ErrorKind::InvalidData, "it names no CPU")))?;
+        Ok(MachineReading { at_ns: before + (after - before) / 2, stat })
+    }
+}
+
+/// What a set of CPUs did between two readings.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct CpuUse {
+    /// CPUs that are in both readings.
+    pub cpus: usize,
+    /// Time by mode, in ticks, summed over them.
+    pub times: CpuTimes,
+    /// Length of the interval in ticks.
+    pub elapsed_ticks: f64,
+}
+
+impl CpuUse {
+    /// Between two readings, of the CPUs that `is_wanted` names.
+    pub fn between(begin: &MachineReading, end: &MachineReading, is_wanted: impl Fn(usize) -> bool) -> Self {
+        let elapsed_ns = end.at_ns.saturating_sub(begin.at_ns) as f64;
+        let mut cpu_use =
+            CpuUse { elapsed_ticks: elapsed_ns * clock_ticks_per_sec() as f64 / 1e9, ..CpuUse::default() };
+        for (cpu, now) in end.stat.cpus.iter().filter(|(cpu, _)| is_wanted(*cpu)) {
+            if let Some((_, earlier)) = begin.stat.cpus.iter().find(|(known, _)| known == cpu) {
+                cpu_use.times.add(&now.since(earlier));
+                cpu_use.cpus += 1;
+            }
+        }
+        cpu_use
+    }
+
+    /// Share of a mode in the time that the kernel accounted; `None` when it accounted nothing.
+    pub fn share(&self, ticks: u64) -> Option<f64> {
+        let total = self.times.total();
+        (total > 0).then(|| ticks as f64 / total as f64)
+    }
+
+    /// CPU time that was neither idle nor waiting for disks, in CPUs, by the clock. Never negative.
+    pub fn busy_cpus(&self) -> Option<f64> {
+        if self.elapsed_ticks <= 0.0 || self.cpus == 0 {
+            return None;
+        }
+        let idle = (self.times.idle + self.times.iowait) as f64;
+        Some((self.cpus as f64 - idle / self.elapsed_ticks).clamp(0.0, self.cpus as f64))
+    }
+
+    /// What rounding to ticks can make of [`busy_cpus`](Self::busy_cpus), in CPUs: a tick at each end of each CPU.
+    pub fn busy_error_cpus(&self) -> f64 {
+        if self.elapsed_ticks > 0.0 { 2.0 * (self.cpus as f64).sqrt() / self.elapsed_ticks } else { f64::INFINITY }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(at_ns: u64, cpus: &[(usize, CpuTimes)]) -> MachineReading {
+        MachineReading { at_ns, stat: MachineStat { cpus: cpus.to_vec(), ..MachineStat::default() } }
+    }
+
+    #[test]
+    fn the_servers_cpus_are_told_apart() {
+        let idle = |idle| CpuTimes { idle, ..CpuTimes::default() };
+        let begin = reading(0, &[(0, idle(0)), (1, idle(0))]);
+        let end = reading(1_000_000_000, &[(0, idle(100)), (1, idle(25))]);
+        let busy = |cpu| CpuUse::between(&begin, &end, |which| which == cpu).busy_cpus().unwrap();
+        assert_eq!((busy(0), busy(1)), (0.0, 0.75));
+        assert_eq!(CpuUse::between(&begin, &end, |_| true).cpus, 2);
+    }
+
+    #[test]
+    fn a_cpu_that_came_or_went_is_left_out() {
+        let busy = CpuTimes { user: 50, ..CpuTimes::default() };
+        let begin = reading(0, &[(0, CpuTimes::default())]);
+        let end = reading(1_000_000_000, &[(0, busy), (1, busy)]);
+        assert_eq!(CpuUse::between(&begin, &end, |_| true).times.user, 50);
+    }
+
+    #[test]
+    fn an_empty_interval_has_no_shares() {
+        let at = reading(5, &[(0, CpuTimes::default())]);
+        let nothing = CpuUse::between(&at, &at, |_| true);
+        assert_eq!((nothing.share(0), nothing.busy_cpus()), (None, None));
+    }
+}

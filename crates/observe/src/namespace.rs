@@ -1,0 +1,35 @@
+//! Opening something as seen from another process's network namespace.
+
+use crate::error::ObserveError;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+
+/// Runs `open` in the network namespace of `pid`, or of the calling thread for `None`. Sockets and files of /proc/net
+/// that it opens stay in that namespace, whichever thread uses them later.
+pub fn in_namespace_of<T: Send>(pid: Option<u32>, open: impl FnOnce() -> T + Send) -> Result<T, ObserveError> {
+    let Some(pid) = pid else { return Ok(open()) };
+    let refused = |source| ObserveError::Namespace { pid, source };
+    let path = format!("/proc/{pid}/ns/net");
+    // The same namespace needs no privilege.
+    if let (Ok(theirs), Ok(ours)) = (fs::read_link(&path), fs::read_link("/proc/thread-self/ns/net"))
+        && theirs == ours
+    {
+        return Ok(open());
+    }
+    let namespace = File::open(path).map_err(refused)?;
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new()
+            .name("namespace".into())
+            .spawn_scoped(scope, || {
+                move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+                    .map_err(|error| refused(error.into()))?;
+                Ok(open())
+            })
+            .map_err(ObserveError::Thread)?;
+        match thread.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}

@@ -1,0 +1,68 @@
+//! Other work on the machine: what used CPUs beside the server, the client and the watcher.
+
+use crate::group::clock_ticks_per_sec;
+use crate::window::Window;
+
+/// Other work in a window: a lower bound, and who did most of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Neighbours {
+    /// CPU time over the window's length, in CPUs.
+    pub cpus: f64,
+    /// Other processes that used CPU time.
+    pub processes: usize,
+    /// The largest of them: pid, program, CPUs.
+    pub largest: Option<(u32, String, f64)>,
+}
+
+impl Neighbours {
+    /// The larger of two lower bounds:
+    ///
+    /// - the CPU clocks of all other living processes, exact, without those that came and went;
+    /// - what the CPUs were busy, less what server, client and watcher used, less interrupts (a part of which is already in
+    ///   the three's time, so it is subtracted too often), less the error of the ticks.
+    ///
+    /// The kernel's ksoftirqd threads are left out: they work for the load.
+    pub fn of(window: &Window) -> Option<Self> {
+        let elapsed_ns = window.elapsed_ns() as f64;
+        if elapsed_ns <= 0.0 {
+            return None;
+        }
+        let own = std::process::id();
+        let mut neighbours = Neighbours { cpus: 0.0, processes: 0, largest: None };
+        for (pid, now_ns) in &window.end.clocks {
+            // A smaller clock than before is another process with the same number.
+            let earlier_ns = window.begin.clocks.get(pid).copied().filter(|earlier| earlier <= now_ns).unwrap_or(0);
+            let used = (now_ns - earlier_ns) as f64 / elapsed_ns;
+            let (parent, command) = window.commands.get(pid).cloned().unwrap_or_default();
+            let is_ours = *pid == own || *pid == window.client_pid || window.members.binary_search(pid).is_ok();
+            let is_softirq_thread = parent == 2 && command.starts_with("ksoftirqd/");
+            if used <= 0.0 || is_ours || is_softirq_thread {
+                continue;
+            }
+            neighbours.cpus += used;
+            neighbours.processes += 1;
+            if neighbours.largest.as_ref().is_none_or(|(_, _, most)| used > *most) {
+                neighbours.largest = Some((*pid, command, used));
+            }
+        }
+        neighbours.cpus = neighbours.cpus.max(remainder(window)?.max(0.0));
+        Some(neighbours)
+    }
+}
+
+/// Busy time that nobody of ours accounts for, in CPUs; may be negative.
+fn remainder(window: &Window) -> Option<f64> {
+    let machine = window.machine_use();
+    let elapsed_ns = window.elapsed_ns() as f64;
+    let client_ns = match (window.begin.client_cpu_ns, window.end.client_cpu_ns) {
+        (Some(begin), Some(end)) => end.saturating_sub(begin),
+        _ => 0,
+    };
+    // Inside straingauge the watcher's time is part of the client's.
+    let observer_ns = if window.client_pid == std::process::id() { 0 } else { window.observer_cpu_ns() };
+    let ours = (window.server_cpu_ns() + client_ns + observer_ns) as f64 / elapsed_ns;
+    let interrupts = (machine.times.irq + machine.times.softirq) as f64 / machine.elapsed_ticks;
+    let stolen = machine.times.steal as f64 / machine.elapsed_ticks;
+    debug_assert!(clock_ticks_per_sec() > 0);
+    Some(machine.busy_cpus()? - ours - interrupts - stolen - machine.busy_error_cpus())
+}

@@ -1,0 +1,196 @@
+//! The observer: watches one server and the machine around it, in windows.
+
+use crate::cpu_clock;
+use crate::error::ObserveError;
+use crate::facts;
+use crate::group::{Group, ServerGroup};
+use crate::listening::server_on_port;
+use crate::machine::MachineReader;
+use crate::network::NetworkReader;
+use crate::port_sockets::PortReader;
+use crate::processes::{ProcessTable, read_stat};
+use crate::sampler::{Sampler, Shared};
+use crate::window::{Edge, MissingReasons, Window};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A shorter interval than this would mostly watch the watcher.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
+
+/// What is watched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The server's port.
+    pub port: u16,
+    /// Its processes.
+    pub group: Group,
+    /// Read sockets and network counters in this process's network namespace; `None` = in that of the thread that starts
+    /// the observer.
+    pub netns_pid: Option<u32>,
+    /// CPUs that the server may use; empty = all.
+    pub server_cpus: Vec<usize>,
+    /// The load generator's process, whose CPU time is not "other work". 0 = there is none on this machine.
+    pub client_pid: u32,
+}
+
+/// Watches a server until it is dropped.
+#[derive(Debug)]
+pub struct Observer {
+    target: Target,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    machine: MachineReader,
+    network: NetworkReader,
+    table: ProcessTable,
+    missing: MissingReasons,
+    socket_method: Option<&'static str>,
+    opened: Option<Edge>,
+}
+
+impl Observer {
+    /// Starts watching; the thread takes its readings every `interval`, or more seldom where they are dear.
+    ///
+    /// What may not be read on this machine is no error: the figures say why they have no value. A group that is not there
+    /// yet (nobody listens) is taken up when it appears.
+    pub fn start(target: Target, interval: Duration) -> Result<Self, ObserveError> {
+        let machine = MachineReader::open()?;
+        let network = NetworkReader::open(target.netns_pid);
+        let mut missing = MissingReasons::default();
+        let reader = match PortReader::open(target.netns_pid, target.port) {
+            Ok(reader) => Some(reader),
+            Err(error) => {
+                missing.sockets = Some(error.to_string());
+                None
+            }
+        };
+        let (roots, why) = find_roots(&target);
+        missing.group = why;
+        let cgroup = roots.first().and_then(|root| facts::own_cgroup_folder(*root));
+        let shared = Shared::new(ServerGroup::new(roots, cgroup));
+        let socket_method = reader.as_ref().map(PortReader::method);
+        let sampler = Sampler {
+            reader,
+            port: target.port,
+            interval: interval.max(SHORTEST_INTERVAL),
+            avoid_cpus: target.server_cpus.clone(),
+            follows_port: target.group != Group::None,
+        };
+        let for_thread = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("observer".into())
+            .spawn(move || sampler.run(&for_thread))
+            .map_err(ObserveError::Thread)?;
+        let mut observer = Observer {
+            target,
+            shared,
+            thread: Some(thread),
+            machine,
+            network,
+            table: ProcessTable::default(),
+            missing,
+            socket_method,
+            opened: None,
+        };
+        observer.table.scan();
+        observer.shared.group().admit(&observer.table);
+        Ok(observer)
+    }
+
+    /// Begins a window: returns when its first readings are taken. A window that is open already begins anew.
+    pub fn window_begins(&mut self) -> Result<(), ObserveError> {
+        let own_before_ns = cpu_clock::of_this_thread();
+        self.table.scan();
+        let mut edge = Edge { clocks: self.table.cpu_clocks(), network: self.network.read(), ..Edge::default() };
+        self.shared.begin_window();
+        {
+            let mut group = self.shared.group();
+            group.admit(&self.table);
+            edge.at_ns = group.read();
+            group.begin_window();
+            edge.group = group.counters();
+        }
+        edge.machine = self.machine.read()?;
+        self.read_own_side(&mut edge, own_before_ns);
+        self.opened = Some(edge);
+        Ok(())
+    }
+
+    /// Ends the window and hands out what was read. Call it while the load still runs: states and sizes are of that moment.
+    pub fn window_ends(&mut self) -> Result<Window, ObserveError> {
+        let begin = self.opened.take().ok_or(ObserveError::NoWindow)?;
+        let own_before_ns = cpu_clock::of_this_thread();
+        let mut end = Edge::default();
+        end.at_ns = self.shared.group().read();
+        end.machine = self.machine.read()?;
+        end.network = self.network.read();
+        // What started inside the window and was not seen yet: read a moment later than the others.
+        self.table.scan();
+        let (busiest_thread_ns, size, members);
+        {
+            let mut group = self.shared.group();
+            group.admit(&self.table);
+            end.group = group.counters();
+            busiest_thread_ns = group.busiest_thread_ns();
+            size = group.size();
+            members = group.pids();
+            self.missing.is_cut = group.is_cut();
+        }
+        end.clocks = self.table.cpu_clocks();
+        self.read_own_side(&mut end, own_before_ns);
+        if !members.is_empty() && self.missing.group.as_deref().is_some_and(|why| why.starts_with("nothing")) {
+            self.missing.group = None;
+        }
+        Ok(Window {
+            begin,
+            end,
+            samples: self.shared.samples(),
+            busiest_thread_ns,
+            size,
+            members,
+            server_cpus: self.target.server_cpus.clone(),
+            client_pid: self.target.client_pid,
+            has_group: self.target.group != Group::None,
+            missing: self.missing.clone(),
+            commands: self.table.iter().map(|(pid, origin)| (pid, (origin.parent, origin.command.clone()))).collect(),
+        })
+    }
+
+    fn read_own_side(&self, edge: &mut Edge, own_before_ns: u64) {
+        edge.client_cpu_ns = cpu_clock::of_process(self.target.client_pid).ok();
+        edge.watcher_cpu_ns = self.shared.thread_cpu_ns();
+        edge.edge_cpu_ns = cpu_clock::of_this_thread() - own_before_ns;
+    }
+
+    /// What is known of the server, by name. Texts come from outside: escape them where they are shown.
+    pub fn server_facts(&self) -> BTreeMap<String, String> {
+        let members = self.shared.group().pids();
+        facts::read(&self.target, &members, self.socket_method)
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        self.shared.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The processes that the group grows from, and why there are none.
+fn find_roots(target: &Target) -> (Vec<u32>, Option<String>) {
+    match target.group {
+        Group::None => (Vec::new(), Some("the server's processes are not on this machine, or were not named".into())),
+        Group::Tree(root) => match read_stat(root) {
+            Some(_) => (vec![root], None),
+            None => (vec![root], Some(format!("there is no process {root}"))),
+        },
+        Group::ListeningOn(port) => match server_on_port(port, target.netns_pid) {
+            Ok(Some(server)) => (std::iter::once(server.pid).chain(server.sharing).collect(), None),
+            Ok(None) => (Vec::new(), Some(format!("nothing listens on port {port}"))),
+            Err(error) => (Vec::new(), Some(error.to_string())),
+        },
+    }
+}

@@ -1,0 +1,88 @@
+//! The sockets of the server's port: by inet_diag, or where the kernel has none, by reading the text of /proc/net/tcp.
+
+use crate::ObserveError;
+use crate::namespace::in_namespace_of;
+use crate::proc_text::parse_tcp_line;
+use crate::sock_diag::{DiagSocket, Listener, PortSockets, STATES, Scope};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Seek};
+
+/// Lines of /proc/net/tcp have 150 bytes.
+const MAX_LINE_BYTES: u64 = 4096;
+
+/// A reader of one namespace's sockets.
+#[derive(Debug)]
+pub enum PortReader {
+    /// By netlink.
+    Diag(DiagSocket),
+    /// By text: every socket of the namespace is formatted and parsed. Several times dearer.
+    Text(Vec<BufReader<File>>),
+}
+
+impl PortReader {
+    /// Opens the better one of those that work in the namespace of `pid` (of the calling thread for `None`).
+    pub fn open(pid: Option<u32>, port: u16) -> Result<Self, ObserveError> {
+        in_namespace_of(pid, || {
+            let diag = DiagSocket::connect().and_then(|mut diag| {
+                diag.read_port(port, Scope::Listeners)?;
+                Ok(diag)
+            });
+            diag.map(PortReader::Diag).or_else(|error| {
+                let open = |name| File::open(format!("/proc/thread-self/net/{name}")).map(BufReader::new);
+                let files: Vec<_> = ["tcp", "tcp6"].into_iter().filter_map(|name| open(name).ok()).collect();
+                if files.is_empty() { Err(error) } else { Ok(PortReader::Text(files)) }
+            })
+        })?
+        .map_err(|source| ObserveError::Sockets { port, source })
+    }
+
+    /// The sockets whose local port is `port`.
+    pub fn read(&mut self, port: u16, scope: Scope) -> io::Result<PortSockets> {
+        match self {
+            PortReader::Diag(diag) => diag.read_port(port, scope),
+            PortReader::Text(files) => {
+                let mut sockets = PortSockets::default();
+                for file in files {
+                    file.rewind()?;
+                    read_text(file, port, &mut sockets)?;
+                }
+                Ok(sockets)
+            }
+        }
+    }
+
+    /// How the sockets are read, in words.
+    pub fn method(&self) -> &'static str {
+        match self {
+            PortReader::Diag(_) => "inet_diag netlink",
+            PortReader::Text(_) => "/proc/net/tcp",
+        }
+    }
+}
+
+/// Adds the sockets of `port` in the text of /proc/net/tcp or tcp6.
+pub fn read_text(file: &mut impl BufRead, port: u16, sockets: &mut PortSockets) -> io::Result<()> {
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if io::Read::take(&mut *file, MAX_LINE_BYTES).read_until(b'\n', &mut line)? == 0 {
+            return Ok(());
+        }
+        let Some(socket) = parse_tcp_line(&line).filter(|socket| socket.local.port() == port) else { continue };
+        let state = match usize::from(socket.state) {
+            12 => 3,
+            known if known < STATES.len() => known,
+            _ => 0,
+        };
+        sockets.by_state[state] += 1;
+        if STATES[state] == "listen" && sockets.listeners.len() < 4096 {
+            sockets.listeners.push(Listener {
+                address: socket.local,
+                inode: socket.inode,
+                uid: socket.uid,
+                queue: socket.receive_queue,
+                queue_limit: 0,
+            });
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Parsers of /proc and cgroup text: pure functions from bytes to numbers.
+//!
+//! The text is the kernel's, but process names in it are anybody's, and a file may be cut short: no input panics, what is
+//! missing or malformed is `None` or left out, and what is kept is bounded.
+
+use std::net::{IpAddr, SocketAddr};
+
+/// More CPUs than Linux supports (CONFIG_NR_CPUS is at most 8192).
+const MAX_CPUS: usize = 8192;
+
+fn number(field: &[u8]) -> Option<u64> {
+    std::str::from_utf8(field).ok()?.parse().ok()
+}
+
+fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty())
+}
+
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|byte| *byte == b'\n')
+}
+
+/// What is read of `/proc/PID/stat` (proc_pid_stat(5)). Times are in clock ticks (`sysconf(_SC_CLK_TCK)`, 100 a second).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProcessStat {
+    /// Name of the program, at most 15 bytes; untrusted text.
+    pub command: String,
+    /// State letter: `R`, `S`, `Z`, ...
+    pub state: char,
+    /// Parent now; 1 or a subreaper when the real one ended.
+    pub parent: u32,
+    /// Session.
+    pub session: u32,
+    /// Major faults of all threads, ended ones included.
+    pub major_faults: u64,
+    /// Major faults of waited-for children.
+    pub children_major_faults: u64,
+    /// User time of all threads, ended ones included.
+    pub user_ticks: u64,
+    /// System time of all threads, ended ones included.
+    pub system_ticks: u64,
+    /// User time of waited-for children.
+    pub children_user_ticks: u64,
+    /// System time of waited-for children.
+    pub children_system_ticks: u64,
+    /// Threads alive.
+    pub threads: u64,
+    /// Start, ticks since boot.
+    pub start_ticks: u64,
+    /// Resident pages.
+    pub resident_pages: u64,
+}
+
+/// Parses `/proc/PID/stat`. The command, in parentheses, may hold spaces, parentheses and newlines.
+pub fn parse_process_stat(text: &[u8]) -> Option<ProcessStat> {
+    let open = text.iter().position(|byte| *byte == b'(')?;
+    let close = text.iter().rposition(|byte| *byte == b')')?;
+    let command = String::from_utf8_lossy(text.get(open + 1..close)?).chars().take(64).collect();
+    let fields: Vec<&[u8]> = words(text.get(close + 1..)?).take(24).collect();
+    // Field numbers as in the manual page, which counts from 1 and has the state as the third.
+    let field = |numbered: usize| fields.get(numbered - 3).copied().and_then(number);
+    Some(ProcessStat {
+        command,
+        state: char::from(*fields.first()?.first()?),
+        parent: field(4)? as u32,
+        session: field(6).unwrap_or(0) as u32,
+        major_faults: field(12)?,
+        children_major_faults: field(13)?,
+        user_ticks: field(14)?,
+        system_ticks: field(15)?,
+        children_user_ticks: field(16).unwrap_or(0),
+        children_system_ticks: field(17).unwrap_or(0),
+        threads: field(20)?,
+        start_ticks: field(22)?,
+        resident_pages: field(24).unwrap_or(0),
+    })
+}
+
+/// `/proc/PID/task/TID/schedstat`: the scheduler's own account of one thread (Documentation/scheduler/sched-stats.rst).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ThreadAccount {
+    /// Time on a CPU, nanoseconds.
+    pub run_ns: u64,
+    /// Time ready to run but waiting for a CPU, nanoseconds.
+    pub wait_ns: u64,
+    /// How often it was switched in.
+    pub switches: u64,
+}
+
+/// Parses a schedstat file of a thread.
+pub fn parse_thread_account(text: &[u8]) -> Option<ThreadAccount> {
+    let mut fields = words(text).map(number);
+    Some(ThreadAccount { run_ns: fields.next()??, wait_ns: fields.next()??, switches: fields.next()?? })
+}
+
+/// CPU time by mode, in clock ticks. Guest time is contained in user time, as the kernel has it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CpuTimes {
+    /// User mode, nice included.
+    pub user: u64,
+    /// System mode.
+    pub system: u64,
+    /// Idle.
+    pub idle: u64,
+    /// Idle while a disk request of this CPU was outstanding.
+    pub iowait: u64,
+    /// Hard interrupts.
+    pub irq: u64,
+    /// Soft interrupts.
+    pub softirq: u64,
+    /// Taken by the hypervisor.
+    pub steal: u64,
+}
+
+impl CpuTimes {
+    /// All modes together.
+    pub fn total(&self) -> u64 {
+        [self.user, self.system, self.idle, self.iowait, self.irq, self.softirq, self.steal]
+            .iter()
+            .fold(0, |sum, part| sum.saturating_add(*part))
+    }
+
+    /// What was added since `earlier`. Idle times may step back by a tick on some kernels: that counts as 0.
+    pub fn since(&self, earlier: &CpuTimes) -> CpuTimes {
+        CpuTimes {
+            user: self.user.saturating_sub(earlier.user),
+            system: self.system.saturating_sub(earlier.system),
+            idle: self.idle.saturating_sub(earlier.idle),
+            iowait: self.iowait.saturating_sub(earlier.iowait),
+            irq: self.irq.saturating_sub(earlier.irq),
+            softirq: self.softirq.saturating_sub(earlier.softirq),
+            steal: self.steal.saturating_sub(earlier.steal),
+        }
+    }
+
+    /// Adds another CPU's times.
+    pub fn add(&mut self, other: &CpuTimes) {
+        for (mine, theirs) in [
+            (&mut self.user, other.user),
+            (&mut self.system, other.system),
+            (&mut self.idle, other.idle),
+            (&mut self.iowait, other.iowait),
+            (&mut self.irq, other.irq),
+            (&mut self.softirq, other.softirq),
+            (&mut self.steal, other.steal),
+        ] {
+            *mine = mine.saturating_add(theirs);
+        }
+    }
+}
+
+/// What is read of `/proc/stat`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MachineStat {
+    /// Each CPU's times, by CPU number. Offline CPUs are absent.
+    pub cpus: Vec<(usize, CpuTimes)>,
+    /// Interrupts since boot.
+    pub interrupts: u64,
+    /// Context switches since boot.
+    pub context_switches: u64,
+}
+
+/// Parses `/proc/stat`; `None` when it names no CPU.
+pub fn parse_machine_stat(text: &[u8]) -> Option<MachineStat> {
+    let mut stat = MachineStat::default();
+    for line in lines(text) {
+        let mut fields = words(line);
+        let Some(key) = fields.next() else { continue };
+        if let Some(cpu) = key.strip_prefix(b"cpu").and_then(number) {
+            let times: Vec<u64> = fields.take(8).map(|field| number(field).unwrap_or(0)).collect();
+            let part = |index: usize| times.get(index).copied().unwrap_or(0);
+            if stat.cpus.len() < MAX_CPUS && (cpu as usize) < MAX_CPUS && times.len() >= 4 {
+                let times = CpuTimes {
+                    user: part(0).saturating_add(part(1)),
+                    system: part(2),
+                    idle: part(3),
+                    iowait: part(4),
+                    irq: part(5),
+                    softirq: part(6),
+                    steal: part(7),
+                };
+                stat.cpus.push((cpu as usize, times));
+            }
+        } else if key == b"intr" {
+            stat.interrupts = fields.next().and_then(number).unwrap_or(0);
+        } else if key == b"ctxt" {
+            stat.context_switches = fields.next().and_then(number).unwrap_or(0);
+        }
+    }
+    (!stat.cpus.is_empty()).then_some(stat)
+}
+
+/// One counter of `/proc/net/snmp` or `/proc/net/netstat`, in which a line of names is followed by a line of values, both
+/// beginning with the protocol (`Tcp:`). Some values are negative (`MaxConn: -1`); such a one is `None`.
+pub fn parse_protocol_counter(text: &[u8], protocol: &str, counter: &str) -> Option<u64> {
+    let mut of_protocol =
+        lines(text).filter(|line| line.strip_prefix(protocol.as_bytes()).is_some_and(|rest| rest.starts_with(b":")));
+    let (names, values) = (of_protocol.next()?, of_protocol.next()?);
+    words(names).zip(words(values)).find(|(name, _)| *name == counter.as_bytes()).and_then(|(_, value)| number(value))
+}
+
+/// Packets counted by the interfaces of a namespace.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PacketCounts {
+    /// Received.
+    pub received: u64,
+    /// Sent.
+    pub sent: u64,
+}
+
+/// Sums the packets of all interfaces in `/proc/net/dev`, the loopback device included.
+pub fn parse_net_dev(text: &[u8]) -> Option<PacketCounts> {
+    let mut sum = PacketCounts::default();
+    let mut interfaces = 0;
+    for line in lines(text) {
+        // Interface names may hold anything but `/` and blanks, also colons; the numbers do not.
+        let Some(colon) = line.iter().rposition(|byte| *byte == b':') else { continue };
+        let fields: Vec<u64> = words(&line[colon + 1..]).take(16).filter_map(number).collect();
+        if let [_, received, _, _, _, _, _, _, _, sent, ..] = fields[..] {
+            sum.received = sum.received.saturating_add(received);
+            sum.sent = sum.sent.saturating_add(sent);
+            interfaces += 1;
+        }
+    }
+    (interfaces > 0).then_some(sum)
+}
+
+/// Packets dropped by the backlog queues of all CPUs: the second column of `/proc/net/softnet_stat`, hexadecimal.
+pub fn parse_softnet_drops(text: &[u8]) -> Option<u64> {
+    let mut drops: Option<u64> = None;
+    for line in lines(text).take(MAX_CPUS) {
+        let Some(word) = words(line).nth(1).and_then(|word| std::str::from_utf8(word).ok()) else { continue };
+        if let Ok(dropped) = u64::from_str_radix(word, 16) {
+            drops = Some(drops.unwrap_or(0).saturating_add(dropped));
+        }
+    }
+    drops
+}
+
+/// `usage_usec` of a control group's `cpu.stat`: CPU time of everything that ever ran in it, microseconds.
+pub fn parse_cgroup_usage_us(text: &[u8]) -> Option<u64> {
+    lines(text).find_map(|line| line.strip_prefix(b"usage_usec ")).and_then(|rest| words(rest).next()).and_then(number)
+}
+
+/// The path in the unified hierarchy from `/proc/PID/cgroup`; untrusted text without `..`.
+pub fn parse_cgroup_path(text: &[u8]) -> Option<String> {
+    let path = lines(text).find_map(|line| line.strip_prefix(b"0::"))?;
+    let path = std::str::from_utf8(path).ok()?;
+    (path.starts_with('/') && !path.contains("..")).then(|| path.to_string())
+}
+
+/// What is read of a line of `/proc/net/tcp` or `tcp6`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TcpLine {
+    /// Local address and port.
+    pub local: SocketAddr,
+    /// State number (include/net/tcp_states.h).
+    pub state: u8,
+    /// Bytes not yet read; of a listener: connections not yet accepted.
+    pub receive_queue: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Inode; 0 for a socket in TIME_WAIT.
+    pub inode: u64,
+}
+
+/// Parses a line of `/proc/net/tcp` or `tcp6`; `None` for the heading and for anything else.
+pub fn parse_tcp_line(line: &[u8]) -> Option<TcpLine> {
+    let fields: Vec<&[u8]> = words(line).take(10).collect();
+    let text = |index: usize| std::str::from_utf8(fields.get(index)?).ok();
+    let (address, port) = text(1)?.rsplit_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    Some(TcpLine {
+        local: SocketAddr::new(parse_hex_address(address)?, port),
+        state: u8::from_str_radix(text(3)?, 16).ok()?,
+        receive_queue: u32::from_str_radix(text(4)?.split_once(':')?.1, 16).ok()?,
+        uid: text(7)?.parse().ok()?,
+        inode: text(9)?.parse().ok()?,
+    })
+}
+
+/// The kernel prints each 32-bit word of an address, which is in network order, as a number of this machine.
+fn parse_hex_address(hex: &str) -> Option<IpAddr> {
+    if !hex.is_ascii() {
+        return None;
+    }
+    let mut octets = Vec::with_capacity(16);
+    for start in (0..hex.len()).step_by(8) {
+        let word = u32::from_str_radix(hex.get(start..start + 8)?, 16).ok()?;
+        octets.extend_from_slice(&word.to_ne_bytes());
+        if octets.len() > 16 {
+            return None;
+        }
+    }
+    match <[u8; 4]>::try_from(&octets[..]) {
+        Ok(v4) => Some(IpAddr::from(v4)),
+        Err(_) => <[u8; 16]>::try_from(&octets[..]).ok().map(IpAddr::from),
+    }
+}
+
+/// The inode in a descriptor's link text, `socket:[123]`.
+pub fn parse_socket_link(link: &[u8]) -> Option<u64> {
+    link.strip_prefix(b"socket:[")?.strip_suffix(b"]").and_then(number)
+}

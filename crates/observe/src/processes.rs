@@ -1,0 +1,75 @@
+//! Who runs on this machine: one pass over /proc that finds the processes that are new since the last one, and each
+//! process's CPU clock.
+
+use crate::cpu_clock;
+use crate::proc_text::{ProcessStat, parse_process_stat};
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+
+/// More than the largest pid_max that Linux allows; a /proc with more entries is not read further.
+const MAX_PROCESSES: usize = 1 << 22;
+
+/// What was learnt when a process was first seen.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// Its parent then; later it may be re-parented.
+    pub parent: u32,
+    /// Its session then.
+    pub session: u32,
+    /// Start, ticks since boot.
+    pub start_ticks: u64,
+    /// Name of its program; untrusted text.
+    pub command: String,
+}
+
+/// The processes of the machine, as of the last [`scan`](ProcessTable::scan).
+#[derive(Debug, Default)]
+pub struct ProcessTable {
+    known: HashMap<u32, Origin>,
+}
+
+impl ProcessTable {
+    /// Lists /proc. Reads only the processes that were not there before.
+    pub fn scan(&mut self) {
+        let mut before = std::mem::take(&mut self.known);
+        for pid in all_pids() {
+            if let Some(origin) = before.remove(&pid) {
+                self.known.insert(pid, origin);
+            } else if let Some(stat) = read_stat(pid) {
+                self.known.insert(pid, Origin::from(stat));
+            }
+        }
+    }
+
+    /// The processes, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Origin)> {
+        self.known.iter().map(|(pid, origin)| (*pid, origin))
+    }
+
+    /// What is known of a process.
+    pub fn get(&self, pid: u32) -> Option<&Origin> {
+        self.known.get(&pid)
+    }
+
+    /// Every process's CPU time so far, nanoseconds.
+    pub fn cpu_clocks(&self) -> BTreeMap<u32, u64> {
+        self.known.keys().filter_map(|pid| Some((*pid, cpu_clock::of_process(*pid).ok()?))).collect()
+    }
+}
+
+impl From<ProcessStat> for Origin {
+    fn from(stat: ProcessStat) -> Self {
+        Origin { parent: stat.parent, session: stat.session, start_ticks: stat.start_ticks, command: stat.command }
+    }
+}
+
+/// Reads `/proc/PID/stat` once.
+pub fn read_stat(pid: u32) -> Option<ProcessStat> {
+    parse_process_stat(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The pids of all processes that can be seen.
+pub fn all_pids() -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).take(MAX_PROCESSES).collect()
+}

@@ -1,0 +1,263 @@
+//! The watcher's thread: between the edges of windows it reads connection states, accept queues and the group at an
+//! interval, and stretches the interval so that it costs little.
+
+use crate::cpu_clock;
+use crate::group::ServerGroup;
+use crate::listening::holders_of;
+use crate::port_sockets::PortReader;
+use crate::processes::{ProcessTable, all_pids};
+use crate::sock_diag::{STATES, Scope};
+use rustix::thread::CpuSet;
+use std::collections::HashSet;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// After a reading that took `t` of CPU time the next of its kind waits for at least this many `t`: 0.5 % of a CPU.
+const REST_AFTER_READING: u32 = 200;
+
+/// What the thread gathered since the window began.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Samples {
+    /// Sockets by state, summed over the readings.
+    pub state_sums: [u64; STATES.len()],
+    /// Readings of states.
+    pub state_readings: u64,
+    /// Longest accept queue seen.
+    pub queue_max: u32,
+    /// Its limit, 0 where unknown.
+    pub queue_limit: u32,
+    /// Readings of accept queues.
+    pub queue_readings: u64,
+    /// Readings of the group.
+    pub group_readings: u64,
+    /// All readings.
+    pub readings: u64,
+    /// CPU time of all readings.
+    pub cpu_ns: u64,
+    /// Why sockets could not be read, the last time.
+    pub socket_error: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct Control {
+    samples: Samples,
+    /// The window that began has no reading of the states yet.
+    is_reading_due: bool,
+    is_stopping: bool,
+    thread_id: Option<u32>,
+}
+
+/// Shared between the thread and the windows' edges.
+#[derive(Debug)]
+pub struct Shared {
+    group: Mutex<ServerGroup>,
+    control: Mutex<Control>,
+    wake: Condvar,
+}
+
+impl Shared {
+    /// Around a group.
+    pub fn new(group: ServerGroup) -> Arc<Self> {
+        Arc::new(Shared { group: Mutex::new(group), control: Mutex::default(), wake: Condvar::new() })
+    }
+
+    /// The group. A panic elsewhere does not make its counters wrong.
+    pub fn group(&self) -> MutexGuard<'_, ServerGroup> {
+        self.group.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn control(&self) -> MutexGuard<'_, Control> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts gathering anew and asks for an early reading.
+    pub fn begin_window(&self) {
+        let mut control = self.control();
+        control.samples = Samples::default();
+        control.is_reading_due = true;
+        self.wake.notify_all();
+    }
+
+    /// What was gathered so far.
+    pub fn samples(&self) -> Samples {
+        self.control().samples.clone()
+    }
+
+    /// Ends the thread after the reading it is in.
+    pub fn stop(&self) {
+        self.control().is_stopping = true;
+        self.wake.notify_all();
+    }
+
+    /// CPU time of the thread so far, nanoseconds.
+    pub fn thread_cpu_ns(&self) -> u64 {
+        self.control().thread_id.and_then(|tid| cpu_clock::of_own_thread(tid).ok()).unwrap_or(0)
+    }
+}
+
+/// When a kind of reading may come again.
+struct Pace {
+    interval: Duration,
+    due: Instant,
+}
+
+impl Pace {
+    fn new(interval: Duration) -> Self {
+        Pace { interval, due: Instant::now() }
+    }
+
+    fn is_due(&self) -> bool {
+        Instant::now() >= self.due
+    }
+
+    fn rest_after(&mut self, cpu_ns: u64) {
+        let rest = Duration::from_nanos(cpu_ns).saturating_mul(REST_AFTER_READING).max(self.interval);
+        self.due = Instant::now() + rest;
+    }
+}
+
+/// What the thread works with.
+pub struct Sampler {
+    /// Sockets of the port; `None` where they cannot be read.
+    pub reader: Option<PortReader>,
+    /// The server's port.
+    pub port: u16,
+    /// Shortest time between two readings of a kind.
+    pub interval: Duration,
+    /// CPUs that the thread keeps away from, where it may run elsewhere.
+    pub avoid_cpus: Vec<usize>,
+    /// Whether the group is whoever listens on the port, also after it was replaced.
+    pub follows_port: bool,
+}
+
+impl Sampler {
+    /// The thread: runs until [`Shared::stop`].
+    pub fn run(mut self, shared: &Shared) {
+        shared.control().thread_id = Some(rustix::thread::gettid().as_raw_nonzero().get() as u32);
+        keep_away_from(&self.avoid_cpus);
+        let mut table = ProcessTable::default();
+        let mut known_listeners = HashSet::new();
+        let (mut states, mut queues, mut group) =
+            (Pace::new(self.interval), Pace::new(self.interval), Pace::new(self.interval));
+        while let Some(is_first_of_window) = self.wait(shared) {
+            if states.is_due() || is_first_of_window {
+                let cost = measured(|| self.read_states(shared, &mut known_listeners, Scope::AllStates));
+                states.rest_after(cost);
+                queues.rest_after(0);
+                charge(shared, cost);
+            } else if queues.is_due() {
+                let cost = measured(|| self.read_states(shared, &mut known_listeners, Scope::Listeners));
+                queues.rest_after(cost);
+                charge(shared, cost);
+            }
+            if group.is_due() {
+                let cost = measured(|| {
+                    table.scan();
+                    let mut members = shared.group();
+                    members.admit(&table);
+                    members.read();
+                });
+                shared.control().samples.group_readings += 1;
+                group.rest_after(cost);
+                charge(shared, cost);
+            }
+        }
+    }
+
+    /// Sleeps for the interval; `None` = stop; `Some(true)` = a window began and has no reading yet (then only half the
+    /// interval passed, so that the reading lies inside the window).
+    fn wait(&self, shared: &Shared) -> Option<bool> {
+        let mut control = shared.control();
+        let mut deadline = Instant::now() + self.interval;
+        let mut is_shortened = false;
+        loop {
+            if control.is_stopping {
+                return None;
+            }
+            if control.is_reading_due && !is_shortened {
+                is_shortened = true;
+                deadline = deadline.min(Instant::now() + self.interval / 2);
+            }
+            let now = Instant::now();
+            if now >= deadline {
+                return Some(std::mem::take(&mut control.is_reading_due));
+            }
+            control = shared
+                .wake
+                .wait_timeout(control, deadline - now)
+                .map_or_else(|poisoned| poisoned.into_inner().0, |(control, _)| control);
+        }
+    }
+
+    fn read_states(&mut self, shared: &Shared, known: &mut HashSet<u64>, scope: Scope) {
+        let Some(reader) = &mut self.reader else { return };
+        let sockets = match reader.read(self.port, scope) {
+            Ok(sockets) => sockets,
+            Err(error) => {
+                shared.control().samples.socket_error = Some(error.to_string());
+                return;
+            }
+        };
+        {
+            let mut control = shared.control();
+            let samples = &mut control.samples;
+            if scope == Scope::AllStates || matches!(reader, PortReader::Text(_)) {
+                samples.state_readings += 1;
+                for (sum, count) in samples.state_sums.iter_mut().zip(sockets.by_state) {
+                    *sum += count;
+                }
+            }
+            samples.queue_readings += 1;
+            for listener in &sockets.listeners {
+                if listener.queue > samples.queue_max || samples.queue_limit == 0 {
+                    samples.queue_limit = listener.queue_limit;
+                }
+                samples.queue_max = samples.queue_max.max(listener.queue);
+            }
+        }
+        if self.follows_port {
+            let inodes: HashSet<u64> = sockets.listeners.iter().map(|listener| listener.inode).collect();
+            if inodes != *known {
+                follow(shared, &inodes);
+                *known = inodes;
+            }
+        }
+    }
+}
+
+/// The listening sockets changed: unless a member holds them, whoever does belongs to the group from now on (a server that
+/// daemonised out of sight of its parent, or was restarted).
+fn follow(shared: &Shared, inodes: &HashSet<u64>) {
+    let members = shared.group().pids();
+    if inodes.is_empty() || !holders_of(inodes, &members).is_empty() {
+        return;
+    }
+    let holders = holders_of(inodes, &all_pids());
+    shared.group().add_roots(holders);
+}
+
+fn measured(work: impl FnOnce()) -> u64 {
+    let before = cpu_clock::of_this_thread();
+    work();
+    cpu_clock::of_this_thread() - before
+}
+
+fn charge(shared: &Shared, cpu_ns: u64) {
+    let mut control = shared.control();
+    control.samples.readings += 1;
+    control.samples.cpu_ns += cpu_ns;
+}
+
+/// Pins the calling thread to its other CPUs, if there are any.
+fn keep_away_from(cpus: &[usize]) {
+    if cpus.is_empty() {
+        return;
+    }
+    let Ok(mut allowed) = rustix::thread::sched_getaffinity(None) else { return };
+    for cpu in cpus.iter().copied().filter(|cpu| *cpu < CpuSet::MAX_CPU) {
+        allowed.unset(cpu);
+    }
+    if allowed.count() > 0 {
+        let _ = rustix::thread::sched_setaffinity(None, &allowed);
+    }
+}

@@ -1,0 +1,269 @@
+//! The TCP sockets of one local port, by state, from the kernel's inet_diag (netlink), and the accept queues of its
+//! listeners.
+//!
+//! The port is filtered in the kernel by a small program (INET_DIAG_REQ_BYTECODE), which saves copying what is not
+//! wanted; the kernel still walks its hash of connections. A dump of listeners only walks the listeners and is cheap.
+//! Message layout: include/uapi/linux/{netlink,sock_diag,inet_diag}.h.
+
+use rustix::fd::OwnedFd;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+/// Message of the older interface, which answers for IPv4 and IPv6 from one walk (`struct inet_diag_req`).
+const TCPDIAG_GETSOCK: u16 = 18;
+/// Message of the newer interface, one address family at a time (`struct inet_diag_req_v2`).
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const REQ_BYTECODE: u16 = 1;
+const BC_S_GE: u8 = 2;
+const BC_S_LE: u8 = 3;
+const TCP_LISTEN: u8 = 10;
+/// Length of `struct inet_diag_msg`.
+const MESSAGE_BYTES: usize = 72;
+const HEADER_BYTES: usize = 16;
+/// The kernel fills at most 32 KiB a datagram.
+const BUFFER_BYTES: usize = 64 << 10;
+/// A listener for each CPU and address is usual (SO_REUSEPORT); more than this is not kept.
+const MAX_LISTENERS: usize = 4096;
+
+/// Names of the TCP states by number (include/net/tcp_states.h), as used in `connection_states`. Number 12, a request
+/// that is not yet a socket of its own, is reported by the kernel as `syn-recv`.
+pub const STATES: [&str; 12] = [
+    "unknown",
+    "established",
+    "syn-sent",
+    "syn-recv",
+    "fin-wait-1",
+    "fin-wait-2",
+    "time-wait",
+    "close",
+    "close-wait",
+    "last-ack",
+    "listen",
+    "closing",
+];
+
+/// A listening socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listener {
+    /// Address it is bound to.
+    pub address: SocketAddr,
+    /// Inode, as in `/proc/PID/fd`.
+    pub inode: u64,
+    /// Owner.
+    pub uid: u32,
+    /// Connections that wait to be accepted.
+    pub queue: u32,
+    /// How many may wait: the smaller of listen()'s argument and net.core.somaxconn.
+    pub queue_limit: u32,
+}
+
+/// The sockets of a port at one moment (the walk takes milliseconds with many connections; it is not a snapshot).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PortSockets {
+    /// Number of sockets by state; indices as in [`STATES`].
+    pub by_state: [u64; STATES.len()],
+    /// The listeners among them.
+    pub listeners: Vec<Listener>,
+}
+
+/// Which sockets a dump asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Listeners only: cheap.
+    Listeners,
+    /// Every state.
+    AllStates,
+}
+
+/// How a dump asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Interface {
+    BothFamilies,
+    OneFamily(i32),
+}
+
+/// A netlink socket to inet_diag, in the namespace that the thread was in when it connected.
+#[derive(Debug)]
+pub struct DiagSocket {
+    socket: OwnedFd,
+    buffer: Vec<u8>,
+    sequence: u32,
+    is_old_interface_refused: bool,
+}
+
+impl DiagSocket {
+    /// Opens the socket. Needs no privilege.
+    pub fn connect() -> io::Result<Self> {
+        let socket = rustix::net::socket_with(
+            AddressFamily::NETLINK,
+            SocketType::DGRAM,
+            SocketFlags::CLOEXEC,
+            Some(netlink::SOCK_DIAG),
+        )?;
+        // The kernel answers at once; the limit only keeps a lost datagram from blocking for ever.
+        set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_secs(5)))?;
+        Ok(DiagSocket { socket, buffer: vec![0; BUFFER_BYTES], sequence: 0, is_old_interface_refused: false })
+    }
+
+    /// The sockets whose local port is `port`, IPv4 and IPv6.
+    pub fn read_port(&mut self, port: u16, scope: Scope) -> io::Result<PortSockets> {
+        if !self.is_old_interface_refused {
+            let mut sockets = PortSockets::default();
+            match self.dump(port, scope, Interface::BothFamilies, &mut sockets) {
+                Ok(()) => return Ok(sockets),
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOENT | libc::EOPNOTSUPP)) => {
+                    self.is_old_interface_refused = true;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let mut sockets = PortSockets::default();
+        self.dump(port, scope, Interface::OneFamily(libc::AF_INET), &mut sockets)?;
+        match self.dump(port, scope, Interface::OneFamily(libc::AF_INET6), &mut sockets) {
+            // Without IPv6 there are no such sockets.
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(sockets),
+            result => result.map(|()| sockets),
+        }
+    }
+
+    fn dump(&mut self, port: u16, scope: Scope, interface: Interface, sockets: &mut PortSockets) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        rustix::net::send(&self.socket, &request(port, scope, interface, self.sequence), SendFlags::empty())?;
+        loop {
+            let (received, length) = rustix::net::recv(&self.socket, &mut self.buffer[..], RecvFlags::TRUNC)?;
+            if length > received {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "inet_diag sent more than a datagram holds"));
+            }
+            if read_datagram(&self.buffer[..received], self.sequence, sockets)? == Progress::Complete {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn request(port: u16, scope: Scope, interface: Interface, sequence: u32) -> Vec<u8> {
+    let states: u32 = match scope {
+        Scope::Listeners => 1 << TCP_LISTEN,
+        Scope::AllStates => 0xfff,
+    };
+    // struct inet_diag_sockid: source port first, everything else 0 = any.
+    let mut id = [0u8; 48];
+    id[..2].copy_from_slice(&port.to_be_bytes());
+    let mut body = Vec::with_capacity(96);
+    let kind = match interface {
+        Interface::BothFamilies => {
+            body.extend_from_slice(&[0, 0, 0, 0]);
+            body.extend_from_slice(&id);
+            body.extend_from_slice(&states.to_ne_bytes());
+            body.extend_from_slice(&0u32.to_ne_bytes());
+            TCPDIAG_GETSOCK
+        }
+        Interface::OneFamily(family) => {
+            body.extend_from_slice(&[family as u8, libc::IPPROTO_TCP as u8, 0, 0]);
+            body.extend_from_slice(&states.to_ne_bytes());
+            body.extend_from_slice(&id);
+            SOCK_DIAG_BY_FAMILY
+        }
+    };
+    // "source port >= port and source port <= port": each operation is followed by its operand; `yes` skips both, `no`
+    // jumps 4 bytes behind the end, which rejects. Equality as one operation is not known to kernels before 4.16.
+    let operation = |code: u8, no: u16| {
+        let [no_low, no_high] = no.to_ne_bytes();
+        let [port_low, port_high] = port.to_ne_bytes();
+        [code, 8, no_low, no_high, 0, 0, port_low, port_high]
+    };
+    body.extend_from_slice(&20u16.to_ne_bytes());
+    body.extend_from_slice(&REQ_BYTECODE.to_ne_bytes());
+    body.extend_from_slice(&operation(BC_S_GE, 20));
+    body.extend_from_slice(&operation(BC_S_LE, 12));
+
+    let mut message = Vec::with_capacity(HEADER_BYTES + body.len());
+    message.extend_from_slice(&((HEADER_BYTES + body.len()) as u32).to_ne_bytes());
+    message.extend_from_slice(&kind.to_ne_bytes());
+    message.extend_from_slice(&((libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16).to_ne_bytes());
+    message.extend_from_slice(&sequence.to_ne_bytes());
+    message.extend_from_slice(&0u32.to_ne_bytes());
+    message.extend_from_slice(&body);
+    message
+}
+
+/// Whether the dump goes on with another datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// More will come.
+    More,
+    /// That was all.
+    Complete,
+}
+
+/// Reads one datagram of a dump and adds its sockets. Messages of another sequence (an answer that was given up before)
+/// are passed over.
+pub fn read_datagram(datagram: &[u8], sequence: u32, sockets: &mut PortSockets) -> io::Result<Progress> {
+    let mut rest = datagram;
+    while rest.len() >= HEADER_BYTES {
+        let length = u32_at(rest, 0) as usize;
+        if length < HEADER_BYTES || length > rest.len() {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "inet_diag sent a message that is cut short"));
+        }
+        let kind = u16::from_ne_bytes([rest[4], rest[5]]);
+        let body = &rest[HEADER_BYTES..length];
+        if u32_at(rest, 8) == sequence {
+            match i32::from(kind) {
+                libc::NLMSG_DONE => return Ok(Progress::Complete),
+                libc::NLMSG_ERROR if body.len() >= 4 => {
+                    let code = u32_at(body, 0) as i32;
+                    return match code.checked_neg() {
+                        Some(errno) if errno > 0 => Err(io::Error::from_raw_os_error(errno)),
+                        _ => Ok(Progress::Complete),
+                    };
+                }
+                _ if kind == TCPDIAG_GETSOCK || kind == SOCK_DIAG_BY_FAMILY => add_socket(body, sockets),
+                _ => {}
+            }
+        }
+        rest = &rest[length.next_multiple_of(4).min(rest.len())..];
+    }
+    Ok(Progress::More)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_ne_bytes(word)
+}
+
+/// Adds one `struct inet_diag_msg`.
+fn add_socket(message: &[u8], sockets: &mut PortSockets) {
+    if message.len() < MESSAGE_BYTES {
+        return;
+    }
+    let state = message[1];
+    let index = match usize::from(state) {
+        12 => 3,
+        known if known < STATES.len() => known,
+        _ => 0,
+    };
+    sockets.by_state[index] += 1;
+    if state != TCP_LISTEN || sockets.listeners.len() >= MAX_LISTENERS {
+        return;
+    }
+    let port = u16::from_be_bytes([message[4], message[5]]);
+    let address = &message[8..24];
+    let ip: IpAddr = if i32::from(message[0]) == libc::AF_INET6 {
+        let mut octets = [0; 16];
+        octets.copy_from_slice(address);
+        Ipv6Addr::from(octets).into()
+    } else {
+        Ipv4Addr::new(address[0], address[1], address[2], address[3]).into()
+    };
+    sockets.listeners.push(Listener {
+        address: SocketAddr::new(ip, port),
+        queue: u32_at(message, 56),
+        queue_limit: u32_at(message, 60),
+        uid: u32_at(message, 64),
+        inode: u64::from(u32_at(message, 68)),
+    });
+}

@@ -1,0 +1,286 @@
+//! A window between two edges, and the figures that follow from it.
+
+use crate::group::{GroupCounters, GroupSize, clock_ticks_per_sec};
+use crate::machine::{CpuUse, MachineReading};
+use crate::neighbours::Neighbours;
+use crate::network::NetworkReading;
+use crate::sampler::Samples;
+use crate::sock_diag::STATES;
+use crate::window_doubts;
+use record::doubt::Doubt;
+use record::figure::{Figure, Figures, Origin};
+use record::names;
+use std::collections::BTreeMap;
+
+/// Readings at one end of a window.
+#[derive(Debug, Clone, Default)]
+pub struct Edge {
+    /// When the group's CPU clocks were read.
+    pub at_ns: u64,
+    /// The group's totals.
+    pub group: GroupCounters,
+    /// The machine's CPUs.
+    pub machine: MachineReading,
+    /// The namespace's counters.
+    pub network: NetworkReading,
+    /// Every process's CPU clock.
+    pub clocks: BTreeMap<u32, u64>,
+    /// The load generator's CPU clock; `None` where it is not on this machine.
+    pub client_cpu_ns: Option<u64>,
+    /// CPU time of the watcher's thread.
+    pub watcher_cpu_ns: u64,
+    /// CPU time of taking this edge's readings.
+    pub edge_cpu_ns: u64,
+}
+
+/// Why whole kinds of figures have no value.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MissingReasons {
+    /// Why the group has no processes.
+    pub group: Option<String>,
+    /// Why the sockets of the port cannot be read.
+    pub sockets: Option<String>,
+    /// Threads were left out because there are too many.
+    pub is_cut: bool,
+}
+
+/// What was read between [`window_begins`](crate::Observer::window_begins) and
+/// [`window_ends`](crate::Observer::window_ends).
+#[derive(Debug, Clone)]
+pub struct Window {
+    pub(crate) begin: Edge,
+    pub(crate) end: Edge,
+    pub(crate) samples: Samples,
+    pub(crate) busiest_thread_ns: Option<u64>,
+    pub(crate) size: GroupSize,
+    pub(crate) members: Vec<u32>,
+    pub(crate) server_cpus: Vec<usize>,
+    pub(crate) client_pid: u32,
+    pub(crate) has_group: bool,
+    pub(crate) missing: MissingReasons,
+    /// Parent and program of the processes alive at the end.
+    pub(crate) commands: BTreeMap<u32, (u32, String)>,
+}
+
+/// What is handed to the run: figures by name ([`record::names`]), connection states, doubts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Observation {
+    /// `server.*`, `machine.*`, `tcp.*`, `net.*`, `observer.*`.
+    pub figures: Figures,
+    /// Mean number of sockets of the port in each TCP state.
+    pub connection_states: BTreeMap<String, Figure>,
+    /// Reasons not to trust the figures.
+    pub doubts: Vec<Doubt>,
+}
+
+impl Window {
+    /// Length of the window by the clock that was read beside the group's CPU time, nanoseconds.
+    pub fn elapsed_ns(&self) -> u64 {
+        self.end.at_ns.saturating_sub(self.begin.at_ns)
+    }
+
+    /// CPU time of the group in the window, nanoseconds: its control group's account where that saw more (processes that
+    /// nobody waited for and that ended between two readings), else the sum of its processes' clocks.
+    pub fn server_cpu_ns(&self) -> u64 {
+        let by_clocks = self.by_clocks_ns();
+        match self.by_cgroup_ns() {
+            Some(by_cgroup) if by_cgroup > by_clocks + window_doubts::tolerance_ns(by_clocks) => by_cgroup,
+            _ => by_clocks,
+        }
+    }
+
+    pub(crate) fn by_clocks_ns(&self) -> u64 {
+        self.end.group.cpu_ns - self.begin.group.cpu_ns
+    }
+
+    pub(crate) fn by_cgroup_ns(&self) -> Option<u64> {
+        Some(self.end.group.cgroup_us?.checked_sub(self.begin.group.cgroup_us?)? * 1000)
+    }
+
+    /// CPU time that watching cost in the window, nanoseconds: the thread's, and that of the edges.
+    pub(crate) fn observer_cpu_ns(&self) -> u64 {
+        self.end.watcher_cpu_ns.saturating_sub(self.begin.watcher_cpu_ns)
+            + self.end.edge_cpu_ns
+            + self.begin.edge_cpu_ns
+    }
+
+    pub(crate) fn machine_use(&self) -> CpuUse {
+        CpuUse::between(&self.begin.machine, &self.end.machine, |_| true)
+    }
+
+    pub(crate) fn server_cpus_use(&self) -> CpuUse {
+        let is_servers = |cpu| self.server_cpus.is_empty() || self.server_cpus.contains(&cpu);
+        CpuUse::between(&self.begin.machine, &self.end.machine, is_servers)
+    }
+
+    /// Why the group's figures have no value, if they have none.
+    pub(crate) fn why_no_group(&self) -> Option<String> {
+        if !self.members.is_empty() || self.by_clocks_ns() > 0 {
+            return None;
+        }
+        let why = self.missing.group.clone();
+        Some(why.unwrap_or_else(|| "no process of the server was alive at the end of the window".into()))
+    }
+
+    /// The scheduler's accounts of threads are all zero on kernels that do not keep them.
+    pub(crate) fn has_accounts(&self) -> bool {
+        self.busiest_thread_ns.is_some() && (self.end.group.switches > 0 || self.by_clocks_ns() < 50_000_000)
+    }
+
+    /// The figures of the window, with the costs divided by the requests that were completed in it.
+    pub fn observation(&self, completed_requests: u64) -> Observation {
+        let mut figures = Figures::default();
+        self.server_figures(&mut figures, completed_requests);
+        self.machine_figures(&mut figures, completed_requests);
+        self.network_figures(&mut figures);
+        self.observer_figures(&mut figures);
+        Observation { figures, connection_states: self.connection_states(), doubts: window_doubts::of(self) }
+    }
+
+    fn server_figures(&self, figures: &mut Figures, requests: u64) {
+        let why = self.why_no_group();
+        let mut set = |name: &str, unit: &str, figure: Option<Figure>| {
+            let figure = match (&why, figure) {
+                (Some(why), _) => Figure::not_measured(unit, why.clone()),
+                (None, Some(figure)) => figure,
+                (None, None) => Figure::not_measured(unit, "this kernel keeps no accounts of threads (schedstat)"),
+            };
+            figures.set(name, figure);
+        };
+        let per_request = |value: f64, unit, origin| Some(Figure::new(value / requests as f64, unit, requests, origin));
+        let (elapsed_ns, readings) = (self.elapsed_ns() as f64, 2 + self.samples.group_readings);
+        let (begin, end) = (&self.begin.group, &self.end.group);
+
+        let cpu_ns = self.server_cpu_ns() as f64;
+        set(names::SERVER_CPU, "us", per_request(cpu_ns / 1e3, "us", Origin::Timed));
+        let (user, system) = (end.user_ticks - begin.user_ticks, end.system_ticks - begin.system_ticks);
+        // 0 of 0 ticks: the group used less than a tick, and Figure turns the NaN into "not measured".
+        let user_share = user as f64 / (user + system) as f64;
+        set(names::SERVER_CPU_USER, "us", per_request(cpu_ns * user_share / 1e3, "us", Origin::Sampled));
+        set(names::SERVER_CPU_SYSTEM, "us", per_request(cpu_ns * (1.0 - user_share) / 1e3, "us", Origin::Sampled));
+        set(names::SERVER_CPUS_USED, "CPUs", Some(Figure::new(cpu_ns / elapsed_ns, "CPUs", readings, Origin::Timed)));
+        let accounts = self.has_accounts();
+        let busiest = self.busiest_thread_ns.filter(|_| accounts);
+        let busiest = busiest.map(|ns| Figure::new(ns as f64 / elapsed_ns, "CPUs", readings, Origin::Timed));
+        set(names::SERVER_BUSIEST_THREAD, "CPUs", busiest);
+        let waited_us = (end.wait_ns - begin.wait_ns) as f64 / 1e3;
+        set(names::SERVER_RUN_QUEUE, "us", per_request(waited_us, "us", Origin::Timed).filter(|_| accounts));
+        let switches = (end.switches - begin.switches) as f64;
+        set(names::SERVER_SWITCHES, "count", per_request(switches, "count", Origin::Counted).filter(|_| accounts));
+        let faults = end.major_faults - begin.major_faults;
+        let faults_per_sec = Figure::new(faults as f64 * 1e9 / elapsed_ns, "1/s", faults, Origin::Counted);
+        set(names::SERVER_MAJOR_FAULTS, "1/s", Some(faults_per_sec));
+        let bytes = self.size.resident_pages as f64 * rustix::param::page_size() as f64;
+        set(names::SERVER_MEMORY, "bytes", Some(Figure::new(bytes, "bytes", self.size.processes, Origin::Counted)));
+        let counted = |count: u64| Some(Figure::new(count as f64, "count", 1, Origin::Counted));
+        set(names::SERVER_PROCESSES, "count", counted(self.size.processes));
+        set(names::SERVER_THREADS, "count", counted(self.size.threads));
+    }
+
+    fn machine_figures(&self, figures: &mut Figures, requests: u64) {
+        let machine = self.machine_use();
+        let total = machine.times.total();
+        for (name, ticks) in [
+            (names::MACHINE_USER, machine.times.user),
+            (names::MACHINE_SYSTEM, machine.times.system),
+            (names::MACHINE_IRQ, machine.times.irq),
+            (names::MACHINE_SOFTIRQ, machine.times.softirq),
+            (names::MACHINE_STEAL, machine.times.steal),
+            (names::MACHINE_IOWAIT, machine.times.iowait),
+            (names::MACHINE_IDLE, machine.times.idle),
+        ] {
+            figures.set(
+                name,
+                match machine.share(ticks) {
+                    Some(share) => Figure::new(share, "ratio", total, Origin::Sampled),
+                    None => Figure::not_measured("ratio", "the window was shorter than a tick of the kernel's clock"),
+                },
+            );
+        }
+        let elapsed_s = (self.end.machine.at_ns - self.begin.machine.at_ns) as f64 / 1e9;
+        let (begin, end) = (&self.begin.machine.stat, &self.end.machine.stat);
+        for (name, count) in [
+            (names::MACHINE_INTERRUPTS, end.interrupts.saturating_sub(begin.interrupts)),
+            (names::MACHINE_SWITCHES, end.context_switches.saturating_sub(begin.context_switches)),
+        ] {
+            figures.set(name, Figure::new(count as f64 / elapsed_s, "1/s", count, Origin::Counted));
+        }
+        let servers = self.server_cpus_use();
+        let softirq_us = servers.times.softirq as f64 * 1e6 / clock_ticks_per_sec() as f64;
+        let per_request = Figure::new(softirq_us / requests as f64, "us", servers.times.softirq, Origin::Sampled);
+        figures.set(names::SERVER_SOFTIRQ, per_request);
+        let busy = match servers.busy_cpus() {
+            Some(busy) => Figure::new(busy / servers.cpus as f64, "ratio", 2, Origin::Timed),
+            None => Figure::not_measured("ratio", "none of the server's CPUs is in /proc/stat"),
+        };
+        figures.set(names::SERVER_CPU_BUSY, busy);
+        let others = match Neighbours::of(self) {
+            Some(others) => Figure::new(others.cpus, "CPUs", others.processes as u64, Origin::Timed),
+            None => Figure::not_measured("CPUs", "the window was shorter than a tick of the kernel's clock"),
+        };
+        figures.set(names::MACHINE_OTHERS, others);
+    }
+
+    fn network_figures(&self, figures: &mut Figures) {
+        let elapsed_s = self.elapsed_ns() as f64 / 1e9;
+        let mut set = |name: &str, of: fn(&NetworkReading) -> Option<u64>| {
+            figures.set(
+                name,
+                match (of(&self.begin.network), of(&self.end.network)) {
+                    (Some(begin), Some(end)) => {
+                        let count = end.saturating_sub(begin);
+                        Figure::new(count as f64 / elapsed_s, "1/s", count, Origin::Counted)
+                    }
+                    _ => Figure::not_measured("1/s", "the kernel does not show this counter in /proc/net"),
+                },
+            );
+        };
+        set(names::TCP_IN, |net| net.segments_in);
+        set(names::TCP_OUT, |net| net.segments_out);
+        set(names::TCP_RETRANSMITS, |net| net.retransmits);
+        set(names::TCP_RESETS_OUT, |net| net.resets_out);
+        set(names::TCP_LISTEN_OVERFLOWS, |net| net.listen_overflows);
+        set(names::TCP_LISTEN_DROPS, |net| net.listen_drops);
+        set(names::NET_PACKETS_IN, |net| net.packets.map(|packets| packets.received));
+        set(names::NET_PACKETS_OUT, |net| net.packets.map(|packets| packets.sent));
+        set(names::NET_BACKLOG_DROPS, |net| net.backlog_drops);
+        figures.set(
+            names::ACCEPT_QUEUE_MAX,
+            match self.samples.queue_readings {
+                0 => Figure::not_measured("connections", self.why_no_sockets()),
+                readings => Figure::new(f64::from(self.samples.queue_max), "connections", readings, Origin::Sampled),
+            },
+        );
+    }
+
+    fn observer_figures(&self, figures: &mut Figures) {
+        let cpus = self.observer_cpu_ns() as f64 / self.elapsed_ns() as f64;
+        figures.set(names::OBSERVER_CPUS, Figure::new(cpus, "CPUs", 2 + self.samples.readings, Origin::Timed));
+        let each_us = self.samples.cpu_ns as f64 / 1e3 / self.samples.readings as f64;
+        figures.set(names::OBSERVER_READING, Figure::new(each_us, "us", self.samples.readings, Origin::Timed));
+    }
+
+    fn connection_states(&self) -> BTreeMap<String, Figure> {
+        let readings = self.samples.state_readings;
+        let states = STATES.iter().zip(self.samples.state_sums);
+        // What the kernel does not name is shown only if it occurs.
+        let shown = states.filter(|(name, sum)| **name != "unknown" || *sum > 0);
+        shown
+            .map(|(name, sum)| {
+                let figure = match readings {
+                    0 => Figure::not_measured("connections", self.why_no_sockets()),
+                    _ => Figure::new(sum as f64 / readings as f64, "connections", readings, Origin::Sampled),
+                };
+                (name.to_string(), figure)
+            })
+            .collect()
+    }
+
+    pub(crate) fn why_no_sockets(&self) -> String {
+        self.missing
+            .sockets
+            .clone()
+            .or_else(|| self.samples.socket_error.clone())
+            .unwrap_or_else(|| "the window was too short for a reading".into())
+    }
+}

@@ -1,0 +1,78 @@
+//! The yardstick: how fast a CPU is right now, by a fixed piece of arithmetic. It moves with clock frequency, with a busy
+//! sibling thread and with what a hypervisor does, but not with scheduling, as it counts the thread's CPU time only.
+
+use crate::cpu_clock;
+use record::figure::{Figure, Origin};
+use rustix::thread::CpuSet;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+const UNIT: &str = "1/s";
+/// Between two looks at the clock: long against a clock reading, short against a scheduler's slice.
+const ITERATIONS_PER_ROUND: u64 = 20_000;
+
+/// Runs the yardstick for `duration` on `cpu` (anywhere for `None`): iterations per second of CPU time
+/// ([`record::names::YARDSTICK_CPU`]).
+pub fn yardstick(cpu: Option<usize>, duration: Duration) -> Figure {
+    let measured = std::thread::scope(|scope| scope.spawn(|| run(cpu, duration)).join());
+    match measured {
+        Ok(Ok((iterations, cpu_ns))) if cpu_ns > 0 => {
+            Figure::new(iterations as f64 * 1e9 / cpu_ns as f64, UNIT, iterations, Origin::Timed)
+        }
+        Ok(Ok(_)) => Figure::not_measured(UNIT, "the yardstick's thread got no CPU time"),
+        Ok(Err(error)) => Figure::not_measured(UNIT, format!("no thread could be pinned to CPU {cpu:?}: {error}")),
+        Err(_) => Figure::not_measured(UNIT, "the yardstick's thread failed"),
+    }
+}
+
+fn run(cpu: Option<usize>, duration: Duration) -> std::io::Result<(u64, u64)> {
+    if let Some(cpu) = cpu {
+        if cpu >= CpuSet::MAX_CPU {
+            return Err(std::io::Error::from(std::io::ErrorKind::InvalidInput));
+        }
+        let mut set = CpuSet::new();
+        set.set(cpu);
+        rustix::thread::sched_setaffinity(None, &set)?;
+    }
+    let deadline = Instant::now() + duration;
+    let began_ns = cpu_clock::of_this_thread();
+    let (mut iterations, mut state) = (0, 0x9e37_79b9_7f4a_7c15);
+    while iterations == 0 || Instant::now() < deadline {
+        state = black_box(round(state));
+        iterations += ITERATIONS_PER_ROUND;
+    }
+    Ok((iterations, cpu_clock::of_this_thread() - began_ns))
+}
+
+/// A chain of dependent shifts and multiplications (xorshift64*): its speed is the core's, not the memory's.
+fn round(mut state: u64) -> u64 {
+    for _ in 0..ITERATIONS_PER_ROUND {
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        state = state.wrapping_mul(0x2545_f491_4f6c_dd1d);
+    }
+    state
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_yardstick_has_a_speed_and_says_what_it_rests_on() {
+        let figure = yardstick(None, Duration::from_millis(5));
+        assert!(figure.value.unwrap() > 1e5, "{figure:?}");
+        assert_eq!(figure.origin, Some(Origin::Timed));
+        assert!(figure.n.unwrap() >= ITERATIONS_PER_ROUND);
+    }
+
+    #[test]
+    fn a_cpu_that_does_not_exist_is_not_measured_instead_of_zero() {
+        for cpu in [1000, 1 << 30] {
+            let figure = yardstick(Some(cpu), Duration::from_millis(1));
+            assert_eq!(figure.value, None);
+            assert!(figure.not_measured.unwrap().contains(&cpu.to_string()));
+        }
+    }
+}
