@@ -5,7 +5,7 @@
 
 use crate::zones::percent;
 use record::units::{self, format_nanos, format_si};
-use record::{Point, names};
+use record::{Figures, Point, names};
 use std::fmt;
 
 /// Short names that people type.
@@ -22,6 +22,11 @@ const SHORT: &[(&str, &str)] = &[
     ("cpu", names::SERVER_CPU),
     ("memory", names::SERVER_MEMORY),
     ("steal", names::MACHINE_STEAL),
+    ("peak", names::FIND_PEAK),
+    ("yield_connections", names::FIND_YIELD_CONNECTIONS),
+    ("failure_connections", names::FIND_FAILURE_CONNECTIONS),
+    ("yield_rate", names::FIND_YIELD_RATE),
+    ("failure_rate", names::FIND_FAILURE_RATE),
 ];
 /// Failed requests as a share of those finished: computed from the outcomes, not a figure.
 const ERRORS: &str = "errors";
@@ -134,6 +139,12 @@ fn quoted(text: &str) -> String {
     crate::text::plain(text.trim(), 60)
 }
 
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.words())
+    }
+}
+
 /// Parses a limit such as `p99 > 50ms`.
 pub fn parse(expression: &str) -> Result<Limit, LimitError> {
     let wrong = || LimitError::NoComparison(quoted(expression));
@@ -232,9 +243,18 @@ impl Limit {
             let finished = outcomes.completed().saturating_add(outcomes.errors());
             ((finished > 0).then(|| outcomes.failed_ratio()), Some("no request was finished".to_string()))
         } else {
-            let figure = point.figures.get(self.figure);
-            (figure.and_then(|figure| figure.value), figure.and_then(|figure| figure.not_measured.clone()))
+            return self.check_figures(&point.figures);
         };
+        self.judge(value, why)
+    }
+
+    /// Checks figures that are not a point's, such as [`crate::zones::Findings::figures`].
+    pub fn check_figures(&self, figures: &Figures) -> Check {
+        let figure = figures.get(self.figure);
+        self.judge(figure.and_then(|figure| figure.value), figure.and_then(|figure| figure.not_measured.clone()))
+    }
+
+    fn judge(&self, value: Option<f64>, why: Option<String>) -> Check {
         match value.filter(|value| value.is_finite()) {
             Some(value) => {
                 let words = format!("{self}: it was {}", in_words(value, self.unit));

@@ -129,9 +129,9 @@ impl BlockCurve {
         self.levels[index].exp()
     }
 
-    /// The fitted value at any load within the measured range (log-log interpolation).
+    /// The fitted value at any load within the measured range (interpolated over its logarithm).
     pub fn value_at(&self, load: f64) -> f64 {
-        interpolate(&self.loads, &self.levels, load).exp()
+        Interpolant::new(&self.loads, &self.levels).at(load).exp()
     }
 
     /// One bootstrap draw of the curve. Every load's level is the mean deviation of as many residuals as it has readings,
@@ -170,12 +170,11 @@ impl BlockCurve {
         let steps = (doublings.max(0.0) * PER_DOUBLING).floor() as usize;
         let half = std::f64::consts::SQRT_2;
         let centre = |step: usize| first * half * (step as f64 / PER_DOUBLING).exp2();
+        let curve = Interpolant::new(&self.loads, &self.levels);
         let losses: Vec<(f64, f64)> = (0..=steps)
             .map(|step| {
                 let x = centre(step);
-                let low = interpolate(&self.loads, &self.levels, x / half);
-                let high = interpolate(&self.loads, &self.levels, x * half);
-                (low - high, 1.0)
+                (curve.at(x / half) - curve.at(x * half), 1.0)
             })
             .collect();
         let rising = isotonic(&losses);
@@ -205,17 +204,56 @@ impl BlockCurve {
     }
 }
 
-/// Linear interpolation of `levels` over the logarithm of `loads`, constant beyond the ends.
-fn interpolate(loads: &[f64], levels: &[f64], load: f64) -> f64 {
-    let above = loads.partition_point(|known| *known < load);
-    if above == 0 {
-        return levels[0];
+/// Monotone cubic interpolation (Fritsch and Butland's slopes) of levels over the logarithm of the loads, constant beyond
+/// the ends. Straight chords would lie below a curve that bends down, and so put its bend too high on a coarse grid.
+struct Interpolant<'a> {
+    positions: Vec<f64>,
+    levels: &'a [f64],
+    slopes: Vec<f64>,
+}
+
+impl<'a> Interpolant<'a> {
+    fn new(loads: &[f64], levels: &'a [f64]) -> Self {
+        let positions: Vec<f64> = loads.iter().map(|load| load.ln()).collect();
+        let last = positions.len() - 1;
+        let step = |at: usize| positions[at + 1] - positions[at];
+        let chord = |at: usize| (levels[at + 1] - levels[at]) / step(at);
+        let slopes = (0..=last)
+            .map(|at| match at {
+                _ if last == 0 => 0.0,
+                0 => chord(0),
+                _ if at == last => chord(last - 1),
+                _ => {
+                    let (before, after) = (chord(at - 1), chord(at));
+                    if before * after <= 0.0 {
+                        return 0.0;
+                    }
+                    let (w1, w2) = (2.0 * step(at) + step(at - 1), step(at) + 2.0 * step(at - 1));
+                    (w1 + w2) / (w1 / before + w2 / after)
+                }
+            })
+            .collect();
+        Interpolant { positions, levels, slopes }
     }
-    if above == loads.len() {
-        return levels[loads.len() - 1];
+
+    fn at(&self, load: f64) -> f64 {
+        let x = load.ln();
+        let above = self.positions.partition_point(|known| *known < x);
+        if above == 0 {
+            return self.levels[0];
+        }
+        if above == self.positions.len() {
+            return self.levels[above - 1];
+        }
+        let below = above - 1;
+        let width = self.positions[above] - self.positions[below];
+        let t = (x - self.positions[below]) / width;
+        let (t2, t3) = (t * t, t * t * t);
+        (2.0 * t3 - 3.0 * t2 + 1.0) * self.levels[below]
+            + (t3 - 2.0 * t2 + t) * width * self.slopes[below]
+            + (3.0 * t2 - 2.0 * t3) * self.levels[above]
+            + (t3 - t2) * width * self.slopes[above]
     }
-    let share = (load / loads[above - 1]).ln() / (loads[above] / loads[above - 1]).ln();
-    levels[above - 1] + share * (levels[above] - levels[above - 1])
 }
 
 /// The rising sequence nearest to (value, weight) in least squares: pooled adjacent violators.

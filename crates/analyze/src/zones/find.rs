@@ -59,7 +59,7 @@ fn sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> Option<SweepFin
         yield_point = PointFinding { low: yield_point.low, ..PointFinding::none(criteria, 0, reason) };
     }
     for level in &mut levels {
-        level.zone = zone(level.load, bracket, yield_point.estimate, client_from, sweep);
+        level.zone = zone(level.load, bracket, &yield_point, client_from);
         if level.throughput_per_sec.is_none() && level.failing == 0 {
             level.zone = Zone::Unknown;
         }
@@ -96,22 +96,28 @@ fn client_limit(levels: &[Level], yield_estimate: Option<f64>) -> Option<f64> {
         Some(estimate) => levels.iter().filter(|level| level.load > estimate).collect(),
         None => levels.iter().rev().take(1).collect(),
     };
-    let limited = beyond.iter().take(3).filter(|level| level.client_limited).count();
-    if limited == 0 || 2 * limited < beyond.len().min(3) {
+    let limited = beyond.iter().filter(|level| level.client_limited).count();
+    if limited == 0 || 2 * limited < beyond.len() {
         return None;
     }
     levels.iter().find(|level| level.client_limited).map(|level| level.load)
 }
 
-fn zone(load: f64, bracket: Bracket, yield_estimate: Option<f64>, client_from: Option<f64>, sweep: Sweep) -> Zone {
+fn zone(load: f64, bracket: Bracket, yield_point: &PointFinding, client_from: Option<f64>) -> Zone {
     if bracket.upper.is_some_and(|upper| load >= upper) {
         return Zone::Failure;
     }
     if client_from.is_some_and(|from| load >= from) {
         return Zone::Unknown;
     }
-    // A count of connections is whole: elastic reaches to the rounded estimate.
-    let ends = yield_estimate.map(|estimate| if sweep == Sweep::Rate { estimate } else { estimate.round() });
+    if yield_point.reason.starts_with("already") {
+        return Zone::Plastic;
+    }
+    // Plastic is what lies beyond the interval, or beyond the half doubling that the definition looks ahead.
+    let ends = yield_point.estimate.map(|estimate| {
+        let ahead = estimate * std::f64::consts::SQRT_2;
+        yield_point.high.map_or(ahead, |high| high.min(ahead))
+    });
     if ends.is_some_and(|ends| load > ends) { Zone::Plastic } else { Zone::Elastic }
 }
 

@@ -1,0 +1,103 @@
+//! What holds for any points whatever.
+
+use crate::reference;
+use analyze::{json, zones};
+use proptest::prelude::*;
+use record::{Arrival, Criteria, Figure, Origin, Outcomes, Pace, Point, Sweep, names};
+
+fn any_point() -> impl Strategy<Value = Point> {
+    let sweep = prop_oneof![Just(Sweep::Connections), Just(Sweep::Rate), Just(Sweep::Yardstick), Just(Sweep::Single)];
+    let value = prop_oneof![4 => 0.0f64..1e6, 1 => any::<f64>()];
+    let figures = prop::collection::btree_map(prop::sample::select(names::ALL.to_vec()), value, 0..14);
+    let outcomes = prop_oneof![Just(u64::MAX), 0u64..1000, any::<u64>()];
+    (
+        sweep,
+        0u32..6,
+        prop_oneof![1u64..5000, any::<u64>()],
+        any::<f64>(),
+        any::<u64>(),
+        figures,
+        prop::array::uniform4(outcomes),
+    )
+        .prop_map(|(sweep, repeat, connections, rate_per_sec, duration_ns, figures, counts)| {
+            let pace = match sweep {
+                Sweep::Rate => Pace::Open { rate_per_sec, arrival: Arrival::Poisson },
+                _ => Pace::Closed,
+            };
+            let mut point = Point {
+                schema: 1,
+                index: 0,
+                sweep,
+                repeat,
+                connections,
+                pace,
+                started_unix_ms: 0,
+                warmup_ns: 0,
+                duration_ns,
+                outcomes: Outcomes {
+                    sent: counts[0],
+                    ok: counts[1],
+                    refused: counts[2],
+                    non_2xx: counts[3],
+                    ..Default::default()
+                },
+                figures: Default::default(),
+                connection_states: Default::default(),
+                doubts: vec![],
+            };
+            for ((name, unit, _), value) in figures {
+                point.figures.set(name, Figure { value: Some(value), ..Figure::new(0.0, unit, 1, Origin::Counted) });
+            }
+            point
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_points_give_findings_without_panic_and_without_nan(mut points in prop::collection::vec(any_point(), 0..40)) {
+        for (index, point) in points.iter_mut().enumerate() {
+            point.index = index as u32;
+        }
+        let findings = zones::find(&points, &Criteria::default());
+        let value = serde_json::to_value(&findings).unwrap();
+        // NaN and infinity become null in JSON, which does not read back as a number.
+        let back: zones::Findings = serde_json::from_value(value).unwrap();
+        let numbers = |findings: &zones::Findings| serde_json::to_string(findings).unwrap();
+        prop_assert_eq!(numbers(&back).matches("null").count(), numbers(&findings).matches("null").count());
+        for point in &points {
+            let _ = (json::point(point), analyze::text::point(point, &[]), analyze::text::progress_line(point, 0, 0));
+        }
+    }
+
+    #[test]
+    fn the_order_of_points_does_not_matter(order in Just((0..45usize).collect::<Vec<_>>()).prop_shuffle()) {
+        let points = reference::points();
+        let shuffled: Vec<Point> = order.iter().map(|at| points[*at].clone()).collect();
+        prop_assert_eq!(zones::find(&shuffled, &Criteria::default()), zones::find(&points, &Criteria::default()));
+    }
+
+    #[test]
+    fn a_machine_of_another_speed_has_the_same_zones(scale in 0.01f64..100.0) {
+        let points = reference::points();
+        let mut scaled = points.clone();
+        for point in &mut scaled {
+            let figure = |name| point.figures.value(name).unwrap();
+            let (rate, cpu) = (figure(names::THROUGHPUT) * scale, figure(names::SERVER_CPU) / scale);
+            point.figures.set(names::THROUGHPUT, Figure::new(rate, "1/s", 1, Origin::Counted));
+            point.figures.set(names::SERVER_CPU, Figure::new(cpu, "us", 1, Origin::Counted));
+        }
+        let found = |points: &[Point]| zones::find(points, &Criteria::default()).connections.unwrap();
+        let (one, other) = (found(&points), found(&scaled));
+        for (a, b) in [(&one.yield_point, &other.yield_point), (&one.efficiency_point, &other.efficiency_point)] {
+            for (a, b) in [(a.estimate, b.estimate), (a.low, b.low), (a.high, b.high)] {
+                prop_assert_eq!(a.is_some(), b.is_some());
+                let (a, b) = (a.unwrap_or(1.0), b.unwrap_or(1.0));
+                prop_assert!((a / b - 1.0).abs() < 1e-6, "{} {}", a, b);
+            }
+        }
+        let zones = |found: &zones::SweepFindings| found.levels.iter().map(|level| level.zone).collect::<Vec<_>>();
+        prop_assert_eq!(zones(&one), zones(&other));
+    }
+}

@@ -1,0 +1,144 @@
+//! The planners against synthetic servers: the true points lie within the intervals in most runs.
+
+use crate::server::{Bench, Server, plan};
+use analyze::zones::{self, Findings};
+use record::DoubtKind;
+
+fn closed(server: &Server, seed: u64, budget_s: u64) -> (Findings, String) {
+    let mut bench = Bench::new(server.clone(), seed);
+    let plan = plan(budget_s);
+    let reason = bench.sweep_connections(&plan, seed);
+    assert!(bench.elapsed_ns < budget_s * 500_000_000 + 3_000_000_000, "kept to its half of the budget");
+    (zones::find(&bench.points, &plan.criteria), reason)
+}
+
+/// In how many of the seeds the interval holds the truth, and the widths of the intervals.
+fn coverage(server: &Server, seeds: u64, budget_s: u64) -> (usize, f64) {
+    let truth = server.true_yield();
+    let mut widths = Vec::new();
+    let covered = (0..seeds)
+        .filter(|seed| {
+            let (findings, reason) = closed(server, *seed, budget_s);
+            let found = findings.connections.unwrap().yield_point;
+            let (Some(low), Some(high)) = (found.low, found.high) else { panic!("{found:?}") };
+            if std::env::var_os("SHOW").is_some() {
+                println!("{truth:.2} in {low:.2}..{high:.2} est {:?}: {reason}", found.estimate);
+            }
+            widths.push(high / low);
+            low <= truth && truth <= high
+        })
+        .count();
+    (covered, analyze::statistics::median(&widths).unwrap())
+}
+
+#[test]
+fn the_true_yield_point_lies_within_its_interval_in_most_runs() {
+    let small = Server::default();
+    let large = Server { path: 2e-3, ..Server::default() };
+    let retrograde = Server { path: 500e-6, doubles_at: 3000.0, ..Server::default() };
+    let noisy = Server { path: 300e-6, noise: 0.08, ..Server::default() };
+    for (name, server) in [("small", small), ("large", large), ("retrograde", retrograde), ("noisy", noisy)] {
+        let (covered, width) = coverage(&server, 20, 120);
+        println!("{name}: true yield {:.1}, covered {covered} of 20, high/low {width:.2}", server.true_yield());
+        assert!(covered >= 16, "{name}: {covered} of 20");
+        assert!(width < 2.5, "{name}: {width}");
+    }
+}
+
+#[test]
+fn a_small_budget_still_finds_the_yield_point_roughly() {
+    let server = Server { path: 300e-6, ..Server::default() };
+    let (covered, width) = coverage(&server, 20, 40);
+    println!("covered {covered} of 20, high/low {width:.2}");
+    assert!(covered >= 14, "{covered} of 20");
+}
+
+#[test]
+fn a_server_that_never_saturates_has_no_yield_point() {
+    let server = Server { demand: 1e-9, path: 10e-3, ..Server::default() };
+    let (findings, reason) = closed(&server, 1, 120);
+    let found = findings.connections.unwrap();
+    assert_eq!(found.yield_point.estimate, None);
+    assert_eq!(found.yield_point.reason, "not reached up to 4,096 connections: throughput still follows load");
+    assert!(reason.contains("no yield point to narrow"), "{reason}");
+    assert_eq!(found.failure_point.reason, "not reached up to 4,096 connections");
+}
+
+#[test]
+fn a_server_that_refuses_fails_there_and_the_first_pass_stops() {
+    let server = Server { path: 2e-3, refuses_beyond: 700.0, ..Server::default() };
+    let (findings, _) = closed(&server, 3, 120);
+    let found = findings.connections.unwrap();
+    let failure = &found.failure_point;
+    assert!(failure.held.unwrap() <= 700.0 && failure.failed.unwrap() >= 700.0, "{failure:?}");
+    assert!(failure.failed.unwrap() / failure.held.unwrap() < 1.5, "{failure:?}");
+    assert!(found.levels.last().unwrap().load <= 2048.0, "stops after failure was seen twice");
+    assert!(failure.reason.contains("refused"), "{}", failure.reason);
+}
+
+#[test]
+fn a_saturated_client_gives_no_verdict_on_the_server() {
+    let server = Server { path: 300e-6, client_limit: 30_000.0, ..Server::default() };
+    let (findings, _) = closed(&server, 3, 120);
+    let found = findings.connections.unwrap();
+    assert_eq!(found.yield_point.estimate, None, "{:?}", found.yield_point);
+    assert!(found.yield_point.reason.contains("client"), "{}", found.yield_point.reason);
+    assert!(found.doubts.iter().any(|doubt| doubt.kind == DoubtKind::ClientSaturated));
+}
+
+#[test]
+fn the_true_failure_rate_lies_within_its_interval_in_most_runs() {
+    for (name, drift, hint) in [
+        ("steady", 0.01, Some(1.0)),
+        ("drifting", 0.15, Some(1.0)),
+        ("blind", 0.01, None),
+        ("wrong hint", 0.05, Some(3.0)),
+    ] {
+        let server = Server { drift, noise: 0.01, ..Server::default() };
+        let (mut covered, mut widths) = (0, Vec::new());
+        for seed in 0..20 {
+            let mut bench = Bench::new(server.clone(), seed);
+            let plan = plan(120);
+            let reason = bench.search_rate(&plan, hint.map(|factor: f64| factor * server.capacity()), seed);
+            let found = zones::find(&bench.points, &plan.criteria).rate.unwrap().failure_point;
+            let (Some(low), Some(high)) = (found.low, found.high) else { panic!("{name}: {found:?} {reason}") };
+            if std::env::var_os("SHOW").is_some() {
+                println!(
+                    "{name}: {:.0} in {low:.0}..{high:.0} {:?} in {} points: {reason}",
+                    server.capacity(),
+                    found.estimate,
+                    bench.points.len()
+                );
+            }
+            if drift < 0.02 {
+                assert!(found.failed.unwrap() / found.held.unwrap() <= 1.0501, "{name}: {found:?} {reason}");
+            }
+            widths.push(high / low);
+            // Goodput below 98 % is failure: a rate up to 1 / 0.98 of the capacity still holds.
+            covered += usize::from(low <= server.capacity() / 0.98 && server.capacity() <= high);
+        }
+        let width = analyze::statistics::median(&widths).unwrap();
+        println!("{name}: covered {covered} of 20, high/low {width:.3}");
+        assert!(covered >= 15, "{name}: covered {covered} of 20");
+    }
+}
+
+#[test]
+fn a_dead_server_ends_both_searches() {
+    let plan = plan(600);
+    let mut sweep = analyze::sweep::ConnectionSweep::new(&plan, 1);
+    let mut search = analyze::sweep::RateSearch::new(&plan, None, 1);
+    let ends = |done: &mut dyn FnMut() -> bool| (0..500).any(|_| done());
+    assert!(ends(&mut || matches!(sweep.next(&[], 0), analyze::sweep::Step::Done { .. })));
+    assert!(ends(&mut || matches!(search.next(&[], 0), analyze::sweep::RateStep::Done { .. })));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_sweep() {
+    let run = || {
+        let mut bench = Bench::new(Server::default(), 5);
+        bench.sweep_connections(&plan(60), 9);
+        bench.points
+    };
+    assert_eq!(run(), run());
+}

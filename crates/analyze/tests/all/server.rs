@@ -1,0 +1,241 @@
+//! Synthetic servers: throughput, cost and latency by formula, with noise and drift; and a driver that lets the planners
+//! sweep them.
+
+use analyze::sweep::{ConnectionSweep, RateSearch, RateStep, Step};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use record::scenario::SweepPlan;
+use record::{Arrival, Criteria, Doubt, DoubtKind, Figure, Origin, Outcomes, Pace, Point, Severity, Sweep, names};
+
+/// A server with one CPU: a queue in front of it, a think time (the path) behind it, a cost that grows with connections.
+#[derive(Debug, Clone)]
+pub struct Server {
+    /// CPU time of a request with few connections, seconds.
+    pub demand: f64,
+    /// Time of a request outside of the CPU, seconds.
+    pub path: f64,
+    /// The cost doubles at this many connections (infinite = never).
+    pub doubles_at: f64,
+    /// Relative scatter of a full-length point.
+    pub noise: f64,
+    /// Largest relative drift between repeats.
+    pub drift: f64,
+    /// Beyond this many connections every further one is refused.
+    pub refuses_beyond: f64,
+    /// The client's own limit, requests per second.
+    pub client_limit: f64,
+    /// Requests wait for something that is not the CPU: at most this many per second.
+    pub hidden_limit: f64,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Server {
+            demand: 12e-6,
+            path: 30e-6,
+            doubles_at: f64::INFINITY,
+            noise: 0.03,
+            drift: 0.2,
+            refuses_beyond: f64::INFINITY,
+            client_limit: f64::INFINITY,
+            hidden_limit: f64::INFINITY,
+        }
+    }
+}
+
+impl Server {
+    fn demand_at(&self, connections: f64) -> f64 {
+        self.demand * (1.0 + connections / self.doubles_at)
+    }
+
+    /// Closed-loop throughput by Schweitzer's approximate mean value analysis, for any real number of connections.
+    pub fn throughput(&self, connections: f64) -> f64 {
+        let demand = self.demand_at(connections);
+        let mut queue = connections / 2.0;
+        let mut rate = 0.0;
+        for _ in 0..200 {
+            let response = demand * (1.0 + queue * (connections - 1.0).max(0.0) / connections);
+            rate = connections / (response + self.path);
+            queue = rate * response;
+        }
+        rate.min(self.hidden_limit)
+    }
+
+    /// The load at which doubling the connections stops gaining 20 %, from the formula.
+    pub fn true_yield(&self) -> f64 {
+        let half = std::f64::consts::SQRT_2;
+        let gain = |x: f64| self.throughput(x * half) / self.throughput(x / half);
+        let mut x = half;
+        while gain(x) >= 1.2 && x < 1e6 {
+            x *= 1.002;
+        }
+        x
+    }
+
+    pub fn capacity(&self) -> f64 {
+        (1.0 / self.demand).min(self.hidden_limit)
+    }
+}
+
+pub struct Bench {
+    pub server: Server,
+    random: ChaCha8Rng,
+    drifts: Vec<f64>,
+    pub points: Vec<Point>,
+    pub elapsed_ns: u64,
+}
+
+impl Bench {
+    pub fn new(server: Server, seed: u64) -> Self {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let drift = server.drift.max(1e-9);
+        let drifts = (0..200).map(|_| 1.0 + random.random_range(-drift..drift)).collect();
+        Bench { server, random, drifts, points: Vec::new(), elapsed_ns: 0 }
+    }
+
+    fn noisy(&mut self, value: f64, duration_ns: u64) -> f64 {
+        let scatter = self.server.noise * (1e9 / duration_ns as f64).sqrt();
+        // Sum of uniforms: nearly normal, bounded.
+        let normal: f64 = (0..12).map(|_| self.random.random_range(0.0..1.0)).sum::<f64>() - 6.0;
+        value * (scatter * normal).exp()
+    }
+
+    fn push(&mut self, sweep: Sweep, repeat: u32, connections: u64, pace: Pace, duration_ns: u64) -> &mut Point {
+        self.points.push(Point {
+            schema: 1,
+            index: self.points.len() as u32,
+            sweep,
+            repeat,
+            connections,
+            pace,
+            started_unix_ms: 1_763_757_412_000 + self.elapsed_ns / 1_000_000,
+            warmup_ns: duration_ns / 5,
+            duration_ns,
+            outcomes: Outcomes::default(),
+            figures: Default::default(),
+            connection_states: Default::default(),
+            doubts: Vec::new(),
+        });
+        self.elapsed_ns += duration_ns + duration_ns / 5 + 60_000_000;
+        self.points.last_mut().unwrap()
+    }
+
+    /// Measures a closed-loop point.
+    pub fn closed(&mut self, connections: u64, repeat: u32, duration_ns: u64) {
+        let drift = self.drifts[repeat as usize % 200];
+        let load = connections as f64;
+        let server = self.server.clone();
+        let seconds = duration_ns as f64 / 1e9;
+        let rate = self.noisy(server.throughput(load) * drift, duration_ns).min(server.client_limit);
+        let cpu_us = self.noisy(server.demand_at(load) * 1e6 / drift, duration_ns);
+        let busy = (rate * cpu_us / 1e6).min(1.0);
+        let response_us = load / rate * 1e6;
+        let p99_us = self.noisy(response_us * 2.0, duration_ns);
+        let refused = ((load - server.refuses_beyond) / load).max(0.0);
+        let point = self.push(Sweep::Connections, repeat, connections, Pace::Closed, duration_ns);
+        fill(point, rate, seconds, cpu_us, busy, response_us, p99_us);
+        point.outcomes.refused = (refused * point.outcomes.sent as f64) as u64;
+        point.outcomes.ok = point.outcomes.sent - point.outcomes.refused;
+        if rate >= server.client_limit * 0.99 {
+            point.figures.set(names::CLIENT_UTILISATION, Figure::new(0.99, "ratio", 10, Origin::Counted));
+            point.doubts.push(Doubt::new(
+                DoubtKind::ClientSaturated,
+                Severity::Invalid,
+                "the client used 99 % of its CPU",
+                "more CPUs",
+            ));
+        }
+    }
+
+    /// Measures an open-loop point: beyond the capacity a backlog grows through the window.
+    pub fn open(&mut self, rate: f64, repeat: u32, duration_ns: u64) {
+        let drift = self.drifts[repeat as usize % 200];
+        let seconds = duration_ns as f64 / 1e9;
+        let capacity = self.noisy(self.server.capacity() * drift, duration_ns);
+        let load = rate / capacity;
+        let cpu_us = self.noisy(self.server.demand * 1e6 / drift, duration_ns);
+        let service_us = 1e6 / capacity;
+        let (done, p99_us) = if load < 1.0 {
+            (rate, (service_us * 4.6 / (1.0 - load)).min(seconds * 1e6))
+        } else {
+            (capacity, (load - 1.0) / load * seconds * 1e6)
+        };
+        let busy = (done * cpu_us / 1e6).min(1.0);
+        let pace = Pace::Open { rate_per_sec: rate, arrival: Arrival::Poisson };
+        let point = self.push(Sweep::Rate, repeat, 1024, pace, duration_ns);
+        fill(point, done, seconds, cpu_us, busy, p99_us / 6.0, p99_us);
+        point.outcomes.sent = (rate * seconds) as u64;
+        point.outcomes.unfinished = point.outcomes.sent.saturating_sub(point.outcomes.ok);
+        point.figures.set(names::OFFERED, Figure::new(rate, "1/s", point.outcomes.sent, Origin::Counted));
+    }
+
+    pub fn yardstick(&mut self, repeat: u32) {
+        let speed = self.noisy(1e8 * self.drifts[repeat as usize % 200], 1_000_000_000);
+        let point = self.push(Sweep::Yardstick, repeat, 16, Pace::Closed, 300_000_000);
+        point.figures.set(names::YARDSTICK_CPU, Figure::new(speed, "1/s", 30_000_000, Origin::Timed));
+    }
+
+    /// Lets the planner sweep over connections; returns why it stopped.
+    pub fn sweep_connections(&mut self, plan: &SweepPlan, seed: u64) -> String {
+        let mut sweep = ConnectionSweep::new(plan, seed);
+        let mut repeat_now = 0;
+        for _ in 0..2000 {
+            match sweep.next(&self.points, self.elapsed_ns) {
+                Step::Measure { connections, repeat, duration_ns, .. } => {
+                    repeat_now = repeat;
+                    self.closed(connections, repeat, duration_ns);
+                }
+                Step::Yardstick => self.yardstick(repeat_now),
+                Step::Done { reason } => return reason,
+            }
+        }
+        panic!("the sweep does not end");
+    }
+
+    /// Lets the planner search over rate; returns why it stopped.
+    pub fn search_rate(&mut self, plan: &SweepPlan, hint: Option<f64>, seed: u64) -> String {
+        let mut search = RateSearch::new(plan, hint, seed);
+        let mut repeat_now = 0;
+        for _ in 0..2000 {
+            match search.next(&self.points, self.elapsed_ns) {
+                RateStep::Measure { rate_per_sec, repeat, duration_ns, .. } => {
+                    repeat_now = repeat;
+                    self.open(rate_per_sec, repeat, duration_ns);
+                }
+                RateStep::Yardstick => self.yardstick(repeat_now),
+                RateStep::Done { reason } => return reason,
+            }
+        }
+        panic!("the search does not end");
+    }
+}
+
+fn fill(point: &mut Point, rate: f64, seconds: f64, cpu_us: f64, busy: f64, p50_us: f64, p99_us: f64) {
+    let n = (rate * seconds).max(1.0) as u64;
+    point.outcomes.sent = n;
+    point.outcomes.ok = n;
+    let mut set = |name, value, unit, origin| point.figures.set(name, Figure::new(value, unit, n, origin));
+    set(names::THROUGHPUT, rate, "1/s", Origin::Counted);
+    set(names::GOODPUT, rate, "1/s", Origin::Counted);
+    set(names::RESPONSE_P50, p50_us, "us", Origin::Timed);
+    set(names::RESPONSE_P99, p99_us, "us", Origin::Timed);
+    set(names::SERVER_CPU, cpu_us, "us", Origin::Counted);
+    set(names::SERVER_CPU_USER, cpu_us * 0.3, "us", Origin::Counted);
+    set(names::SERVER_CPU_SYSTEM, cpu_us * 0.7, "us", Origin::Counted);
+    set(names::SERVER_CPU_BUSY, busy, "ratio", Origin::Counted);
+    set(names::SERVER_BUSIEST_THREAD, busy, "CPUs", Origin::Counted);
+    set(names::CLIENT_UTILISATION, 0.5, "ratio", Origin::Counted);
+}
+
+pub fn plan(budget_s: u64) -> SweepPlan {
+    SweepPlan {
+        connections_min: 1,
+        connections_max: 4096,
+        repeats: 5,
+        point_duration_ns: 1_000_000_000,
+        budget_ns: budget_s * 1_000_000_000,
+        open_connections: 1024,
+        arrival: Arrival::Poisson,
+        criteria: Criteria::default(),
+    }
+}
