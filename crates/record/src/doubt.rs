@@ -20,6 +20,8 @@ pub enum DoubtKind {
     NoisyNeighbour,
     /// Too few samples for the percentile or the interval that is quoted.
     TooFewSamples,
+    /// Requests without an end when the run ended: their times are only known to be longer than their age then.
+    Censored,
     /// Events or samples were lost by a bounded buffer.
     LostEvents,
     /// A quantity could not be watched: privilege, kernel or hardware is missing.
