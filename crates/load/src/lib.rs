@@ -1,1 +1,79 @@
-//! Placeholder until the room is furnished.
+//! The clients: an HTTP/1.1 load engine over plain TCP that measures without coordinated omission and without
+//! becoming the bottleneck unnoticed.
+//!
+//! ```no_run
+//! # fn example(plan: &record::LoadPlan) -> Result<(), load::LoadError> {
+//! use std::sync::atomic::AtomicBool;
+//! struct Silent;
+//! impl load::LoadEvents for Silent {}
+//!
+//! load::check(plan)?;
+//! let result = load::run(plan, &AtomicBool::new(false), &mut Silent)?;
+//! assert_eq!(result.outcomes.sum(), result.outcomes.sent);
+//! # Ok(()) }
+//! ```
+//!
+//! [`run`] drives one load point, [`check`] says beforehand why it could not, [`probe`] sends a single request and says
+//! in one sentence what kind of server answers. How it works inside, and how exact its times are: `docs/load.md`.
+//!
+//! Read next: [`framing`] (where a response ends), [`arrival`] (when requests leave), [`ports`] (from which port),
+//! `worker` (the event loop).
+
+pub mod arrival;
+mod check;
+mod connection;
+mod control;
+mod cost;
+mod doubts;
+mod engine;
+mod error;
+pub mod framing;
+mod herd;
+mod poller;
+pub mod ports;
+mod probe;
+mod request;
+mod result;
+mod series;
+mod socket;
+mod tally;
+mod worker;
+
+pub use check::check;
+pub use cost::EngineCost;
+pub use engine::{LoadEvents, Progress, run};
+pub use error::LoadError;
+pub use probe::{ProbeResponse, probe};
+pub use result::LoadResult;
+pub use series::HEADER as SERIES_HEADER;
+
+#[cfg(test)]
+mod test_plan {
+    use record::scenario::RequestTarget;
+    use record::{LoadPlan, Pace};
+
+    /// A plan that passes [`crate::check`]: one connection, closed loop, 100 ms.
+    pub(crate) fn plan(address: std::net::SocketAddr) -> LoadPlan {
+        LoadPlan {
+            addresses: vec![address],
+            host: address.to_string(),
+            method: "GET".into(),
+            targets: vec![RequestTarget { path: "/".into() }],
+            headers: Vec::new(),
+            body: Vec::new(),
+            pace: Pace::Closed,
+            connections: 1,
+            requests_per_connection: 0,
+            threads: 1,
+            cpus: Vec::new(),
+            warmup_ns: 0,
+            duration_ns: 100_000_000,
+            timeout_ns: 1_000_000_000,
+            connect_timeout_ns: 1_000_000_000,
+            connect_rate_per_sec: 0.0,
+            source_addresses: Vec::new(),
+            seed: 1,
+            precise: false,
+        }
+    }
+}

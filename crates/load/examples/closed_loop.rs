@@ -1,0 +1,60 @@
+//! The smallest use of the engine: `closed_loop ADDRESS CONNECTIONS SECONDS [REQUESTS_PER_CONNECTION] [RATE] [CPU]`.
+
+use load::{LoadEvents, check, run};
+use record::scenario::RequestTarget;
+use record::{Arrival, LoadPlan, Pace};
+use std::sync::atomic::AtomicBool;
+
+struct Silent;
+impl LoadEvents for Silent {}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |index: usize| arguments.get(index).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
+    let address = arguments.first().and_then(|text| text.parse().ok()).expect("an address such as 127.0.0.1:8080");
+    let pace = match number(4) {
+        0.0 => Pace::Closed,
+        rate_per_sec => Pace::Open { rate_per_sec, arrival: Arrival::Constant },
+    };
+    let plan = LoadPlan {
+        addresses: vec![address],
+        host: address.to_string(),
+        method: "GET".into(),
+        targets: vec![RequestTarget { path: "/".into() }],
+        headers: Vec::new(),
+        body: Vec::new(),
+        pace,
+        connections: number(1) as u64,
+        requests_per_connection: number(3) as u64,
+        threads: 1,
+        cpus: arguments.get(5).map(|_| number(5) as usize).into_iter().collect(),
+        warmup_ns: 0,
+        duration_ns: (number(2) * 1e9) as u64,
+        timeout_ns: 10_000_000_000,
+        connect_timeout_ns: 5_000_000_000,
+        connect_rate_per_sec: 0.0,
+        source_addresses: Vec::new(),
+        seed: 1,
+        precise: arguments.iter().any(|text| text == "precise"),
+    };
+    if let Err(error) = check(&plan) {
+        eprintln!("{error}");
+        std::process::exit(2);
+    }
+    let result = run(&plan, &AtomicBool::new(false), &mut Silent).unwrap_or_else(|error| {
+        eprintln!("{error}");
+        std::process::exit(1);
+    });
+    println!("{:?}", result.outcomes);
+    for (name, figure) in &result.figures(&plan).0 {
+        println!("{name} = {:?} {}", figure.value, figure.unit);
+    }
+    println!("{:?}", result.engine);
+    println!("{:?} {:?}", result.first_errors, result.status_counts);
+    for doubt in &result.doubts {
+        println!("{:?}: {}; {}", doubt.kind, doubt.what, doubt.remedy);
+    }
+    if arguments.iter().any(|text| text == "series") {
+        print!("{}", result.series_csv);
+    }
+}

@@ -1,0 +1,171 @@
+//! When requests of an open loop are meant to leave. A pure function of rate, distribution and seed: what the server
+//! does to earlier requests cannot move a later one, which is what keeps coordinated omission out.
+//!
+//! The schedule is a cursor: the times are computed one after another in O(1) memory, so that "requests waiting for a
+//! free connection" are simply those between the cursor and now.
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, Exp1};
+use record::Arrival;
+
+/// Which part of the arrivals one engine thread issues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// This thread, from 0.
+    pub index: usize,
+    /// Number of threads, at least 1.
+    pub of: usize,
+}
+
+/// The intended send times of one thread, in order, each in `[start_ns, end_ns)`.
+///
+/// Constant arrivals are dealt in turn, so that the threads together keep equal gaps. Poisson arrivals are independent
+/// streams of `rate / threads` each, whose union is a Poisson process of the full rate.
+#[derive(Debug, Clone)]
+pub struct Schedule {
+    gaps: Gaps,
+    start_ns: u64,
+    end_ns: u64,
+    next_ns: Option<u64>,
+}
+
+#[derive(Debug, Clone)]
+enum Gaps {
+    Constant { position: u64, stride: u64, gap_ns: f64 },
+    Poisson { offset_ns: f64, mean_gap_ns: f64, rng: Box<ChaCha8Rng> },
+}
+
+impl Schedule {
+    /// The arrivals of one thread. `rate_per_sec` is the rate of all threads together, positive and finite.
+    pub fn new(rate_per_sec: f64, arrival: Arrival, seed: u64, share: Share, start_ns: u64, end_ns: u64) -> Self {
+        let gap_ns = 1e9 / rate_per_sec;
+        let gaps = match arrival {
+            Arrival::Constant => Gaps::Constant { position: share.index as u64, stride: share.of as u64, gap_ns },
+            Arrival::Poisson => {
+                let mut rng = ChaCha8Rng::seed_from_u64(seed);
+                rng.set_stream(share.index as u64);
+                Gaps::Poisson { offset_ns: 0.0, mean_gap_ns: gap_ns * share.of as f64, rng: Box::new(rng) }
+            }
+        };
+        let mut schedule = Schedule { gaps, start_ns, end_ns, next_ns: None };
+        schedule.next_ns = schedule.compute();
+        schedule
+    }
+
+    /// The next intended send, without taking it; `None` when the schedule is exhausted.
+    #[inline]
+    pub fn peek(&self) -> Option<u64> {
+        self.next_ns
+    }
+
+    /// No arrivals at or after `end_ns`: the run was cut short.
+    pub fn cut(&mut self, end_ns: u64) {
+        self.end_ns = self.end_ns.min(end_ns);
+        self.next_ns = self.next_ns.filter(|next| *next < self.end_ns);
+    }
+
+    fn compute(&mut self) -> Option<u64> {
+        let offset_ns = match &mut self.gaps {
+            Gaps::Constant { position, stride, gap_ns } => {
+                // Multiplied, not added up: rounding must not shift the rate over a long run.
+                let offset = *position as f64 * *gap_ns;
+                *position += *stride;
+                offset
+            }
+            Gaps::Poisson { offset_ns, mean_gap_ns, rng } => {
+                let draw: f64 = Exp1.sample(rng);
+                *offset_ns += draw * *mean_gap_ns;
+                *offset_ns
+            }
+        };
+        // A float beyond u64 saturates, which is beyond every end.
+        let at = self.start_ns.saturating_add(offset_ns as u64);
+        (at < self.end_ns).then_some(at)
+    }
+}
+
+impl Iterator for Schedule {
+    type Item = u64;
+
+    #[inline]
+    fn next(&mut self) -> Option<u64> {
+        let taken = self.next_ns?;
+        self.next_ns = self.compute();
+        Some(taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ALONE: Share = Share { index: 0, of: 1 };
+
+    #[test]
+    fn constant_arrivals_do_not_drift() {
+        let times: Vec<u64> =
+            Schedule::new(3.0, Arrival::Constant, 1, ALONE, 1_000, 1_000 + 1_000_000_000_000).collect();
+        assert_eq!(times.len(), 3000);
+        assert_eq!(times[0], 1_000);
+        assert_eq!(times[2997], 1_000 + 999_000_000_000);
+    }
+
+    #[test]
+    fn threads_together_keep_the_constant_gap() {
+        let mut all: Vec<u64> = (0..3)
+            .flat_map(|index| {
+                Schedule::new(1000.0, Arrival::Constant, 9, Share { index, of: 3 }, 0, 1_000_000_000)
+            })
+            .collect();
+        all.sort_unstable();
+        let expected: Vec<u64> = (0..1000).map(|n| n * 1_000_000).collect();
+        assert_eq!(all, expected);
+    }
+
+    #[test]
+    fn poisson_gaps_have_the_mean_and_spread_of_an_exponential() {
+        let times: Vec<u64> = Schedule::new(10_000.0, Arrival::Poisson, 7, ALONE, 0, 20_000_000_000).collect();
+        let n = times.len() as f64;
+        // 200,000 expected, standard deviation 447: six of them.
+        assert!((n - 200_000.0).abs() < 6.0 * 447.0, "{n}");
+        let gaps: Vec<f64> = times.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        assert!((variance.sqrt() / mean - 1.0).abs() < 0.02, "coefficient of variation {}", variance.sqrt() / mean);
+    }
+
+    #[test]
+    fn a_seed_repeats_and_threads_differ() {
+        let make = |seed, index| -> Vec<u64> {
+            Schedule::new(100.0, Arrival::Poisson, seed, Share { index, of: 2 }, 0, 1_000_000_000).collect()
+        };
+        assert_eq!(make(5, 0), make(5, 0));
+        assert_ne!(make(5, 0), make(5, 1));
+        assert_ne!(make(5, 0), make(6, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn times_are_ordered_and_inside(rate in 0.01f64..1e6, poisson: bool, seed: u64, index in 0usize..4, span in 0u64..50_000_000) {
+            let arrival = if poisson { Arrival::Poisson } else { Arrival::Constant };
+            let start = 123_456;
+            let mut last = start;
+            for at in Schedule::new(rate, arrival, seed, Share { index, of: 4 }, start, start + span) {
+                prop_assert!(at >= last && at < start + span);
+                last = at;
+            }
+        }
+
+        #[test]
+        fn cutting_keeps_what_came_before(cut in 0u64..2_000_000) {
+            let whole: Vec<u64> = Schedule::new(1e5, Arrival::Poisson, 3, ALONE, 0, 1_000_000).collect();
+            let mut schedule = Schedule::new(1e5, Arrival::Poisson, 3, ALONE, 0, 1_000_000);
+            schedule.cut(cut);
+            let kept: Vec<u64> = schedule.collect();
+            let expected: Vec<u64> = whole.into_iter().filter(|at| *at < cut).collect();
+            prop_assert_eq!(kept, expected);
+        }
+    }
+}

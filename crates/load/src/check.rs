@@ -1,0 +1,303 @@
+//! What can be known to be wrong before the first connection: nonsense in the plan, and limits of this machine.
+
+use crate::LoadError;
+use crate::cost;
+use crate::framing::is_token;
+use crate::ports::{PortAllocator, PortRules};
+use crate::socket;
+use record::{LoadPlan, Pace};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// Descriptors the engine needs beside its connections: one epoll instance a thread, and some for the caller.
+const SPARE_DESCRIPTORS: u64 = 64;
+/// Fields that the engine writes itself.
+const OWNED_FIELDS: [&str; 5] = ["host", "content-length", "connection", "transfer-encoding", "expect"];
+/// More than a billion requests per second is a typing error, and would be more than the schedule's nanoseconds hold.
+const MAX_RATE_PER_SEC: f64 = 1e9;
+
+/// Says whether the plan can be run on this machine; the error names the remedy. Opens no connection.
+pub fn check(plan: &LoadPlan) -> Result<(), LoadError> {
+    check_numbers(plan)?;
+    check_request(plan)?;
+    check_cpus(plan)?;
+    check_descriptors(plan)?;
+    check_sources(plan)?;
+    check_ports(plan)
+}
+
+fn wrong(text: impl Into<String>) -> LoadError {
+    LoadError::Plan(text.into())
+}
+
+fn check_numbers(plan: &LoadPlan) -> Result<(), LoadError> {
+    if plan.addresses.is_empty() {
+        return Err(wrong("there is no server address: give a host name that resolves, or an IP address"));
+    }
+    if plan.addresses.iter().any(|address| address.port() == 0) {
+        return Err(wrong("port 0 cannot be connected to: give the port that the server listens on"));
+    }
+    if plan.connections == 0 {
+        return Err(wrong("0 connections make no load: ask for at least 1"));
+    }
+    if plan.connections > u64::from(u32::MAX / 2) {
+        return Err(wrong(format!("{} connections are more than an IP address has: ask for fewer", plan.connections)));
+    }
+    if plan.threads == 0 {
+        return Err(wrong("0 threads make no load: ask for at least 1"));
+    }
+    if plan.duration_ns == 0 {
+        return Err(wrong("a window of 0 s measures nothing: ask for a duration above 0"));
+    }
+    // Sums of instants and durations must stay inside 64 bits of nanoseconds, with ample room.
+    const LONGEST_NS: u64 = 400 * 86_400 * 1_000_000_000;
+    if [plan.duration_ns, plan.warmup_ns, plan.timeout_ns, plan.connect_timeout_ns].iter().any(|ns| *ns > LONGEST_NS) {
+        return Err(wrong("a duration, warm-up or timeout of more than 400 days cannot be run: ask for less"));
+    }
+    if plan.timeout_ns == 0 || plan.connect_timeout_ns == 0 {
+        return Err(wrong("a timeout of 0 s fails every request: ask for more"));
+    }
+    if let Pace::Open { rate_per_sec, .. } = plan.pace
+        && !(rate_per_sec > 0.0 && rate_per_sec <= MAX_RATE_PER_SEC)
+    {
+        return Err(wrong(format!(
+            "a rate of {rate_per_sec} requests per second cannot be offered: ask for more than 0 and at most 1G"
+        )));
+    }
+    if !(plan.connect_rate_per_sec >= 0.0 && plan.connect_rate_per_sec.is_finite()) {
+        return Err(wrong(format!(
+            "a connect rate of {} per second makes no sense: ask for 0 (as fast as goes well) or more",
+            plan.connect_rate_per_sec
+        )));
+    }
+    Ok(())
+}
+
+fn check_request(plan: &LoadPlan) -> Result<(), LoadError> {
+    if !is_token(plan.method.as_bytes()) {
+        return Err(wrong(format!("{} is not an HTTP method: it may have letters, digits and -_. only", quoted(&plan.method))));
+    }
+    if plan.method == "CONNECT" {
+        return Err(wrong("CONNECT opens a tunnel and makes no request load: choose another method"));
+    }
+    if plan.host.is_empty() || plan.host.bytes().any(|byte| byte <= b' ' || byte >= 0x7f) {
+        return Err(wrong(format!("{} cannot be a Host: it must be printable ASCII without spaces", quoted(&plan.host))));
+    }
+    if plan.targets.is_empty() {
+        return Err(wrong("there is no target: give at least one URL"));
+    }
+    for target in &plan.targets {
+        let is_asterisk = target.path == "*" && plan.method == "OPTIONS";
+        if !(target.path.starts_with('/') || is_asterisk) {
+            return Err(wrong(format!("the target {} must begin with /", quoted(&target.path))));
+        }
+        if target.path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+            return Err(wrong(format!(
+                "the target {} has a space or control character: write it as %20 and the like",
+                quoted(&target.path)
+            )));
+        }
+    }
+    for (name, value) in &plan.headers {
+        if !is_token(name.as_bytes()) {
+            return Err(wrong(format!("{} is not a header name: it has a character that is not allowed there", quoted(name))));
+        }
+        if OWNED_FIELDS.iter().any(|owned| name.eq_ignore_ascii_case(owned)) {
+            return Err(wrong(format!("the header {name} is written by the engine itself: leave it out")));
+        }
+        if value.bytes().any(|byte| (byte < b' ' && byte != b'\t') || byte == 0x7f) {
+            return Err(wrong(format!(
+                "the value of header {name} has a control character (a line break would smuggle another header): remove it"
+            )));
+        }
+    }
+    // Sends are counted in 32 bits.
+    if plan.body.len() > 1 << 30 {
+        return Err(wrong("a request body of more than 1 GiB cannot be sent: use a smaller one"));
+    }
+    Ok(())
+}
+
+/// Outside text in a sentence: shortened, escaped.
+fn quoted(text: &str) -> String {
+    const LIMIT: usize = 60;
+    let mut short: String = text.chars().take(LIMIT).collect();
+    if short.len() < text.len() {
+        short.push_str("...");
+    }
+    format!("{short:?}")
+}
+
+fn check_cpus(plan: &LoadPlan) -> Result<(), LoadError> {
+    let allowed = cost::allowed_cpus();
+    match plan.cpus.iter().find(|cpu| !allowed.is_empty() && !allowed.contains(cpu)) {
+        Some(cpu) => Err(wrong(format!("CPU {cpu} cannot be used: this process may run on CPUs {allowed:?}"))),
+        None => Ok(()),
+    }
+}
+
+fn check_descriptors(plan: &LoadPlan) -> Result<(), LoadError> {
+    let limit = raise_descriptor_limit();
+    let in_use = std::fs::read_dir("/proc/self/fd").map_or(16, |entries| entries.count() as u64);
+    let own = SPARE_DESCRIPTORS + plan.threads as u64;
+    let fits = limit.saturating_sub(in_use + own);
+    if plan.connections > fits {
+        let needed = plan.connections + in_use + own;
+        return Err(LoadError::Descriptors { wanted: plan.connections, needed, limit, in_use, fits });
+    }
+    Ok(())
+}
+
+/// Raises the soft limit of descriptors to the hard one; returns the limit now in force.
+pub(crate) fn raise_descriptor_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a live, writable rlimit.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } < 0 {
+        return 1024;
+    }
+    if limit.rlim_cur < limit.rlim_max {
+        let raised = libc::rlimit { rlim_cur: limit.rlim_max, rlim_max: limit.rlim_max };
+        // SAFETY: `raised` is a live rlimit.
+        if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raised) } == 0 {
+            return raised.rlim_cur;
+        }
+    }
+    limit.rlim_cur
+}
+
+fn check_sources(plan: &LoadPlan) -> Result<(), LoadError> {
+    let target = plan.addresses[0];
+    for address in &plan.source_addresses {
+        if address.is_ipv4() != target.is_ipv4() {
+            return Err(wrong(format!("the source address {address} and the server {target} are of different IP versions")));
+        }
+        std::net::TcpListener::bind(SocketAddr::new(*address, 0))
+            .map_err(|cause| LoadError::Source { address: *address, cause })?;
+    }
+    Ok(())
+}
+
+fn check_ports(plan: &LoadPlan) -> Result<(), LoadError> {
+    let rules = port_rules(plan);
+    for target in &plan.addresses {
+        let sources = sources(plan, *target, &rules).len();
+        let fits = PortAllocator::capacity(&rules, sources);
+        if plan.connections > fits {
+            let (low, high) = (rules.low, rules.high);
+            return Err(LoadError::Ports { wanted: plan.connections, target: *target, fits, sources, low, high });
+        }
+    }
+    Ok(())
+}
+
+/// The machine's rules for local ports, as seen from the calling thread's network namespace.
+pub(crate) fn port_rules(plan: &LoadPlan) -> PortRules {
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default();
+    let range = read("ip_local_port_range");
+    let mut ends = range.split_ascii_whitespace().filter_map(|end| end.parse::<u16>().ok());
+    let (low, high) = (ends.next().unwrap_or(32_768), ends.next().unwrap_or(60_999));
+    let is_loopback = plan.addresses.iter().all(|address| address.ip().is_loopback());
+    // 0 = never reused early, 1 = always after a second, 2 (the default) = on loopback only.
+    let reused_early = match read("tcp_tw_reuse").trim() {
+        "1" => true,
+        "2" => is_loopback,
+        _ => false,
+    };
+    PortRules {
+        low,
+        high: high.max(low),
+        can_scan: socket::knows_port_range(),
+        time_wait_ns: if reused_early { 1_000_000_000 } else { 60_000_000_000 },
+        threads: plan.threads as u64,
+    }
+}
+
+/// The local addresses to use in turn; `None` leaves the choice to the kernel.
+pub(crate) fn sources(plan: &LoadPlan, target: SocketAddr, rules: &PortRules) -> Vec<Option<IpAddr>> {
+    if !plan.source_addresses.is_empty() {
+        return plan.source_addresses.iter().copied().map(Some).collect();
+    }
+    let mut sources = vec![None];
+    if let IpAddr::V4(address) = target.ip()
+        && address.is_loopback()
+    {
+        // Twice what the connections need, as closed ones keep their port for a while.
+        let wanted = PortAllocator::sources_wanted(rules, plan.connections) * 2;
+        let others = (2..=250u8).map(|last| Ipv4Addr::new(127, 0, 0, last)).filter(|other| *other != address);
+        sources.extend(others.take(wanted.min(200) as usize).map(|other| Some(IpAddr::V4(other))));
+    }
+    sources
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_plan::plan;
+    use record::scenario::RequestTarget;
+
+    fn refused(change: impl FnOnce(&mut LoadPlan)) -> String {
+        let mut plan = plan(([127, 0, 0, 1], 80).into());
+        assert!(check(&plan).is_ok(), "{:?}", check(&plan));
+        change(&mut plan);
+        check(&plan).expect_err("must be refused").to_string()
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_a_remedy() {
+        assert!(refused(|plan| plan.connections = 0).contains("at least 1"));
+        assert!(refused(|plan| plan.threads = 0).contains("at least 1"));
+        assert!(refused(|plan| plan.duration_ns = 0).contains("above 0"));
+        assert!(refused(|plan| plan.duration_ns = u64::MAX).contains("400 days"));
+        assert!(refused(|plan| plan.timeout_ns = 0).contains("timeout"));
+        assert!(refused(|plan| plan.addresses.clear()).contains("address"));
+        for rate_per_sec in [-1.0, 0.0, f64::NAN, f64::INFINITY] {
+            let pace = Pace::Open { rate_per_sec, arrival: record::Arrival::Constant };
+            assert!(refused(|plan| plan.pace = pace).contains("rate"), "{rate_per_sec}");
+        }
+        assert!(refused(|plan| plan.cpus = vec![4000]).contains("CPU 4000"));
+    }
+
+    #[test]
+    fn nothing_smuggles_a_second_header_or_request() {
+        let header = |name: &str, value: &str| {
+            let pair = (name.to_string(), value.to_string());
+            refused(|plan| plan.headers.push(pair))
+        };
+        assert!(header("X-A", "b\r\nX-C: d").contains("control character"));
+        assert!(header("X-A", "b\nc").contains("control character"));
+        assert!(header("X A", "b").contains("not a header name"));
+        assert!(header("X-A:\r\nB", "b").contains("not a header name"));
+        assert!(header("Content-Length", "5").contains("itself"));
+        assert!(header("transfer-encoding", "chunked").contains("itself"));
+        assert!(refused(|plan| plan.host = "a\r\nb".into()).contains("Host"));
+        assert!(refused(|plan| plan.method = "GET /x HTTP/1.1\r\n".into()).contains("method"));
+        assert!(refused(|plan| plan.targets = vec![RequestTarget { path: "/a b".into() }]).contains("%20"));
+        assert!(refused(|plan| plan.targets = vec![RequestTarget { path: "x".into() }]).contains("begin with /"));
+    }
+
+    #[test]
+    fn more_connections_than_descriptors_say_how_many_fit() {
+        let text = refused(|plan| plan.connections = 2_000_000_000);
+        assert!(text.contains("connections fit") && text.contains("ulimit -n"), "{text}");
+    }
+
+    #[test]
+    fn a_source_that_is_not_ours_is_refused() {
+        let text = refused(|plan| plan.source_addresses = vec![[192, 0, 2, 1].into()]);
+        assert!(text.contains("192.0.2.1") && text.contains("address of this machine"), "{text}");
+        let text = refused(|plan| plan.source_addresses = vec!["::1".parse().unwrap()]);
+        assert!(text.contains("different IP versions"), "{text}");
+    }
+
+    #[test]
+    fn a_loopback_herd_gets_more_source_addresses() {
+        let mut plan = plan(([127, 0, 0, 2], 80).into());
+        plan.connections = 60_000;
+        let rules = PortRules { low: 32768, high: 60999, can_scan: true, time_wait_ns: 0, threads: 1 };
+        let found = sources(&plan, plan.addresses[0], &rules);
+        assert_eq!(found.len(), 11);
+        assert_eq!(found[0], None);
+        assert!(!found.contains(&Some([127, 0, 0, 2].into())), "the kernel's choice for that target already");
+        plan.addresses = vec!["[::1]:80".parse().unwrap()];
+        assert_eq!(sources(&plan, plan.addresses[0], &rules), [None]);
+    }
+}

@@ -1,0 +1,143 @@
+//! One connection of the engine: as small as it can be, as a thread walks over ten thousand of them.
+
+use crate::framing::Framing;
+use crate::ports::{Lease, PortChoice};
+
+/// Where a connection is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// No socket. May be opened when wanted.
+    Closed,
+    /// No socket; the last attempt failed, and none is made before `since_ns`.
+    BackOff,
+    /// Connect under way since `since_ns`.
+    Connecting,
+    /// Established, no request on it.
+    Idle,
+    /// A request is being sent or its response awaited; sent at `since_ns`.
+    Busy,
+    /// The last response is complete; waits since `since_ns` for the server to close first.
+    Lingering,
+}
+
+/// `Connecting` for an open-loop request that waits to be sent on it.
+pub(crate) const CARRIES_REQUEST: u8 = 1;
+/// An entry of the free queue names this connection.
+pub(crate) const QUEUED: u8 = 2;
+/// epoll watches for writability, too.
+pub(crate) const WATCHES_WRITABLE: u8 = 4;
+/// The request under way is the last on this connection.
+pub(crate) const LAST_REQUEST: u8 = 8;
+/// The server has closed its half.
+pub(crate) const PEER_CLOSED: u8 = 16;
+/// An attempt older than the slow limit has been noticed by the pace of the herd.
+pub(crate) const KNOWN_SLOW: u8 = 32;
+
+/// The state of one connection slot. The slot outlives its sockets: a reconnect reuses it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) framing: Framing,
+    /// When the current state began that [`State`] dates; see there.
+    pub(crate) since_ns: u64,
+    /// Intended send of the request under way.
+    pub(crate) intended_ns: u64,
+    /// First byte of the response under way; 0 = none yet.
+    pub(crate) first_byte_ns: u64,
+    pub(crate) fd: i32,
+    /// Request bytes sent so far while a send was short; `u32::MAX` is beyond any request.
+    pub(crate) written: u32,
+    /// Requests sent on this socket.
+    pub(crate) requests: u32,
+    /// Which target the request under way asks for.
+    pub(crate) target: u32,
+    source: u16,
+    port: u16,
+    /// Tells events of this socket from those of an earlier one in the same slot.
+    pub(crate) generation: u16,
+    pub(crate) state: State,
+    pub(crate) flags: u8,
+    /// Failed attempts in a row.
+    pub(crate) failures: u8,
+    choice: u8,
+}
+
+impl Connection {
+    pub(crate) fn new() -> Self {
+        Connection {
+            framing: Framing::new(),
+            since_ns: 0,
+            intended_ns: 0,
+            first_byte_ns: 0,
+            fd: -1,
+            written: 0,
+            requests: 0,
+            target: 0,
+            source: 0,
+            port: 0,
+            generation: 0,
+            state: State::Closed,
+            flags: 0,
+            failures: 0,
+            choice: 0,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    #[inline]
+    pub(crate) fn set(&mut self, flag: u8, on: bool) {
+        if on {
+            self.flags |= flag;
+        } else {
+            self.flags &= !flag;
+        }
+    }
+
+    /// Keeps the lease in three small fields instead of a padded enum.
+    pub(crate) fn keep_lease(&mut self, lease: Lease) {
+        self.source = lease.source;
+        (self.choice, self.port) = match lease.port {
+            PortChoice::Kernel => (0, 0),
+            PortChoice::Scan => (1, 0),
+            PortChoice::Explicit(port) => (2, port),
+        };
+    }
+
+    pub(crate) fn lease(&self) -> Lease {
+        let port = match self.choice {
+            0 => PortChoice::Kernel,
+            1 => PortChoice::Scan,
+            _ => PortChoice::Explicit(self.port),
+        };
+        Lease { source: self.source, port }
+    }
+
+    /// The token that epoll hands back: slot and generation.
+    #[inline]
+    pub(crate) fn token(&self, slot: u32) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_takes_less_than_a_hundred_bytes() {
+        assert!(size_of::<Connection>() <= 96, "{}", size_of::<Connection>());
+        assert!(size_of::<Framing>() <= 32, "{}", size_of::<Framing>());
+    }
+
+    #[test]
+    fn a_lease_comes_back_as_it_was_kept() {
+        let mut connection = Connection::new();
+        for port in [PortChoice::Kernel, PortChoice::Scan, PortChoice::Explicit(40_001)] {
+            connection.keep_lease(Lease { source: 3, port });
+            assert_eq!(connection.lease(), Lease { source: 3, port });
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What the calling thread and the engine threads tell each other. None of it is touched per request: an engine thread
+//! looks and publishes once per batch of events.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Orders to all engine threads.
+#[derive(Debug, Default)]
+pub(crate) struct Control {
+    /// When requests begin, on the monotonic clock; 0 = not yet decided.
+    start_ns: AtomicU64,
+    /// The run was cut short at this instant; 0 = it was not.
+    cut_ns: AtomicU64,
+    /// Threads whose connections are opened, or have failed once.
+    ready: AtomicUsize,
+}
+
+impl Control {
+    pub(crate) fn start_ns(&self) -> Option<u64> {
+        Some(self.start_ns.load(Ordering::Acquire)).filter(|start| *start > 0)
+    }
+
+    pub(crate) fn start_at(&self, start_ns: u64) {
+        self.start_ns.store(start_ns.max(1), Ordering::Release);
+    }
+
+    pub(crate) fn cut_ns(&self) -> Option<u64> {
+        Some(self.cut_ns.load(Ordering::Acquire)).filter(|cut| *cut > 0)
+    }
+
+    pub(crate) fn cut_at(&self, cut_ns: u64) {
+        let _ = self.cut_ns.compare_exchange(0, cut_ns.max(1), Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    pub(crate) fn report_ready(&self) {
+        self.ready.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn ready(&self) -> usize {
+        self.ready.load(Ordering::Acquire)
+    }
+}
+
+/// One thread's figures for the progress line, on a cache line of their own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Live {
+    pub(crate) connected: AtomicU64,
+    pub(crate) completed: AtomicU64,
+    pub(crate) completed_total: AtomicU64,
+    pub(crate) failed: AtomicU64,
+}

@@ -1,0 +1,131 @@
+//! What the engine itself costs: the CPU time of its threads, how long they waited for a CPU, and their memory.
+
+use crate::socket::Errno;
+
+/// The calling thread's CPU account at one moment.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ThreadReading {
+    pub(crate) at_ns: u64,
+    pub(crate) user_ns: u64,
+    pub(crate) system_ns: u64,
+    /// Time ready to run but without a CPU; `None` where the kernel does not account it.
+    pub(crate) run_queue_wait_ns: Option<u64>,
+    /// Time spent polling on purpose in the last microseconds before a send.
+    pub(crate) polling_ns: u64,
+    pub(crate) system_calls: u64,
+}
+
+impl ThreadReading {
+    pub(crate) fn now(at_ns: u64, polling_ns: u64, system_calls: u64) -> Self {
+        // SAFETY: all-zero bytes are a valid rusage.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: `usage` is a live, writable rusage.
+        unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) };
+        let nanos = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
+        ThreadReading {
+            at_ns,
+            user_ns: nanos(usage.ru_utime),
+            system_ns: nanos(usage.ru_stime),
+            run_queue_wait_ns: run_queue_wait_ns(),
+            polling_ns,
+            system_calls,
+        }
+    }
+}
+
+/// The second number of schedstat: nanoseconds on the run queue.
+fn run_queue_wait_ns() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// What the engine used in the measured window, all threads together unless said otherwise.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct EngineCost {
+    /// User CPU time in the window. The kernel splits user and system by ticks: their sum is exact, the split is not.
+    pub cpu_user_ns: u64,
+    /// System CPU time in the window, the receive processing that the kernel charged to the engine included.
+    pub cpu_system_ns: u64,
+    /// The busiest thread's CPU time over the window's length, deliberate polling taken off; 1 = saturated.
+    pub busiest_thread_ratio: f64,
+    /// The largest share of the window that a thread was ready to run but had no CPU; `None` where not accounted.
+    pub run_queue_wait_ratio: Option<f64>,
+    /// CPU time spent polling on purpose just before intended sends (`precise`), in the window.
+    pub polling_ns: u64,
+    /// System calls of the engine in the window, its clock readings not counted.
+    pub system_calls: u64,
+    /// Memory that the engine allocated for its connections at most, per connection. Histograms and buffers, which do
+    /// not grow with the connections, are in `memory_bytes_fixed`.
+    pub memory_bytes_per_connection: f64,
+    /// Memory of histograms, series and buffers.
+    pub memory_bytes_fixed: u64,
+    /// Engine threads.
+    pub threads: usize,
+    /// How the threads waited for events and intended sends.
+    pub wait_method: String,
+    /// `normal`, or `SCHED_FIFO` where it was permitted and `precise` asked for it.
+    pub scheduling: String,
+}
+
+impl EngineCost {
+    pub(crate) fn add(&mut self, begin: &ThreadReading, end: &ThreadReading) {
+        let elapsed = end.at_ns.saturating_sub(begin.at_ns);
+        let user = end.user_ns.saturating_sub(begin.user_ns);
+        let system = end.system_ns.saturating_sub(begin.system_ns);
+        let polling = end.polling_ns.saturating_sub(begin.polling_ns);
+        self.cpu_user_ns += user;
+        self.cpu_system_ns += system;
+        self.polling_ns += polling;
+        self.system_calls += end.system_calls.saturating_sub(begin.system_calls);
+        if elapsed == 0 {
+            return;
+        }
+        let busy = (user + system).saturating_sub(polling) as f64 / elapsed as f64;
+        self.busiest_thread_ratio = self.busiest_thread_ratio.max(busy);
+        if let (Some(before), Some(after)) = (begin.run_queue_wait_ns, end.run_queue_wait_ns) {
+            let waited = after.saturating_sub(before) as f64 / elapsed as f64;
+            self.run_queue_wait_ratio = Some(self.run_queue_wait_ratio.unwrap_or(0.0).max(waited));
+        }
+    }
+}
+
+/// Pins the calling thread to one CPU.
+pub(crate) fn pin_to(cpu: usize) -> Result<(), Errno> {
+    // SAFETY: all-zero bytes are an empty cpu_set_t.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    if cpu >= libc::CPU_SETSIZE as usize {
+        return Err(Errno(libc::EINVAL));
+    }
+    // SAFETY: the index is below CPU_SETSIZE.
+    unsafe { libc::CPU_SET(cpu, &mut set) };
+    // SAFETY: the set is live and its size given; 0 is the calling thread.
+    let result = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) };
+    if result < 0 { Err(Errno::last()) } else { Ok(()) }
+}
+
+/// The CPUs that the calling thread may use; empty when the kernel does not say.
+pub(crate) fn allowed_cpus() -> Vec<usize> {
+    // SAFETY: all-zero bytes are an empty cpu_set_t.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the set is live, writable and its size given.
+    let result = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) };
+    if result < 0 {
+        return Vec::new();
+    }
+    // SAFETY: every index is below CPU_SETSIZE.
+    (0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect()
+}
+
+/// Timers of the calling thread fire when due instead of up to 50 us later.
+pub(crate) fn sharpen_timers() {
+    // SAFETY: PR_SET_TIMERSLACK takes a number; a failure leaves the default.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0) };
+}
+
+/// Puts the calling thread before normal ones, if that is permitted. It must sleep: a real-time thread that never does
+/// is throttled for tens of milliseconds by the kernel.
+pub(crate) fn try_real_time() -> bool {
+    let parameter = libc::sched_param { sched_priority: 10 };
+    // SAFETY: the parameter is live; 0 is the calling thread.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameter) == 0 }
+}

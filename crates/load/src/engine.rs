@@ -1,0 +1,344 @@
+//! One load from start to end: starts the threads, tells the caller how it goes, and puts the result together.
+//!
+//! Connections are opened first, without requests on them; when every one is open, or has failed once, requests begin
+//! on all threads at the same instant: the warm-up, then the window. So a warm-up of 0 counts every request that the
+//! server sees.
+
+use crate::check::{check, port_rules, sources};
+use crate::control::{Control, Live};
+use crate::cost::{self, EngineCost};
+use crate::doubts::doubts;
+use crate::error::LoadError;
+use crate::ports::PortAllocator;
+use crate::request::Requests;
+use crate::result::LoadResult;
+use crate::socket::{Errno, RawAddress};
+use crate::worker::{GRACE_NS, Report, Task, Worker};
+use record::time::{monotonic_ns, unix_ms};
+use record::{Latency, LoadPlan};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::Duration;
+
+/// How often the calling thread looks at `stop` and at the threads.
+const LOOK_NS: u64 = 20_000_000;
+/// How often progress is told.
+const PROGRESS_NS: u64 = 200_000_000;
+/// From the decision to begin until the first request: every thread has seen it by then.
+const LEAD_NS: u64 = 5_000_000;
+
+/// What the caller hears while a load runs; always on the thread that called [`run`].
+///
+/// A handler may take its time: the engine threads go on, only the next event comes later.
+pub trait LoadEvents {
+    /// The measured window begins now.
+    fn window_begins(&mut self) {}
+    /// About every 200 ms, from the first connection to the last response.
+    fn progress(&mut self, _progress: &Progress) {}
+    /// The measured window is over; the last responses may still be awaited.
+    fn window_ends(&mut self) {}
+}
+
+/// How a load is going.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    /// Since [`run`] began.
+    pub elapsed_ns: u64,
+    /// Since the window began; absent before, at most the window's length after.
+    pub window_elapsed_ns: Option<u64>,
+    /// Established connections.
+    pub connected: u64,
+    /// Complete responses in the window.
+    pub completed: u64,
+    /// Failed requests in the window, non-2xx included.
+    pub failed: u64,
+    /// Complete responses per second since the last progress.
+    pub interval_throughput_per_sec: f64,
+    /// Connections are being opened, or the load runs but the window has not begun.
+    pub in_warmup: bool,
+    /// The window is over and the last responses are awaited.
+    pub is_draining: bool,
+}
+
+/// Drives one load. Blocks until it is over; at most 300 ms longer than `stop` being set, which keeps what was measured
+/// until then.
+///
+/// The engine threads are started by the calling thread and inherit its network namespace. What happens to requests is
+/// counted in the result; an error means that no load could be made at all.
+pub fn run(plan: &LoadPlan, stop: &AtomicBool, events: &mut dyn LoadEvents) -> Result<LoadResult, LoadError> {
+    check(plan)?;
+    let address = choose_address(plan);
+    let requests = Requests::new(plan);
+    let rules = port_rules(plan);
+    let threads = plan.threads.min(plan.connections as usize).max(1);
+    let rules = crate::ports::PortRules { threads: threads as u64, ..rules };
+    let sources = sources(plan, address, &rules);
+    let control = Control::default();
+    let lives: Vec<Live> = (0..threads).map(|_| Live::default()).collect();
+    let mut conductor = Conductor::new(plan, &control, &lives, stop, events);
+    let reports = std::thread::scope(|scope| {
+        let mut handles = Vec::with_capacity(threads);
+        for (index, live) in lives.iter().enumerate() {
+            let task = Task {
+                index,
+                plan,
+                requests: &requests,
+                control: &control,
+                live,
+                address: RawAddress::new(address),
+                is_loopback: address.ip().is_loopback(),
+                sources: &sources,
+                port_range: (rules.low, rules.high),
+                ports: PortAllocator::new(rules, sources.len()),
+                connections: share(plan.connections, index, threads),
+                threads,
+                is_real_time: false,
+            };
+            handles.push(start(scope, task).inspect_err(|_| control.cut_at(1))?);
+        }
+        conductor.conduct(&handles);
+        let mut reports = Vec::with_capacity(threads);
+        for handle in handles {
+            // A panic of an engine thread is a defect: it goes on in the caller.
+            reports.push(handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+        }
+        Ok::<_, LoadError>(reports)
+    })?;
+    Ok(conductor.result(reports))
+}
+
+/// The part of `total` that falls to one of `of`.
+fn share(total: u64, index: usize, of: usize) -> usize {
+    let (index, of) = (index as u64, of as u64);
+    (total / of + u64::from(index < total % of)) as usize
+}
+
+/// The first address that accepts a connection; the first of all if none does, so that its failures are counted.
+fn choose_address(plan: &LoadPlan) -> SocketAddr {
+    let timeout = Duration::from_nanos(plan.connect_timeout_ns);
+    let answers = |address: &&SocketAddr| std::net::TcpStream::connect_timeout(address, timeout).is_ok();
+    if plan.addresses.len() == 1 {
+        return plan.addresses[0];
+    }
+    *plan.addresses.iter().find(answers).unwrap_or(&plan.addresses[0])
+}
+
+type Handle<'scope> = ScopedJoinHandle<'scope, Result<ThreadReport, LoadError>>;
+
+struct ThreadReport {
+    report: Report,
+    is_real_time: bool,
+}
+
+fn start<'scope, 'env: 'scope>(
+    scope: &'scope Scope<'scope, 'env>,
+    mut task: Task<'env>,
+) -> Result<Handle<'scope>, LoadError> {
+    let name = format!("load-{}", task.index);
+    let machine = |what| move |error: Errno| LoadError::Machine { what, cause: error.io() };
+    let body = move || {
+        if !task.plan.cpus.is_empty() {
+            let cpu = task.plan.cpus[task.index % task.plan.cpus.len()];
+            cost::pin_to(cpu).map_err(machine("pin a thread to its CPU"))?;
+        }
+        cost::sharpen_timers();
+        let is_open = matches!(task.plan.pace, record::Pace::Open { .. });
+        let is_real_time = task.plan.precise && is_open && cost::try_real_time();
+        task.is_real_time = is_real_time;
+        let worker = Worker::new(task).map_err(machine("make an epoll instance"))?;
+        let report = worker.run().map_err(machine("wait for events"))?;
+        Ok(ThreadReport { report, is_real_time })
+    };
+    std::thread::Builder::new()
+        .name(name)
+        .spawn_scoped(scope, body)
+        .map_err(|cause| LoadError::Machine { what: "start a thread", cause })
+}
+
+/// The calling thread's part.
+struct Conductor<'a> {
+    plan: &'a LoadPlan,
+    control: &'a Control,
+    lives: &'a [Live],
+    stop: &'a AtomicBool,
+    events: &'a mut dyn LoadEvents,
+    began_ns: u64,
+    begin_ns: u64,
+    end_ns: u64,
+    started_unix_ms: u64,
+    interrupted: bool,
+    last_progress: (u64, u64),
+}
+
+impl<'a> Conductor<'a> {
+    fn new(
+        plan: &'a LoadPlan,
+        control: &'a Control,
+        lives: &'a [Live],
+        stop: &'a AtomicBool,
+        events: &'a mut dyn LoadEvents,
+    ) -> Self {
+        let now = monotonic_ns();
+        Conductor {
+            plan,
+            control,
+            lives,
+            stop,
+            events,
+            began_ns: now,
+            begin_ns: u64::MAX,
+            end_ns: u64::MAX,
+            started_unix_ms: unix_ms(),
+            interrupted: false,
+            last_progress: (now, 0),
+        }
+    }
+
+    fn conduct(&mut self, handles: &[Handle<'_>]) {
+        let any_over = |handles: &[Handle<'_>]| handles.iter().any(ScopedJoinHandle::is_finished);
+        let give_up_ns = self.began_ns.saturating_add(opening_limit_ns(self.plan));
+        while self.control.ready() < handles.len() && monotonic_ns() < give_up_ns && !any_over(handles) {
+            if !self.pause(2_000_000) {
+                return;
+            }
+        }
+        let start_ns = monotonic_ns() + LEAD_NS;
+        self.begin_ns = start_ns + self.plan.warmup_ns;
+        self.end_ns = self.begin_ns + self.plan.duration_ns;
+        self.control.start_at(start_ns);
+        if !self.pause_until(self.begin_ns) {
+            return;
+        }
+        self.started_unix_ms = unix_ms();
+        self.events.window_begins();
+        let to_the_end = self.pause_until(self.end_ns);
+        self.events.window_ends();
+        let patience_ns = self.end_ns + GRACE_NS + 10 * LOOK_NS;
+        while to_the_end && !handles.iter().all(ScopedJoinHandle::is_finished) && monotonic_ns() < patience_ns {
+            if !self.pause(LOOK_NS / 4) {
+                return;
+            }
+        }
+    }
+
+    /// Waits for a moment; false when the run was cut short.
+    fn pause(&mut self, nanos: u64) -> bool {
+        std::thread::sleep(Duration::from_nanos(nanos));
+        self.look()
+    }
+
+    fn pause_until(&mut self, until_ns: u64) -> bool {
+        loop {
+            let now = monotonic_ns();
+            if now >= until_ns {
+                return true;
+            }
+            if !self.pause(LOOK_NS.min(until_ns - now)) {
+                return false;
+            }
+        }
+    }
+
+    fn look(&mut self) -> bool {
+        let now = monotonic_ns();
+        if now >= self.last_progress.0 + PROGRESS_NS {
+            self.tell_progress(now);
+        }
+        // Behind the window nothing is lost by stopping, but nothing was interrupted either.
+        if self.stop.load(Ordering::Relaxed) {
+            self.interrupted = now < self.end_ns;
+            self.end_ns = self.end_ns.min(now);
+            self.control.cut_at(now);
+            return false;
+        }
+        true
+    }
+
+    fn tell_progress(&mut self, now: u64) {
+        let sum = |pick: fn(&Live) -> &std::sync::atomic::AtomicU64| -> u64 {
+            self.lives.iter().map(|live| pick(live).load(Ordering::Relaxed)).sum()
+        };
+        let total = sum(|live| &live.completed_total);
+        let (last_ns, last_total) = std::mem::replace(&mut self.last_progress, (now, total));
+        let window_elapsed_ns = (now >= self.begin_ns).then(|| now.min(self.end_ns) - self.begin_ns);
+        let progress = Progress {
+            elapsed_ns: now - self.began_ns,
+            window_elapsed_ns,
+            connected: sum(|live| &live.connected),
+            completed: sum(|live| &live.completed),
+            failed: sum(|live| &live.failed),
+            interval_throughput_per_sec: (total.saturating_sub(last_total)) as f64 * 1e9 / (now - last_ns) as f64,
+            in_warmup: window_elapsed_ns.is_none(),
+            is_draining: now >= self.end_ns,
+        };
+        self.events.progress(&progress);
+    }
+
+    fn result(self, reports: Vec<ThreadReport>) -> LoadResult {
+        let mut engine = EngineCost { threads: reports.len(), scheduling: "normal".into(), ..Default::default() };
+        let mut tally = None::<crate::tally::Tally>;
+        let mut connection_bytes = 0;
+        for ThreadReport { report, is_real_time } in reports {
+            engine.add(&report.begin, &report.end);
+            engine.memory_bytes_fixed += report.fixed_memory_bytes as u64;
+            connection_bytes += report.connection_memory_bytes;
+            engine.wait_method = report.wait_method.into();
+            if self.plan.precise {
+                engine.wait_method.push_str(", polling the last 30 us before a send");
+            }
+            if is_real_time {
+                engine.scheduling = "SCHED_FIFO, priority 10".into();
+            }
+            match &mut tally {
+                Some(tally) => tally.merge(report.tally),
+                None => tally = Some(report.tally),
+            }
+        }
+        let mut tally = tally.expect("there is at least one thread");
+        tally.finish();
+        engine.memory_bytes_per_connection = connection_bytes as f64 / self.plan.connections as f64;
+        let window_ns = if self.begin_ns == u64::MAX { 0 } else { self.end_ns.saturating_sub(self.begin_ns) };
+        let mut service = tally.whole.clone();
+        service.merge(&tally.pieces);
+        let mut first_byte: Latency = tally.whole;
+        first_byte.merge(&tally.pieces_first);
+        let is_closed = self.plan.pace == record::Pace::Closed;
+        let mut result = LoadResult {
+            started_unix_ms: self.started_unix_ms,
+            window_ns,
+            warmup_ns: self.plan.warmup_ns,
+            outcomes: tally.outcomes,
+            response: if is_closed { service.clone() } else { tally.response },
+            service,
+            first_byte,
+            lag: tally.lag,
+            connection_wait: tally.connection_wait,
+            own_lag: tally.own_lag,
+            connect: tally.connect,
+            unfinished_age: tally.unfinished_age,
+            never_sent: tally.never_sent,
+            body_bytes: tally.body_bytes,
+            received_bytes: tally.received_bytes,
+            sent_bytes: tally.sent_bytes,
+            completed_in_window: tally.completed_in_window,
+            ok_in_window: tally.ok_in_window,
+            received_in_window_bytes: tally.received_in_window,
+            stray_responses: tally.stray_responses,
+            series_csv: tally.series.csv(window_ns),
+            engine,
+            status_counts: tally.status_counts,
+            first_errors: tally.examples.into_iter().map(|(_, words)| words).collect(),
+            interrupted: self.interrupted,
+            doubts: Vec::new(),
+        };
+        result.doubts = doubts(&result, self.plan);
+        result
+    }
+}
+
+/// How long connections may take to open before requests begin anyway.
+fn opening_limit_ns(plan: &LoadPlan) -> u64 {
+    let per_connection_ns = if plan.connect_rate_per_sec > 0.0 { 1e9 / plan.connect_rate_per_sec } else { 200_000.0 };
+    plan.connect_timeout_ns.saturating_add((plan.connections as f64 * per_connection_ns) as u64)
+}

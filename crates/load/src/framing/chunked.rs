@@ -1,0 +1,130 @@
+//! The chunked transfer coding (RFC 9112 section 7.1): sizes, extensions, data, trailers.
+//!
+//! Lines end in CR LF and nothing else: a lone LF in a chunk header is how requests are smuggled, and no server that
+//! is worth measuring sends one.
+
+use super::{Framing, MAX_HEAD_BYTES, Malformed, Phase};
+
+/// A chunk-size line with its extensions may have this many bytes.
+const MAX_LINE_BYTES: u32 = 4096;
+
+/// Where in the coding the next byte stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Hexadecimal digits of the chunk size.
+    Size,
+    /// Behind the digits, up to the CR; ignored.
+    Extension,
+    /// The LF of the size line.
+    SizeLf,
+    /// Chunk data.
+    Data,
+    /// The CR behind the data.
+    DataCr,
+    /// The LF behind the data.
+    DataLf,
+    /// The first byte of a trailer line, or of the empty line that ends the body.
+    TrailerStart,
+    /// Inside a trailer line, up to its LF.
+    Trailer,
+    /// The last LF.
+    EndLf,
+}
+
+impl Framing {
+    /// Takes bytes in one step; returns (bytes used, body bytes among them). `bytes` is not empty.
+    pub(super) fn feed_chunked(&mut self, step: Step, bytes: &[u8]) -> Result<(usize, usize), Malformed> {
+        let next = |framing: &mut Framing, step: Step| framing.phase = Phase::Chunked(step);
+        let byte = bytes[0];
+        match step {
+            Step::Size => {
+                let Some(digit) = (byte as char).to_digit(16) else {
+                    if self.line_bytes == 0 {
+                        return Err(Malformed("a chunk without a size"));
+                    }
+                    match byte {
+                        b'\r' => next(self, Step::SizeLf),
+                        b';' | b' ' | b'\t' => next(self, Step::Extension),
+                        _ => return Err(Malformed("a chunk size that is not a hexadecimal number")),
+                    }
+                    return Ok((1, 0));
+                };
+                self.count_line_byte(1)?;
+                self.remaining = self
+                    .remaining
+                    .checked_mul(16)
+                    .and_then(|size| size.checked_add(u64::from(digit)))
+                    .ok_or(Malformed("a chunk size of more than 64 bits"))?;
+                Ok((1, 0))
+            }
+            Step::Extension => {
+                // A control character other than tab may not stand in an extension; CR ends it.
+                let end = bytes.iter().position(|b| (*b < b' ' && *b != b'\t') || *b == 0x7f).unwrap_or(bytes.len());
+                self.count_line_byte(end)?;
+                match bytes.get(end) {
+                    None => Ok((end, 0)),
+                    Some(b'\r') => {
+                        next(self, Step::SizeLf);
+                        Ok((end + 1, 0))
+                    }
+                    Some(_) => Err(Malformed("a control character in a chunk extension")),
+                }
+            }
+            Step::SizeLf => {
+                expect_lf(byte)?;
+                self.line_bytes = 0;
+                next(self, if self.remaining == 0 { Step::TrailerStart } else { Step::Data });
+                Ok((1, 0))
+            }
+            Step::Data => {
+                let part = bytes.len().min(usize::try_from(self.remaining).unwrap_or(usize::MAX));
+                self.remaining -= part as u64;
+                if self.remaining == 0 {
+                    next(self, Step::DataCr);
+                }
+                Ok((part, part))
+            }
+            Step::DataCr if byte == b'\r' => {
+                next(self, Step::DataLf);
+                Ok((1, 0))
+            }
+            Step::DataCr => Err(Malformed("chunk data longer than its size")),
+            Step::DataLf => {
+                expect_lf(byte)?;
+                next(self, Step::Size);
+                Ok((1, 0))
+            }
+            Step::TrailerStart if byte == b'\r' => {
+                next(self, Step::EndLf);
+                Ok((1, 0))
+            }
+            Step::TrailerStart | Step::Trailer => {
+                let end = memchr::memchr(b'\n', bytes).map(|at| at + 1);
+                let used = end.unwrap_or(bytes.len());
+                self.line_bytes = self.line_bytes.saturating_add(u32::try_from(used).unwrap_or(u32::MAX));
+                if self.line_bytes as usize > MAX_HEAD_BYTES {
+                    return Err(Malformed("trailers of more than 64 KiB"));
+                }
+                next(self, if end.is_some() { Step::TrailerStart } else { Step::Trailer });
+                Ok((used, 0))
+            }
+            Step::EndLf => {
+                expect_lf(byte)?;
+                self.phase = Phase::Done;
+                Ok((1, 0))
+            }
+        }
+    }
+
+    fn count_line_byte(&mut self, count: usize) -> Result<(), Malformed> {
+        self.line_bytes = self.line_bytes.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+        if self.line_bytes > MAX_LINE_BYTES {
+            return Err(Malformed("a chunk-size line of more than 4096 bytes"));
+        }
+        Ok(())
+    }
+}
+
+fn expect_lf(byte: u8) -> Result<(), Malformed> {
+    if byte == b'\n' { Ok(()) } else { Err(Malformed("a carriage return without a line feed in the chunked coding")) }
+}

@@ -1,0 +1,285 @@
+//! Status line and header fields: what they say about the end of the response (RFC 9112 sections 4, 5, 6 and 9).
+
+use super::Malformed;
+
+pub(super) const TOO_LONG: Malformed = Malformed("a header of more than 64 KiB");
+
+/// How the end of the body is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyKind {
+    /// There is none (HEAD, 1xx, 204, 304).
+    None,
+    /// Content-Length bytes.
+    Fixed(u64),
+    /// Chunked transfer coding.
+    Chunked,
+    /// Everything until the connection closes.
+    UntilClose,
+}
+
+/// What a complete head says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// Bytes of the head, with the empty line.
+    pub len: usize,
+    /// Status code, 100 to 999.
+    pub status: u16,
+    /// How the body ends.
+    pub body: BodyKind,
+    /// Whether the connection stays open behind the body.
+    pub is_keep_alive: bool,
+}
+
+impl Head {
+    /// An interim response: the final one follows. 101 is final, as another protocol follows it.
+    pub fn is_interim(&self) -> bool {
+        (100..200).contains(&self.status) && self.status != 101
+    }
+}
+
+/// Refuses as early as possible what does not begin like a response, so that a silent non-HTTP peer is told at once.
+pub(super) fn check_start(bytes: &[u8]) -> Result<(), Malformed> {
+    const START: &[u8] = b"HTTP/1.";
+    let known = bytes.len().min(START.len());
+    if bytes[..known] == START[..known] { Ok(()) } else { Err(Malformed("the response does not begin with HTTP/1.")) }
+}
+
+/// The offset behind the empty line that ends a head, searching from `from`. A lone LF ends a line, too: RFC 9112
+/// section 2.2 allows it, and CGI scripts rely on it.
+pub(super) fn find_end(bytes: &[u8], from: usize) -> Option<usize> {
+    for at in memchr::memchr_iter(b'\n', &bytes[from..]) {
+        match &bytes[from + at + 1..] {
+            [b'\n', ..] => return Some(from + at + 2),
+            [b'\r', b'\n', ..] => return Some(from + at + 3),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Where to continue the search when `len` bytes held no end: an end may begin in the last two.
+pub(super) fn resume_at(len: usize) -> usize {
+    len.saturating_sub(2)
+}
+
+/// Reads a complete head; `bytes` ends with its empty line. `is_head_request`: the request's method was HEAD.
+pub fn parse_head(bytes: &[u8], is_head_request: bool) -> Result<Head, Malformed> {
+    let (line, mut rest) = next_line(bytes);
+    let (status, is_http_1_0) = parse_status_line(line)?;
+    let mut length: Option<u64> = None;
+    let mut coding = Coding::Absent;
+    let (mut says_close, mut says_keep_alive) = (false, false);
+    while !rest.is_empty() {
+        let (line, behind) = next_line(rest);
+        rest = behind;
+        if line.is_empty() {
+            break;
+        }
+        let (name, value) = split_field(line)?;
+        // The length decides which names need a closer look; most fields pass with one comparison.
+        match name.len() {
+            14 if name.eq_ignore_ascii_case(b"content-length") => {
+                if length.is_some() {
+                    return Err(Malformed("more than one Content-Length"));
+                }
+                length = Some(parse_length(value)?);
+            }
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => coding.add(value)?,
+            10 if name.eq_ignore_ascii_case(b"connection") => {
+                for token in tokens(value) {
+                    says_close |= token.eq_ignore_ascii_case(b"close");
+                    says_keep_alive |= token.eq_ignore_ascii_case(b"keep-alive");
+                }
+            }
+            _ => {}
+        }
+    }
+    let mut is_keep_alive = !says_close && (!is_http_1_0 || says_keep_alive);
+    if is_http_1_0 && coding != Coding::Absent {
+        return Err(Malformed("Transfer-Encoding in an HTTP/1.0 response"));
+    }
+    let body = if is_head_request || (100..200).contains(&status) || status == 204 || status == 304 {
+        BodyKind::None
+    } else {
+        match (coding, length) {
+            (Coding::Chunked, announced) => {
+                // RFC 9112 section 6.3: the coding wins over the length, but the connection is not to be trusted after.
+                is_keep_alive &= announced.is_none();
+                BodyKind::Chunked
+            }
+            (Coding::Other, _) => BodyKind::UntilClose,
+            (Coding::Absent, Some(length)) => BodyKind::Fixed(length),
+            (Coding::Absent, None) => BodyKind::UntilClose,
+        }
+    };
+    if body == BodyKind::UntilClose || status == 101 {
+        is_keep_alive = false;
+    }
+    Ok(Head { len: bytes.len(), status, body, is_keep_alive })
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Coding {
+    Absent,
+    Chunked,
+    Other,
+}
+
+impl Coding {
+    /// Adds the codings of one field, in order; `chunked` may stand only at the end, and once.
+    fn add(&mut self, value: &[u8]) -> Result<(), Malformed> {
+        for token in tokens(value) {
+            if *self == Coding::Chunked {
+                return Err(Malformed("a transfer coding behind chunked"));
+            }
+            *self = if token.eq_ignore_ascii_case(b"chunked") { Coding::Chunked } else { Coding::Other };
+        }
+        if *self == Coding::Absent {
+            return Err(Malformed("an empty Transfer-Encoding"));
+        }
+        Ok(())
+    }
+}
+
+/// The next line without its end, and what follows.
+fn next_line(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let Some(at) = memchr::memchr(b'\n', bytes) else { return (bytes, &[]) };
+    let line = &bytes[..at];
+    (line.strip_suffix(b"\r").unwrap_or(line), &bytes[at + 1..])
+}
+
+fn parse_status_line(line: &[u8]) -> Result<(u16, bool), Malformed> {
+    let is_http_1_0 = match line.get(..9) {
+        Some(b"HTTP/1.1 ") => false,
+        Some(b"HTTP/1.0 ") => true,
+        _ => return Err(Malformed("the status line does not begin with HTTP/1.1 or HTTP/1.0")),
+    };
+    let &[a, b, c, ref reason @ ..] = &line[9..] else { return Err(Malformed("a status line without a status code")) };
+    if !(a.is_ascii_digit() && b.is_ascii_digit() && c.is_ascii_digit()) || a == b'0' {
+        return Err(Malformed("a status code that is not three digits from 100 to 999"));
+    }
+    if !(reason.is_empty() || reason[0] == b' ') || has_control(reason) {
+        return Err(Malformed("a status line that does not end behind its reason"));
+    }
+    let digit = |d: u8| u16::from(d - b'0');
+    Ok((digit(a) * 100 + digit(b) * 10 + digit(c), is_http_1_0))
+}
+
+fn split_field(line: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
+    if line[0] == b' ' || line[0] == b'\t' {
+        return Err(Malformed("a folded header line"));
+    }
+    let colon = memchr::memchr(b':', line).ok_or(Malformed("a header line without a colon"))?;
+    let (name, value) = (&line[..colon], &line[colon + 1..]);
+    if name.is_empty() || !name.iter().all(|byte| is_token_byte(*byte)) {
+        return Err(Malformed("a header name with a character that is not allowed there"));
+    }
+    if has_control(value) {
+        return Err(Malformed("a control character in a header value"));
+    }
+    Ok((name, value.trim_ascii()))
+}
+
+/// Controls other than tab; a carriage return inside a line is one.
+fn has_control(bytes: &[u8]) -> bool {
+    bytes.iter().any(|byte| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f)
+}
+
+/// A `tchar` of RFC 9110 section 5.6.2.
+pub(super) fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+fn parse_length(value: &[u8]) -> Result<u64, Malformed> {
+    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
+        return Err(Malformed("a Content-Length that is not one decimal number"));
+    }
+    value.iter().try_fold(0u64, |sum, digit| {
+        sum.checked_mul(10)
+            .and_then(|sum| sum.checked_add(u64::from(digit - b'0')))
+            .ok_or(Malformed("a Content-Length of more than 64 bits"))
+    })
+}
+
+/// The members of a comma-separated list, without parameters, without empty ones.
+fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value
+        .split(|byte| *byte == b',')
+        .map(|member| member.split(|byte| *byte == b';').next().unwrap_or(member).trim_ascii())
+        .filter(|token| !token.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Head, Malformed> {
+        parse_head(text.as_bytes(), false)
+    }
+
+    fn refused(text: &str) -> &'static str {
+        parse(text).expect_err(text).0
+    }
+
+    #[test]
+    fn the_length_decides_where_a_plain_body_ends() {
+        let head = parse("HTTP/1.1 200 OK\r\nServer: x\r\nContent-LENGTH:  12 \r\n\r\n").unwrap();
+        assert_eq!((head.status, head.body, head.is_keep_alive), (200, BodyKind::Fixed(12), true));
+    }
+
+    #[test]
+    fn a_body_without_length_or_coding_ends_with_the_connection() {
+        let head = parse("HTTP/1.1 200 OK\r\n\r\n").unwrap();
+        assert_eq!((head.body, head.is_keep_alive), (BodyKind::UntilClose, false));
+    }
+
+    #[test]
+    fn http_1_0_closes_unless_it_says_otherwise() {
+        assert!(!parse("HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\n").unwrap().is_keep_alive);
+        assert!(parse("HTTP/1.0 200 OK\r\nContent-Length: 1\r\nConnection: Keep-Alive\r\n\r\n").unwrap().is_keep_alive);
+        assert!(!parse("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: foo, Close\r\n\r\n").unwrap().is_keep_alive);
+    }
+
+    #[test]
+    fn answers_without_body_have_none_whatever_they_announce() {
+        for status in ["204 No Content", "304 Not Modified", "101 Switching Protocols"] {
+            let head = parse(&format!("HTTP/1.1 {status}\r\nContent-Length: 12\r\n\r\n")).unwrap();
+            assert_eq!(head.body, BodyKind::None, "{status}");
+        }
+        let head = parse_head(b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n", true).unwrap();
+        assert_eq!((head.body, head.is_keep_alive), (BodyKind::None, true));
+    }
+
+    #[test]
+    fn transfer_encoding_wins_over_length_and_ends_the_connection() {
+        let head = parse("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, Chunked\r\nContent-Length: 5\r\n\r\n").unwrap();
+        assert_eq!((head.body, head.is_keep_alive), (BodyKind::Chunked, false));
+        let head = parse("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n").unwrap();
+        assert_eq!(head.body, BodyKind::UntilClose);
+    }
+
+    #[test]
+    fn lone_line_feeds_end_lines() {
+        let text = b"HTTP/1.1 200 OK\nContent-Length: 3\n\nabc";
+        let end = find_end(text, 0).unwrap();
+        assert_eq!(parse_head(&text[..end], false).unwrap().body, BodyKind::Fixed(3));
+    }
+
+    #[test]
+    fn what_could_be_read_in_two_ways_is_refused() {
+        assert_eq!(refused("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n"), "more than one Content-Length");
+        assert!(refused("HTTP/1.1 200 OK\r\nContent-Length: 1, 1\r\n\r\n").contains("one decimal number"));
+        assert!(refused("HTTP/1.1 200 OK\r\nContent-Length: +1\r\n\r\n").contains("one decimal number"));
+        assert!(refused("HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n").contains("64 bits"));
+        assert!(refused("HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n").contains("folded"));
+        assert!(refused("HTTP/1.1 200 OK\r\nContent-Length : 1\r\n\r\n").contains("header name"));
+        assert!(refused("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, gzip\r\n\r\n").contains("behind chunked"));
+        assert!(refused("HTTP/1.1 200 OK\r\nTransfer-Encoding: ,\r\n\r\n").contains("empty"));
+        assert!(refused("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").contains("HTTP/1.0"));
+        assert!(refused("HTTP/1.1 20 OK\r\n\r\n").contains("three digits"));
+        assert!(refused("HTTP/1.1 2000 OK\r\n\r\n").contains("reason"));
+        assert!(refused("HTTP/2.0 200 OK\r\n\r\n").contains("status line"));
+        assert!(refused("HTTP/1.1 200 OK\r\nA: b\rc\r\n\r\n").contains("control"));
+        assert!(refused("HTTP/1.1 200 OK\r\nno colon\r\n\r\n").contains("colon"));
+    }
+}

@@ -1,0 +1,280 @@
+//! Where one HTTP/1.x response ends and what it said: an incremental state machine over byte slices, without I/O.
+//!
+//! The rules are those of RFC 9112 section 6.3 as a client must apply them, on the strict side: what a proxy could read
+//! in two ways (two lengths, folded lines, space before a colon) is malformed, as a measurement must not guess.
+//! Splitting the bytes differently never changes the result (a property test holds that).
+//!
+//! - [`head`] reads status line and fields, [`HeadCache`] skips that for a head seen just before;
+//! - [`chunked`] walks chunks, extensions and trailers.
+
+mod chunked;
+mod head;
+mod template;
+
+pub use head::{BodyKind, Head, parse_head};
+pub use template::HeadCache;
+
+/// A head (status line and fields) longer than this is malformed: it also bounds the memory of a connection.
+pub const MAX_HEAD_BYTES: usize = 64 * 1024;
+/// Interim (1xx) responses skipped before a final one; more are malformed, so that an endless stream of them ends.
+const MAX_INTERIM: u8 = 100;
+
+/// The rule that the bytes break.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Malformed(pub &'static str);
+
+/// What [`Framing::feed`] made of a slice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Fed {
+    /// Bytes that belong to this response. Smaller than the slice only when `is_complete`: the rest does not belong.
+    pub used: usize,
+    /// Body bytes among them, framing removed.
+    pub body: usize,
+    /// The response is complete.
+    pub is_complete: bool,
+}
+
+/// How a connection's end leaves the response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AtEnd {
+    /// The end of the connection completes the body.
+    Complete,
+    /// The end came before any byte of the response.
+    Nothing,
+    /// The end came in the middle.
+    Truncated,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Head,
+    Fixed,
+    UntilClose,
+    Chunked(chunked::Step),
+    Done,
+}
+
+/// A head that arrived in pieces. Kept only as long as the head is incomplete.
+#[derive(Debug)]
+struct Carry {
+    bytes: Vec<u8>,
+    /// No head ends before this offset: bytes are not searched twice.
+    searched: usize,
+}
+
+const STARTED: u8 = 1;
+const KEEP_ALIVE: u8 = 2;
+
+/// The state of one response. 32 bytes, and a carry buffer only while a head is split over reads.
+#[derive(Debug)]
+pub struct Framing {
+    /// Body bytes left: of the body (fixed) or of the chunk.
+    remaining: u64,
+    carry: Option<Box<Carry>>,
+    /// Bytes of the chunk-size line or of the trailers so far.
+    line_bytes: u32,
+    status: u16,
+    phase: Phase,
+    flags: u8,
+    interim: u8,
+}
+
+impl Default for Framing {
+    fn default() -> Self {
+        Framing::new()
+    }
+}
+
+impl Framing {
+    /// Before the first byte of a response.
+    pub fn new() -> Self {
+        Framing { remaining: 0, carry: None, line_bytes: 0, status: 0, phase: Phase::Head, flags: 0, interim: 0 }
+    }
+
+    /// Forgets everything: the next byte begins another response.
+    #[inline]
+    pub fn reset(&mut self) {
+        self.carry = None;
+        self.phase = Phase::Head;
+        self.flags = 0;
+        self.interim = 0;
+        self.status = 0;
+    }
+
+    /// Whether any byte of the response has come.
+    #[inline]
+    pub fn has_started(&self) -> bool {
+        self.flags & STARTED != 0
+    }
+
+    /// The final status code; 0 until the head is complete.
+    #[inline]
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// Whether another request may follow on the connection. Meaningful once the response is complete.
+    #[inline]
+    pub fn is_keep_alive(&self) -> bool {
+        self.flags & KEEP_ALIVE != 0
+    }
+
+    /// Bytes allocated for a split head.
+    pub fn carry_bytes(&self) -> usize {
+        self.carry.as_ref().map_or(0, |carry| carry.bytes.capacity() + size_of::<Carry>())
+    }
+
+    /// How many of the next bytes are body for certain, so that they need not be looked at.
+    #[inline]
+    pub fn skippable(&self) -> u64 {
+        match self.phase {
+            // The last byte is left to `feed`, which then completes the response.
+            Phase::Fixed => self.remaining - 1,
+            Phase::Chunked(chunked::Step::Data) => self.remaining.saturating_sub(1),
+            Phase::UntilClose => u64::MAX,
+            _ => 0,
+        }
+    }
+
+    /// Passes over `count` body bytes that were received unseen; at most [`Framing::skippable`].
+    #[inline]
+    pub fn skip(&mut self, count: u64) {
+        debug_assert!(count <= self.skippable());
+        if self.phase != Phase::UntilClose {
+            self.remaining -= count;
+        }
+    }
+
+    /// Takes the next bytes of the connection. `slot` chooses the cached head to compare with (the request's target).
+    /// After an error or a complete response, [`Framing::reset`] comes before the next call.
+    #[inline]
+    pub fn feed(&mut self, heads: &mut HeadCache, slot: usize, bytes: &[u8]) -> Result<Fed, Malformed> {
+        if self.flags & STARTED == 0 && !bytes.is_empty() {
+            self.flags |= STARTED;
+            // The common case in one step: a head like the last one, and its whole body behind it.
+            if let Some(known) = heads.matching(slot, bytes) {
+                self.begin_body(&known)?;
+                let after = self.feed_slow(heads, slot, &bytes[known.len..])?;
+                return Ok(Fed { used: after.used + known.len, ..after });
+            }
+        }
+        self.feed_slow(heads, slot, bytes)
+    }
+
+    fn feed_slow(&mut self, heads: &mut HeadCache, slot: usize, bytes: &[u8]) -> Result<Fed, Malformed> {
+        let mut fed = Fed::default();
+        loop {
+            let rest = &bytes[fed.used..];
+            match self.phase {
+                Phase::Done => {
+                    fed.is_complete = true;
+                    return Ok(fed);
+                }
+                _ if rest.is_empty() => return Ok(fed),
+                Phase::Head => fed.used += self.feed_head(heads, slot, rest)?,
+                Phase::UntilClose => {
+                    fed.used += rest.len();
+                    fed.body += rest.len();
+                }
+                Phase::Fixed => {
+                    let part = rest.len().min(usize::try_from(self.remaining).unwrap_or(usize::MAX));
+                    self.remaining -= part as u64;
+                    fed.used += part;
+                    fed.body += part;
+                    if self.remaining == 0 {
+                        self.phase = Phase::Done;
+                    }
+                }
+                Phase::Chunked(step) => {
+                    let (used, body) = self.feed_chunked(step, rest)?;
+                    fed.used += used;
+                    fed.body += body;
+                }
+            }
+        }
+    }
+
+    /// Takes head bytes; returns how many belonged to the head.
+    fn feed_head(&mut self, heads: &mut HeadCache, slot: usize, bytes: &[u8]) -> Result<usize, Malformed> {
+        let before = self.carry.as_ref().map_or(0, |carry| carry.bytes.len());
+        let (head, used) = match &mut self.carry {
+            None => {
+                head::check_start(bytes)?;
+                match head::find_end(bytes, 0) {
+                    Some(end) if end <= MAX_HEAD_BYTES => (heads.parse(slot, &bytes[..end])?, end),
+                    None if bytes.len() < MAX_HEAD_BYTES => {
+                        let searched = head::resume_at(bytes.len());
+                        self.carry = Some(Box::new(Carry { bytes: bytes.to_vec(), searched }));
+                        return Ok(bytes.len());
+                    }
+                    _ => return Err(head::TOO_LONG),
+                }
+            }
+            Some(carry) => {
+                // One byte beyond the limit is enough to know that it is crossed.
+                let room = MAX_HEAD_BYTES + 1 - before;
+                let part = &bytes[..bytes.len().min(room)];
+                carry.bytes.extend_from_slice(part);
+                head::check_start(&carry.bytes)?;
+                match head::find_end(&carry.bytes, carry.searched) {
+                    Some(end) if end <= MAX_HEAD_BYTES => (heads.parse(slot, &carry.bytes[..end])?, end - before),
+                    None if carry.bytes.len() < MAX_HEAD_BYTES => {
+                        carry.searched = head::resume_at(carry.bytes.len());
+                        return Ok(part.len());
+                    }
+                    _ => return Err(head::TOO_LONG),
+                }
+            }
+        };
+        self.carry = None;
+        self.begin_body(&head)?;
+        Ok(used)
+    }
+
+    #[inline]
+    fn begin_body(&mut self, head: &Head) -> Result<(), Malformed> {
+        if head.is_interim() {
+            self.interim += 1;
+            if self.interim > MAX_INTERIM {
+                return Err(Malformed("more than 100 interim (1xx) responses"));
+            }
+            self.phase = Phase::Head;
+            return Ok(());
+        }
+        self.status = head.status;
+        if head.is_keep_alive {
+            self.flags |= KEEP_ALIVE;
+        }
+        self.remaining = 0;
+        self.line_bytes = 0;
+        self.phase = match head.body {
+            BodyKind::None | BodyKind::Fixed(0) => Phase::Done,
+            BodyKind::Fixed(length) => {
+                self.remaining = length;
+                Phase::Fixed
+            }
+            BodyKind::Chunked => Phase::Chunked(chunked::Step::Size),
+            BodyKind::UntilClose => Phase::UntilClose,
+        };
+        Ok(())
+    }
+
+    /// The connection ended: what does that make of the response?
+    pub fn at_end(&self) -> AtEnd {
+        match self.phase {
+            Phase::Done | Phase::UntilClose => AtEnd::Complete,
+            _ if self.has_started() => AtEnd::Truncated,
+            _ => AtEnd::Nothing,
+        }
+    }
+}
+
+/// Whether the text is a `token` of RFC 9110 section 5.6.2: a method or a field name.
+pub(crate) fn is_token(text: &[u8]) -> bool {
+    !text.is_empty() && text.iter().all(|byte| head::is_token_byte(*byte))
+}
+
+/// The offset behind the first empty line, if there is one.
+pub(crate) fn head_end(bytes: &[u8]) -> Option<usize> {
+    head::find_end(bytes, 0)
+}

@@ -1,0 +1,57 @@
+//! The fast path for heads: servers repeat themselves. A head that is byte for byte the last one on its target means
+//! the same, as [`parse_head`](super::parse_head) is a pure function; a `Date` that moves on costs one parse a second.
+
+use super::head::{Head, parse_head};
+use super::{Malformed, head};
+
+/// Longer heads are parsed each time: comparing them gains little, keeping them costs cache.
+const MAX_KEPT_BYTES: usize = 4096;
+/// Targets with a kept head each; more share them.
+const SLOTS: usize = 64;
+
+#[derive(Debug)]
+struct Kept {
+    bytes: Vec<u8>,
+    head: Head,
+}
+
+/// The last head of each target, with its meaning. One per thread; at most 64 heads of 4 KiB.
+#[derive(Debug)]
+pub struct HeadCache {
+    is_head_request: bool,
+    kept: Vec<Option<Kept>>,
+}
+
+impl HeadCache {
+    /// For responses to `targets` different requests of one method.
+    pub fn new(is_head_request: bool, targets: usize) -> Self {
+        let slots = targets.clamp(1, SLOTS);
+        HeadCache { is_head_request, kept: (0..slots).map(|_| None).collect() }
+    }
+
+    /// The meaning of the head that `bytes` begin with, if it is the one kept for `slot`.
+    #[inline]
+    pub(super) fn matching(&self, slot: usize, bytes: &[u8]) -> Option<Head> {
+        let kept = self.kept[if slot < self.kept.len() { slot } else { slot % self.kept.len() }].as_ref()?;
+        // The kept bytes end with an empty line and contain no other: a match is a whole head.
+        (bytes.len() >= kept.bytes.len() && bytes[..kept.bytes.len()] == kept.bytes[..]).then_some(kept.head)
+    }
+
+    /// Parses a complete head and keeps it.
+    pub(super) fn parse(&mut self, slot: usize, bytes: &[u8]) -> Result<Head, Malformed> {
+        let head: Head = parse_head(bytes, self.is_head_request)?;
+        let index = slot % self.kept.len();
+        if bytes.len() <= MAX_KEPT_BYTES {
+            debug_assert_eq!(head::find_end(bytes, 0), Some(bytes.len()));
+            match &mut self.kept[index] {
+                Some(kept) => {
+                    kept.bytes.clear();
+                    kept.bytes.extend_from_slice(bytes);
+                    kept.head = head;
+                }
+                empty => *empty = Some(Kept { bytes: bytes.to_vec(), head }),
+            }
+        }
+        Ok(head)
+    }
+}

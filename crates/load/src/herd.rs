@@ -1,0 +1,117 @@
+//! How fast a herd of connections is opened. Pure: it says how many attempts may begin now.
+//!
+//! A server's accept queue holds 5 to 4,096 connections; what comes while it is full is dropped and repeated after a
+//! second. So the herd starts gently, doubles while all goes well, and falls back when an attempt hangs.
+
+/// An attempt that takes longer than this hangs: on any path that carries load a handshake is faster, and a dropped
+/// SYN takes a second.
+pub(crate) const HANGS_AFTER_NS: u64 = 200_000_000;
+/// Attempts begin in bursts this far apart.
+const TICK_NS: u64 = 1_000_000;
+const GENTLE: u64 = 16;
+const MOST_PER_TICK: u64 = 64;
+const MOST_UNDER_WAY: u64 = 1024;
+
+/// The pace of one thread's herd.
+#[derive(Debug)]
+pub(crate) struct Herd {
+    /// Attempts in one tick.
+    burst: u64,
+    /// Attempts under way at once.
+    under_way: u64,
+    next_tick_ns: u64,
+    /// A fixed rate asked for by the plan, as the gap between attempts; 0 = adaptive.
+    gap_ns: u64,
+    last_fall_ns: u64,
+    good_ticks: u32,
+}
+
+impl Herd {
+    /// `rate_per_sec`: attempts per second of this thread; 0 = as fast as goes well.
+    pub(crate) fn new(rate_per_sec: f64) -> Self {
+        let gap_ns = if rate_per_sec > 0.0 { (1e9 / rate_per_sec) as u64 } else { 0 };
+        Herd {
+            burst: GENTLE,
+            under_way: 4 * GENTLE,
+            next_tick_ns: 0,
+            gap_ns: gap_ns.max(u64::from(rate_per_sec > 0.0)),
+            last_fall_ns: 0,
+            good_ticks: 0,
+        }
+    }
+
+    /// Attempts that may begin now, with `under_way` begun and not decided. Each call with a result above 0 uses it up.
+    pub(crate) fn allowance(&mut self, now_ns: u64, under_way: u64) -> u64 {
+        if now_ns < self.next_tick_ns {
+            return 0;
+        }
+        if self.gap_ns > 0 {
+            // Late ticks catch up within a millisecond's worth, not more: no burst after a pause.
+            let missed = if self.next_tick_ns == 0 { 0 } else { (now_ns - self.next_tick_ns).min(TICK_NS) / self.gap_ns };
+            self.next_tick_ns = now_ns + self.gap_ns;
+            return 1 + missed;
+        }
+        let free = self.under_way.saturating_sub(under_way);
+        if free == 0 {
+            return 0;
+        }
+        self.next_tick_ns = now_ns + TICK_NS;
+        self.good_ticks += 1;
+        if self.good_ticks >= 8 {
+            self.good_ticks = 0;
+            self.burst = (self.burst * 2).min(MOST_PER_TICK);
+            self.under_way = (self.under_way * 2).min(MOST_UNDER_WAY);
+        }
+        self.burst.min(free)
+    }
+
+    /// When [`Herd::allowance`] is worth asking again.
+    pub(crate) fn next_ns(&self) -> u64 {
+        self.next_tick_ns
+    }
+
+    /// An attempt hangs or failed: halve the pace, at most once per `HANGS_AFTER_NS`.
+    pub(crate) fn fall_back(&mut self, now_ns: u64) {
+        if now_ns < self.last_fall_ns + HANGS_AFTER_NS && self.last_fall_ns != 0 {
+            return;
+        }
+        self.last_fall_ns = now_ns;
+        self.good_ticks = 0;
+        self.burst = (self.burst / 4).max(1);
+        self.under_way = (self.under_way / 2).max(4);
+        self.next_tick_ns = now_ns + 10 * TICK_NS;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_herd_speeds_up_while_all_goes_well() {
+        let mut herd = Herd::new(0.0);
+        let begun: u64 = (0..1000).map(|tick| herd.allowance(tick * TICK_NS, 0)).sum();
+        assert!(begun > 50_000, "{begun}");
+    }
+
+    #[test]
+    fn a_hanging_attempt_slows_the_herd_down() {
+        let mut herd = Herd::new(0.0);
+        for tick in 0..100 {
+            herd.allowance(tick * TICK_NS, 0);
+        }
+        for fall in 1..10u64 {
+            herd.fall_back(fall * HANGS_AFTER_NS + TICK_NS);
+        }
+        let now = 20 * HANGS_AFTER_NS;
+        assert_eq!(herd.allowance(now, 0), 1);
+        assert_eq!(herd.allowance(now + TICK_NS, 4), 0, "as many hang as may be under way");
+    }
+
+    #[test]
+    fn a_rate_asked_for_is_kept() {
+        let mut herd = Herd::new(100.0);
+        let begun: u64 = (1..=10_000).map(|step| herd.allowance(step * 100_000, 0)).sum();
+        assert!((99..=101).contains(&begun), "{begun} in a second");
+    }
+}

@@ -1,0 +1,177 @@
+//! What a load came to, and its figures by name.
+
+use crate::cost::EngineCost;
+use record::figure::{Figure, Figures, Origin};
+use record::{Doubt, Latency, LoadPlan, Outcomes, Pace, names};
+use std::collections::BTreeMap;
+
+/// The measured window of one load.
+///
+/// Two ways of counting stand side by side. [`LoadResult::outcomes`], `body_bytes`, `received_bytes`, `sent_bytes` and
+/// the latencies are about the *requests of the window*: those whose intended send lies in it, whenever they ended.
+/// The `*_in_window` counts are about what *happened in the window*, whatever its request: rates are made of them.
+#[derive(Debug, Clone)]
+pub struct LoadResult {
+    /// When the window began, Unix milliseconds.
+    pub started_unix_ms: u64,
+    /// Length of the window; shorter than planned if interrupted, 0 if it was never reached.
+    pub window_ns: u64,
+    /// Load before the window.
+    pub warmup_ns: u64,
+    /// What became of every request of the window; `sum()` equals `sent`.
+    pub outcomes: Outcomes,
+    /// Last byte minus intended send of complete responses.
+    pub response: Latency,
+    /// Last byte minus actual send of complete responses.
+    pub service: Latency,
+    /// First byte minus actual send of complete responses.
+    pub first_byte: Latency,
+    /// Actual minus intended send of requests that left; empty in a closed loop, where there is no schedule.
+    pub lag: Latency,
+    /// The part of the lag spent waiting for a free connection; 1 ns stands for none.
+    pub connection_wait: Latency,
+    /// The rest of the lag: the generator's own lateness.
+    pub own_lag: Latency,
+    /// Time to establish a connection, of all connections opened by the run.
+    pub connect: Latency,
+    /// Age, since the intended send, of the requests counted as unfinished: their response time is at least this.
+    pub unfinished_age: Latency,
+    /// Unfinished requests that had not even left, as no connection was free for them.
+    pub never_sent: u64,
+    /// Response body bytes, framing removed. Truncated responses count with what came of them.
+    pub body_bytes: u64,
+    /// Response bytes, headers and framing included.
+    pub received_bytes: u64,
+    /// Request bytes sent.
+    pub sent_bytes: u64,
+    /// Complete responses whose last byte came inside the window.
+    pub completed_in_window: u64,
+    /// Those with status 2xx or 3xx.
+    pub ok_in_window: u64,
+    /// Response bytes that came inside the window.
+    pub received_in_window_bytes: u64,
+    /// Bytes that came on connections without a request under way, counted as arrivals: the server breaks HTTP.
+    pub stray_responses: u64,
+    /// The course of the window, as CSV with a header line.
+    pub series_csv: String,
+    /// What the engine itself used.
+    pub engine: EngineCost,
+    /// Complete responses by status code.
+    pub status_counts: BTreeMap<u16, u64>,
+    /// An example of each kind of failure, in words; at most eight.
+    pub first_errors: Vec<String>,
+    /// The caller stopped the run before its end.
+    pub interrupted: bool,
+    /// Reasons not to trust the figures.
+    pub doubts: Vec<Doubt>,
+}
+
+impl LoadResult {
+    /// The window's length in seconds.
+    pub fn window_s(&self) -> f64 {
+        self.window_ns as f64 / 1e9
+    }
+
+    /// The histograms by name, as they are written to an `.hlog`.
+    pub fn latencies(&self) -> Vec<(&str, &Latency)> {
+        vec![
+            ("response", &self.response),
+            ("service", &self.service),
+            ("first-byte", &self.first_byte),
+            ("lag", &self.lag),
+            ("connection-wait", &self.connection_wait),
+            ("connect", &self.connect),
+            ("unfinished-age", &self.unfinished_age),
+        ]
+    }
+
+    /// Every figure of the client's side, by the names in [`record::names`].
+    pub fn figures(&self, plan: &LoadPlan) -> Figures {
+        let mut figures = Figures::default();
+        self.rates(plan, &mut figures);
+        for (name, quantile) in [
+            (names::RESPONSE_P50, 0.5),
+            (names::RESPONSE_P90, 0.9),
+            (names::RESPONSE_P99, 0.99),
+            (names::RESPONSE_P999, 0.999),
+        ] {
+            figures.set(name, quantile_us(&self.response, quantile));
+        }
+        figures.set(names::RESPONSE_MEAN, timed_us(self.response.mean_ns(), &self.response));
+        figures.set(names::RESPONSE_MAX, max_us(&self.response));
+        figures.set(names::SERVICE_P50, quantile_us(&self.service, 0.5));
+        figures.set(names::SERVICE_P99, quantile_us(&self.service, 0.99));
+        figures.set(names::SERVICE_MAX, max_us(&self.service));
+        figures.set(names::FIRST_BYTE_P50, quantile_us(&self.first_byte, 0.5));
+        figures.set(names::FIRST_BYTE_P99, quantile_us(&self.first_byte, 0.99));
+        figures.set(names::CONNECT_P50, quantile_us(&self.connect, 0.5));
+        figures.set(names::CONNECT_P99, quantile_us(&self.connect, 0.99));
+        let lag = [
+            (names::LAG_P50, quantile_us(&self.lag, 0.5)),
+            (names::LAG_P99, quantile_us(&self.lag, 0.99)),
+            (names::LAG_MAX, max_us(&self.lag)),
+            (names::CONNECTION_WAIT_P99, quantile_us(&self.connection_wait, 0.99)),
+        ];
+        let is_closed = plan.pace == Pace::Closed;
+        for (name, figure) in lag {
+            let none = || Figure::not_measured("us", "a closed loop has no schedule");
+            figures.set(name, if is_closed { none() } else { figure });
+        }
+        self.costs(&mut figures);
+        figures
+    }
+
+    fn rates(&self, plan: &LoadPlan, figures: &mut Figures) {
+        let seconds = self.window_s();
+        let per_sec = |count: u64, unit: &str| Figure::new(count as f64 / seconds, unit, count, Origin::Counted);
+        figures.set(names::THROUGHPUT, per_sec(self.completed_in_window, "1/s"));
+        figures.set(names::GOODPUT, per_sec(self.ok_in_window, "1/s"));
+        figures.set(
+            names::OFFERED,
+            match plan.pace {
+                // What the schedule held, not what was asked for: a Poisson schedule varies.
+                Pace::Open { .. } => per_sec(self.outcomes.sent, "1/s"),
+                Pace::Closed => Figure::not_measured("1/s", "a closed loop offers what the server takes"),
+            },
+        );
+        figures.set(names::RECEIVED, per_sec(self.received_in_window_bytes, "bytes/s"));
+        let responses = self.outcomes.completed();
+        let bytes = |count: u64, n: u64| Figure::new(count as f64, "bytes", n, Origin::Counted);
+        figures.set(names::BODY_BYTES, bytes(self.body_bytes, responses));
+        figures.set(names::RECEIVED_BYTES, bytes(self.received_bytes, responses));
+        figures.set(names::SENT_BYTES, bytes(self.sent_bytes, self.outcomes.sent));
+    }
+
+    fn costs(&self, figures: &mut Figures) {
+        let done = self.completed_in_window;
+        let cpu_us = (self.engine.cpu_user_ns + self.engine.cpu_system_ns) as f64 / 1e3;
+        figures.set(names::CLIENT_CPU, Figure::new(cpu_us / done as f64, "us", done, Origin::Timed));
+        figures.set(
+            names::CLIENT_UTILISATION,
+            if self.window_ns == 0 {
+                Figure::not_measured("ratio", "the run ended before its window began")
+            } else {
+                Figure::new(self.engine.busiest_thread_ratio, "ratio", self.engine.threads as u64, Origin::Timed)
+            },
+        );
+        figures.set(
+            names::CLIENT_MEMORY,
+            Figure::new(self.engine.memory_bytes_per_connection, "bytes", self.outcomes.connects, Origin::Counted),
+        );
+    }
+}
+
+fn timed_us(nanos: Option<f64>, latency: &Latency) -> Figure {
+    match nanos {
+        Some(nanos) => Figure::new(nanos / 1e3, "us", latency.len(), Origin::Timed),
+        None => Figure::not_measured("us", "nothing completed"),
+    }
+}
+
+fn quantile_us(latency: &Latency, quantile: f64) -> Figure {
+    timed_us(latency.quantile_ns(quantile).map(|nanos| nanos as f64), latency)
+}
+
+fn max_us(latency: &Latency) -> Figure {
+    timed_us(latency.max_ns().map(|nanos| nanos as f64), latency)
+}

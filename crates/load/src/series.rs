@@ -1,0 +1,246 @@
+//! What happened when, in equal steps of the window: the rows of `series.csv`.
+
+use std::fmt::Write as _;
+
+/// Sub-buckets per octave: a relative error of 1/32, enough to draw a line with.
+const SUB_BITS: u32 = 4;
+const SUB: u64 = 1 << SUB_BITS;
+/// Up to 2^42 ns, more than an hour.
+const BUCKETS: usize = ((42 - SUB_BITS as usize) + 1) * SUB as usize;
+
+/// The header line of `series.csv`. Times are at the end of the step.
+pub const HEADER: &str =
+    "t_s,completed,failed,received_bytes,response_p50_us,response_p99_us,lag_max_us,connections\n";
+
+/// One step's counts.
+#[derive(Debug, Clone)]
+struct Step {
+    completed: u64,
+    failed: u64,
+    received_bytes: u64,
+    lag_max_ns: u64,
+    /// Established connections, last seen in the step; `None` when the thread did not look.
+    connections: Option<u64>,
+    response: Box<[u32; BUCKETS]>,
+}
+
+impl Step {
+    fn new() -> Self {
+        Step {
+            completed: 0,
+            failed: 0,
+            received_bytes: 0,
+            lag_max_ns: 0,
+            connections: None,
+            response: Box::new([0; BUCKETS]),
+        }
+    }
+}
+
+/// The steps of one thread; all are allocated at the start.
+#[derive(Debug, Clone)]
+pub(crate) struct Series {
+    start_ns: u64,
+    step_ns: u64,
+    steps: Vec<Step>,
+    /// The step of the last call: times nearly always fall into it.
+    current: usize,
+    current_end_ns: u64,
+}
+
+impl Series {
+    /// Steps of 100 ms, or of a hundredth of the window if that is longer.
+    pub(crate) fn new(start_ns: u64, duration_ns: u64) -> Self {
+        let step_ns = (duration_ns / 100).max(100_000_000);
+        let count = duration_ns.div_ceil(step_ns).max(1) as usize;
+        Series { start_ns, step_ns, steps: vec![Step::new(); count], current: 0, current_end_ns: start_ns + step_ns }
+    }
+
+    #[inline]
+    fn at(&mut self, now_ns: u64) -> Option<&mut Step> {
+        if now_ns >= self.current_end_ns || now_ns + self.step_ns < self.current_end_ns {
+            let index = (now_ns.checked_sub(self.start_ns)? / self.step_ns) as usize;
+            if index >= self.steps.len() {
+                return None;
+            }
+            self.current = index;
+            self.current_end_ns = self.start_ns + (index as u64 + 1) * self.step_ns;
+        }
+        self.steps.get_mut(self.current)
+    }
+
+    #[inline]
+    pub(crate) fn completed(&mut self, now_ns: u64, response_ns: u64) {
+        if let Some(step) = self.at(now_ns) {
+            step.completed += 1;
+            step.response[bucket(response_ns)] += 1;
+        }
+    }
+
+    pub(crate) fn failed(&mut self, now_ns: u64) {
+        if let Some(step) = self.at(now_ns) {
+            step.failed += 1;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn received(&mut self, now_ns: u64, bytes: u64) {
+        if let Some(step) = self.at(now_ns) {
+            step.received_bytes += bytes;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn lag(&mut self, now_ns: u64, lag_ns: u64) {
+        if let Some(step) = self.at(now_ns) {
+            step.lag_max_ns = step.lag_max_ns.max(lag_ns);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn connections(&mut self, now_ns: u64, established: u64) {
+        if let Some(step) = self.at(now_ns) {
+            step.connections = Some(established);
+        }
+    }
+
+    /// Adds another thread's steps; `other` has the same window. A thread that did not look in a step held what it
+    /// held in the one before.
+    pub(crate) fn merge(&mut self, mut other: Series) {
+        other.fill_connections();
+        self.fill_connections();
+        for (mine, theirs) in self.steps.iter_mut().zip(&other.steps) {
+            mine.completed += theirs.completed;
+            mine.failed += theirs.failed;
+            mine.received_bytes += theirs.received_bytes;
+            mine.lag_max_ns = mine.lag_max_ns.max(theirs.lag_max_ns);
+            mine.connections = Some(mine.connections.unwrap_or(0) + theirs.connections.unwrap_or(0));
+            for (count, more) in mine.response.iter_mut().zip(theirs.response.iter()) {
+                *count += more;
+            }
+        }
+    }
+
+    fn fill_connections(&mut self) {
+        let mut last = 0;
+        for step in &mut self.steps {
+            last = *step.connections.get_or_insert(last);
+        }
+    }
+
+    /// The CSV text of the steps that began before `window_ns` was over. Empty percentile fields: nothing completed.
+    pub(crate) fn csv(mut self, window_ns: u64) -> String {
+        self.fill_connections();
+        let mut text = String::from(HEADER);
+        for (index, step) in self.steps.iter().enumerate() {
+            let begin_ns = index as u64 * self.step_ns;
+            if begin_ns >= window_ns {
+                break;
+            }
+            let end_s = (begin_ns + self.step_ns).min(window_ns) as f64 / 1e9;
+            let _ = write!(text, "{end_s:.3},{},{},{},", step.completed, step.failed, step.received_bytes);
+            for quantile in [0.5, 0.99] {
+                if let Some(nanos) = quantile_of(&step.response, quantile) {
+                    let _ = write!(text, "{:.1}", nanos as f64 / 1e3);
+                }
+                text.push(',');
+            }
+            let lag_us = step.lag_max_ns as f64 / 1e3;
+            let _ = writeln!(text, "{lag_us:.1},{}", step.connections.unwrap_or(0));
+        }
+        text
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.steps.len() * (size_of::<Step>() + size_of::<[u32; BUCKETS]>())
+    }
+}
+
+#[inline]
+fn bucket(nanos: u64) -> usize {
+    if nanos < SUB {
+        return nanos as usize;
+    }
+    let octave = 63 - nanos.leading_zeros() - SUB_BITS;
+    let index = (u64::from(octave) + 1) * SUB + ((nanos >> octave) - SUB);
+    (index as usize).min(BUCKETS - 1)
+}
+
+/// The middle of a bucket.
+fn value_of(index: usize) -> u64 {
+    let index = index as u64;
+    if index < SUB {
+        return index;
+    }
+    let octave = index / SUB - 1;
+    let low = (SUB + index % SUB) << octave;
+    low + (1 << octave) / 2
+}
+
+fn quantile_of(counts: &[u32; BUCKETS], quantile: f64) -> Option<u64> {
+    let total: u64 = counts.iter().map(|count| u64::from(*count)).sum();
+    if total == 0 {
+        return None;
+    }
+    let rank = ((total as f64 * quantile).ceil() as u64).max(1);
+    let mut seen = 0;
+    let index = counts.iter().position(|count| {
+        seen += u64::from(*count);
+        seen >= rank
+    })?;
+    Some(value_of(index))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_stall_is_one_row() {
+        let mut series = Series::new(1_000, 300_000_000);
+        series.completed(1_000, 50_000);
+        series.connections(1_000, 2);
+        series.failed(150_000_000);
+        series.completed(250_000_000, 200_000_000);
+        series.lag(250_000_000, 7_000);
+        let text = series.csv(300_000_000);
+        let rows: Vec<&str> = text.lines().collect();
+        assert_eq!(rows.len(), 4, "{text}");
+        assert!(rows[1].starts_with("0.100,1,0,0,50."), "{text}");
+        assert_eq!(rows[2], "0.200,0,1,0,,,0.0,2");
+        assert!(rows[3].ends_with(",7.0,2"), "{text}");
+    }
+
+    #[test]
+    fn threads_add_up() {
+        let mut one = Series::new(0, 200_000_000);
+        let mut two = Series::new(0, 200_000_000);
+        one.completed(5, 1_000);
+        one.connections(5, 3);
+        two.completed(6, 9_000);
+        two.connections(150_000_000, 4);
+        one.merge(two);
+        let text = one.csv(200_000_000);
+        assert!(text.lines().nth(1).unwrap().starts_with("0.100,2,"), "{text}");
+        assert!(text.lines().nth(2).unwrap().ends_with(",7"), "{text}");
+    }
+
+    proptest! {
+        #[test]
+        fn a_bucket_is_within_a_sixteenth_of_its_values(nanos in 1u64..1 << 42) {
+            let middle = value_of(bucket(nanos)) as f64;
+            prop_assert!((middle / nanos as f64 - 1.0).abs() <= 1.0 / 16.0, "{nanos} {middle}");
+        }
+
+        #[test]
+        fn no_time_panics(times in prop::collection::vec(any::<u64>(), 1..50)) {
+            let mut series = Series::new(1 << 40, 3_000_000_000);
+            for time in times {
+                let time = time >> 1;
+                series.completed(time, time);
+                series.lag(time, time);
+            }
+        }
+    }
+}

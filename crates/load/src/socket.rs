@@ -1,0 +1,192 @@
+//! The system calls on sockets, as thin safe functions. Errors are raw `errno` values: the hot path looks at them once.
+
+use crate::ports::PortChoice;
+use std::net::{IpAddr, SocketAddr};
+
+/// An `errno` value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Errno(pub i32);
+
+impl Errno {
+    pub(crate) fn last() -> Self {
+        Errno(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+    }
+
+    pub(crate) fn would_block(self) -> bool {
+        self.0 == libc::EAGAIN || self.0 == libc::EWOULDBLOCK || self.0 == libc::EINTR
+    }
+
+    pub(crate) fn io(self) -> std::io::Error {
+        std::io::Error::from_raw_os_error(self.0)
+    }
+}
+
+fn check(result: libc::c_int) -> Result<libc::c_int, Errno> {
+    if result < 0 { Err(Errno::last()) } else { Ok(result) }
+}
+
+/// A socket address in the kernel's form.
+#[derive(Clone, Copy)]
+pub(crate) struct RawAddress {
+    storage: libc::sockaddr_storage,
+    len: libc::socklen_t,
+}
+
+impl RawAddress {
+    pub(crate) fn new(address: SocketAddr) -> Self {
+        // SAFETY: all-zero bytes are a valid sockaddr_storage.
+        let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+        let len = match address {
+            SocketAddr::V4(v4) => {
+                let raw = libc::sockaddr_in {
+                    sin_family: libc::AF_INET as libc::sa_family_t,
+                    sin_port: v4.port().to_be(),
+                    sin_addr: libc::in_addr { s_addr: u32::from(*v4.ip()).to_be() },
+                    sin_zero: [0; 8],
+                };
+                // SAFETY: sockaddr_storage is at least as large and as aligned as sockaddr_in.
+                unsafe { std::ptr::from_mut(&mut storage).cast::<libc::sockaddr_in>().write(raw) };
+                size_of::<libc::sockaddr_in>()
+            }
+            SocketAddr::V6(v6) => {
+                let raw = libc::sockaddr_in6 {
+                    sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                    sin6_port: v6.port().to_be(),
+                    sin6_flowinfo: v6.flowinfo(),
+                    sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
+                    sin6_scope_id: v6.scope_id(),
+                };
+                // SAFETY: sockaddr_storage is at least as large and as aligned as sockaddr_in6.
+                unsafe { std::ptr::from_mut(&mut storage).cast::<libc::sockaddr_in6>().write(raw) };
+                size_of::<libc::sockaddr_in6>()
+            }
+        };
+        RawAddress { storage, len: len as libc::socklen_t }
+    }
+
+    fn as_ptr(&self) -> *const libc::sockaddr {
+        std::ptr::from_ref(&self.storage).cast()
+    }
+
+    pub(crate) fn family(&self) -> libc::c_int {
+        libc::c_int::from(self.storage.ss_family)
+    }
+}
+
+/// A new non-blocking TCP socket of the family. The caller owns the descriptor and closes it with [`close`].
+pub(crate) fn stream_socket(family: libc::c_int) -> Result<i32, Errno> {
+    // SAFETY: no pointers.
+    check(unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) })
+}
+
+pub(crate) fn close(fd: i32) {
+    // SAFETY: no pointers; every descriptor given here is owned by the caller and forgotten afterwards.
+    unsafe { libc::close(fd) };
+}
+
+fn set_option<T: Copy>(fd: i32, level: libc::c_int, name: libc::c_int, value: T) -> Result<(), Errno> {
+    // SAFETY: `value` lives through the call and its size is given.
+    check(unsafe {
+        libc::setsockopt(fd, level, name, std::ptr::from_ref(&value).cast(), size_of::<T>() as libc::socklen_t)
+    })
+    .map(drop)
+}
+
+pub(crate) fn set_no_delay(fd: i32) -> Result<(), Errno> {
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1i32)
+}
+
+/// `IP_LOCAL_PORT_RANGE` (Linux 6.3): both ends in one word, the high one in the upper half.
+const IP_LOCAL_PORT_RANGE: libc::c_int = 51;
+
+fn set_port_range(fd: i32, low: u16, high: u16) -> Result<(), Errno> {
+    set_option(fd, libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE, u32::from(high) << 16 | u32::from(low))
+}
+
+/// Whether the kernel knows `IP_LOCAL_PORT_RANGE`.
+pub(crate) fn knows_port_range() -> bool {
+    let Ok(fd) = stream_socket(libc::AF_INET) else { return false };
+    let known = set_port_range(fd, 40_000, 50_000).is_ok();
+    close(fd);
+    known
+}
+
+/// Binds the local end. `source` absent: the kernel chooses the address by its routes.
+pub(crate) fn bind_source(
+    fd: i32,
+    source: Option<IpAddr>,
+    port: PortChoice,
+    range: (u16, u16),
+    family: libc::c_int,
+) -> Result<(), Errno> {
+    let port = match port {
+        PortChoice::Kernel => 0,
+        PortChoice::Scan => {
+            set_port_range(fd, range.0, range.1)?;
+            0
+        }
+        PortChoice::Explicit(port) => port,
+    };
+    if source.is_none() && port == 0 {
+        return Ok(());
+    }
+    // The port is chosen at connect, where only the whole tuple must be unique.
+    let _ = set_option(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1i32);
+    if port != 0 {
+        // An old connection of this port may be in TIME_WAIT.
+        let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1i32);
+    }
+    let any = if family == libc::AF_INET6 {
+        IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED)
+    } else {
+        IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED)
+    };
+    let address = RawAddress::new(SocketAddr::new(source.unwrap_or(any), port));
+    // SAFETY: the address is valid for its length through the call.
+    check(unsafe { libc::bind(fd, address.as_ptr(), address.len) }).map(drop)
+}
+
+/// Begins to connect. `Ok(true)`: established; `Ok(false)`: under way.
+pub(crate) fn connect(fd: i32, address: &RawAddress) -> Result<bool, Errno> {
+    // SAFETY: the address is valid for its length through the call.
+    match check(unsafe { libc::connect(fd, address.as_ptr(), address.len) }) {
+        Ok(_) => Ok(true),
+        Err(Errno(libc::EINPROGRESS | libc::EALREADY | libc::EINTR)) => Ok(false),
+        Err(Errno(libc::EISCONN)) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// The pending error of a socket, cleared by reading it.
+pub(crate) fn take_error(fd: i32) -> Option<Errno> {
+    let mut error: libc::c_int = 0;
+    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: both pointers are to live values of this frame with their sizes.
+    let result =
+        unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, std::ptr::from_mut(&mut error).cast(), &mut len) };
+    if result < 0 {
+        return Some(Errno::last());
+    }
+    (error != 0).then_some(Errno(error))
+}
+
+#[inline]
+pub(crate) fn send(fd: i32, bytes: &[u8]) -> Result<usize, Errno> {
+    // SAFETY: pointer and length are of a live slice.
+    let sent = unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+    usize::try_from(sent).map_err(|_| Errno::last())
+}
+
+#[inline]
+pub(crate) fn receive(fd: i32, buffer: &mut [u8]) -> Result<usize, Errno> {
+    // SAFETY: pointer and length are of a live, writable slice.
+    let received = unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+    usize::try_from(received).map_err(|_| Errno::last())
+}
+
+/// Takes up to `limit` bytes off the socket without copying them (`MSG_TRUNC` on TCP, since Linux 2.4).
+pub(crate) fn discard(fd: i32, limit: usize) -> Result<usize, Errno> {
+    // SAFETY: with MSG_TRUNC the kernel does not write through the pointer; one that did would return EFAULT.
+    let received = unsafe { libc::recv(fd, std::ptr::null_mut(), limit, libc::MSG_TRUNC) };
+    usize::try_from(received).map_err(|_| Errno::last())
+}

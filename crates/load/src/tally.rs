@@ -1,0 +1,357 @@
+//! What one engine thread counts and times. Threads share none of it; the tallies are merged at the end.
+//!
+//! A request belongs to the window when its *intended* send does, whenever it ends. Rates count what *happened* inside
+//! the window. The two differ by what was under way at the window's ends.
+
+use crate::series::Series;
+use crate::socket::Errno;
+use record::{Latency, Outcomes};
+use std::collections::BTreeMap;
+
+/// Connections that take longer than this to open count as slow: a lost SYN is repeated after 1 s.
+const SLOW_CONNECT_NS: u64 = 1_000_000_000;
+/// Worded examples of failures kept, one a kind.
+const MAX_EXAMPLES: usize = 8;
+
+/// Why a request has no complete response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    Refused,
+    Reset,
+    TimedOut,
+    ConnectTimedOut,
+    Truncated,
+    ClosedEarly,
+    Malformed(&'static str),
+    LocalLimit(&'static str),
+    Other(Errno),
+}
+
+impl Failure {
+    /// The failure that an error of connect, send or recv stands for.
+    pub(crate) fn from_errno(error: Errno) -> Self {
+        match error.0 {
+            libc::ECONNREFUSED => Failure::Refused,
+            libc::ECONNRESET | libc::EPIPE | libc::ECONNABORTED => Failure::Reset,
+            // The kernel gave up repeating before our own timeout: the same to the user.
+            libc::ETIMEDOUT => Failure::ConnectTimedOut,
+            libc::EADDRNOTAVAIL | libc::EADDRINUSE => Failure::LocalLimit("no local port was left for a connection"),
+            libc::EMFILE | libc::ENFILE => Failure::LocalLimit("no file descriptor was left for a connection"),
+            libc::ENOMEM | libc::ENOBUFS => Failure::LocalLimit("the kernel had no memory for a connection"),
+            _ => Failure::Other(error),
+        }
+    }
+
+    fn kind(self) -> &'static str {
+        match self {
+            Failure::Refused => "refused",
+            Failure::Reset => "reset",
+            Failure::TimedOut => "timed out",
+            Failure::ConnectTimedOut => "connect timed out",
+            Failure::Truncated => "truncated",
+            Failure::ClosedEarly => "closed early",
+            Failure::Malformed(_) => "malformed",
+            Failure::LocalLimit(_) => "local limit",
+            Failure::Other(_) => "other error",
+        }
+    }
+
+    fn words(self) -> String {
+        match self {
+            Failure::Refused => "the server refused the connection".into(),
+            Failure::Reset => "the server reset the connection while a request was under way".into(),
+            Failure::TimedOut => "no complete response within the timeout".into(),
+            Failure::ConnectTimedOut => "the connection could not be established within the connect timeout".into(),
+            Failure::Truncated => "the connection ended in the middle of a response".into(),
+            Failure::ClosedEarly => "the server closed the connection before any byte of the response".into(),
+            Failure::Malformed(why) => format!("not a valid HTTP/1.x response: {why}"),
+            Failure::LocalLimit(what) => format!("limit of this machine: {what}"),
+            Failure::Other(error) => format!("network error: {}", error.io()),
+        }
+    }
+}
+
+/// Counts and times of one thread.
+pub(crate) struct Tally {
+    /// The measured window, `[begin, end)`; the end moves only when a run is cut short.
+    pub(crate) begin_ns: u64,
+    pub(crate) end_ns: u64,
+    pub(crate) outcomes: Outcomes,
+    /// Service times of responses that came in one piece: their first byte is their last. One record instead of two.
+    pub(crate) whole: Latency,
+    /// Service times and times to first byte of the others.
+    pub(crate) pieces: Latency,
+    pub(crate) pieces_first: Latency,
+    /// Open loop only; in a closed loop the response time is the service time.
+    pub(crate) response: Latency,
+    pub(crate) lag: Latency,
+    pub(crate) connection_wait: Latency,
+    /// The part of the lag that is the generator's own lateness.
+    pub(crate) own_lag: Latency,
+    pub(crate) connect: Latency,
+    /// Age of the requests that were unfinished at the end.
+    pub(crate) unfinished_age: Latency,
+    /// Unfinished requests that never left.
+    pub(crate) never_sent: u64,
+    pub(crate) body_bytes: u64,
+    pub(crate) received_bytes: u64,
+    pub(crate) sent_bytes: u64,
+    pub(crate) completed_in_window: u64,
+    pub(crate) ok_in_window: u64,
+    pub(crate) received_in_window: u64,
+    pub(crate) status_counts: BTreeMap<u16, u64>,
+    /// The status of the last responses, not yet in the map: a run of equal ones is one insertion.
+    last_status: (u16, u64),
+    pub(crate) series: Series,
+    pub(crate) examples: Vec<(&'static str, String)>,
+    /// Bytes that came on a connection with no request under way.
+    pub(crate) stray_responses: u64,
+    /// Complete and failed requests since the start, warm-up included: for the progress line.
+    pub(crate) completed_total: u64,
+    pub(crate) failed_in_window: u64,
+}
+
+impl Tally {
+    pub(crate) fn new(begin_ns: u64, end_ns: u64) -> Self {
+        Tally {
+            begin_ns,
+            end_ns,
+            outcomes: Outcomes::default(),
+            whole: Latency::new(),
+            pieces: Latency::new(),
+            pieces_first: Latency::new(),
+            response: Latency::new(),
+            lag: Latency::new(),
+            connection_wait: Latency::new(),
+            own_lag: Latency::new(),
+            connect: Latency::new(),
+            unfinished_age: Latency::new(),
+            never_sent: 0,
+            body_bytes: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
+            completed_in_window: 0,
+            ok_in_window: 0,
+            received_in_window: 0,
+            status_counts: BTreeMap::new(),
+            last_status: (0, 0),
+            series: Series::new(begin_ns, end_ns.saturating_sub(begin_ns)),
+            examples: Vec::new(),
+            stray_responses: 0,
+            completed_total: 0,
+            failed_in_window: 0,
+        }
+    }
+
+    /// Takes over what was counted before the window was known: connections, and examples of what went wrong.
+    pub(crate) fn take_connections(&mut self, before: Tally) {
+        self.outcomes.connects += before.outcomes.connects;
+        self.outcomes.connects_slow += before.outcomes.connects_slow;
+        self.outcomes.connects_failed += before.outcomes.connects_failed;
+        self.connect.merge(&before.connect);
+        self.stray_responses += before.stray_responses;
+        for (kind, words) in before.examples {
+            self.example(kind, || words);
+        }
+    }
+
+    /// Whether an instant lies in the window.
+    #[inline]
+    pub(crate) fn covers(&self, at_ns: u64) -> bool {
+        at_ns >= self.begin_ns && at_ns < self.end_ns
+    }
+
+    /// A request leaves, or has failed before it could.
+    #[inline]
+    pub(crate) fn issued(&mut self, intended_ns: u64) {
+        if self.covers(intended_ns) {
+            self.outcomes.sent += 1;
+        }
+    }
+
+    /// An open-loop request leaves `wait_ns` after a connection was first missing for it.
+    #[inline]
+    pub(crate) fn left(&mut self, intended_ns: u64, actual_ns: u64, wait_ns: u64) {
+        let lag_ns = actual_ns.saturating_sub(intended_ns);
+        if self.covers(intended_ns) {
+            self.lag.record_ns(lag_ns);
+            self.connection_wait.record_ns(wait_ns);
+            self.own_lag.record_ns(lag_ns.saturating_sub(wait_ns));
+        }
+        self.series.lag(actual_ns, lag_ns);
+    }
+
+    #[inline]
+    pub(crate) fn sent(&mut self, intended_ns: u64, bytes: usize) {
+        if self.covers(intended_ns) {
+            self.sent_bytes += bytes as u64;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn received(&mut self, intended_ns: u64, now_ns: u64, bytes: usize, body: usize) {
+        if self.covers(intended_ns) {
+            self.received_bytes += bytes as u64;
+            self.body_bytes += body as u64;
+        }
+        if self.covers(now_ns) {
+            self.received_in_window += bytes as u64;
+            self.series.received(now_ns, bytes as u64);
+        }
+    }
+
+    /// A complete response. `first_byte_ns` 0: it came in one piece.
+    #[inline]
+    pub(crate) fn completed(
+        &mut self,
+        intended_ns: u64,
+        actual_ns: u64,
+        first_byte_ns: u64,
+        now_ns: u64,
+        status: u16,
+        is_open: bool,
+    ) {
+        let is_ok = (200..400).contains(&status);
+        let response_ns = now_ns.saturating_sub(intended_ns);
+        if self.covers(intended_ns) {
+            let service_ns = now_ns.saturating_sub(actual_ns);
+            if first_byte_ns == 0 {
+                self.whole.record_ns(service_ns);
+            } else {
+                self.pieces.record_ns(service_ns);
+                self.pieces_first.record_ns(first_byte_ns.saturating_sub(actual_ns));
+            }
+            if is_open {
+                self.response.record_ns(response_ns);
+            }
+            if is_ok {
+                self.outcomes.ok += 1;
+            } else {
+                self.outcomes.non_2xx += 1;
+            }
+            if self.last_status.0 == status {
+                self.last_status.1 += 1;
+            } else {
+                self.settle_status();
+                self.last_status = (status, 1);
+            }
+            if !is_ok {
+                self.example("non-2xx", || format!("the server answered with status {status}"));
+            }
+        }
+        if self.covers(now_ns) {
+            self.completed_in_window += 1;
+            self.ok_in_window += u64::from(is_ok);
+            self.failed_in_window += u64::from(!is_ok);
+            self.series.completed(now_ns, response_ns);
+        }
+        self.completed_total += 1;
+    }
+
+    fn settle_status(&mut self) {
+        let (status, count) = std::mem::take(&mut self.last_status);
+        if count > 0 {
+            *self.status_counts.entry(status).or_default() += count;
+        }
+    }
+
+    /// A request ends without a complete response. [`Tally::issued`] was called for it.
+    pub(crate) fn failed(&mut self, intended_ns: u64, now_ns: u64, failure: Failure) {
+        if self.covers(intended_ns) {
+            let outcomes = &mut self.outcomes;
+            *match failure {
+                Failure::Refused => &mut outcomes.refused,
+                Failure::Reset => &mut outcomes.reset,
+                Failure::TimedOut => &mut outcomes.timed_out,
+                Failure::ConnectTimedOut => &mut outcomes.connect_timed_out,
+                Failure::Truncated => &mut outcomes.truncated,
+                Failure::ClosedEarly => &mut outcomes.closed_early,
+                Failure::Malformed(_) => &mut outcomes.malformed,
+                Failure::LocalLimit(_) => &mut outcomes.local_limit,
+                Failure::Other(_) => &mut outcomes.other_error,
+            } += 1;
+            self.example(failure.kind(), || failure.words());
+        }
+        if self.covers(now_ns) {
+            self.failed_in_window += 1;
+            self.series.failed(now_ns);
+        }
+    }
+
+    /// A request that was still under way, or had not left, when the run ended. [`Tally::issued`] was called for it.
+    pub(crate) fn unfinished(&mut self, intended_ns: u64, now_ns: u64, has_left: bool) {
+        if self.covers(intended_ns) {
+            self.outcomes.unfinished += 1;
+            self.unfinished_age.record_ns(now_ns.saturating_sub(intended_ns));
+            self.never_sent += u64::from(!has_left);
+        }
+    }
+
+    pub(crate) fn connected(&mut self, took_ns: u64) {
+        self.outcomes.connects += 1;
+        self.outcomes.connects_slow += u64::from(took_ns > SLOW_CONNECT_NS);
+        self.connect.record_ns(took_ns);
+    }
+
+    pub(crate) fn connect_failed(&mut self, failure: Failure) {
+        self.outcomes.connects_failed += 1;
+        self.example(failure.kind(), || failure.words());
+    }
+
+    pub(crate) fn stray(&mut self) {
+        self.stray_responses += 1;
+        self.example("stray", || "the server sent bytes on a connection that had no request under way".into());
+    }
+
+    fn example(&mut self, kind: &'static str, words: impl FnOnce() -> String) {
+        if self.examples.len() < MAX_EXAMPLES && self.examples.iter().all(|(known, _)| *known != kind) {
+            self.examples.push((kind, words()));
+        }
+    }
+
+    /// Adds another thread's tally of the same window.
+    pub(crate) fn merge(&mut self, mut other: Tally) {
+        self.settle_status();
+        other.settle_status();
+        self.outcomes.add(&other.outcomes);
+        for (mine, theirs) in [
+            (&mut self.whole, &other.whole),
+            (&mut self.pieces, &other.pieces),
+            (&mut self.pieces_first, &other.pieces_first),
+            (&mut self.response, &other.response),
+            (&mut self.lag, &other.lag),
+            (&mut self.connection_wait, &other.connection_wait),
+            (&mut self.own_lag, &other.own_lag),
+            (&mut self.connect, &other.connect),
+            (&mut self.unfinished_age, &other.unfinished_age),
+        ] {
+            mine.merge(theirs);
+        }
+        for (mine, theirs) in [
+            (&mut self.never_sent, other.never_sent),
+            (&mut self.body_bytes, other.body_bytes),
+            (&mut self.received_bytes, other.received_bytes),
+            (&mut self.sent_bytes, other.sent_bytes),
+            (&mut self.completed_in_window, other.completed_in_window),
+            (&mut self.ok_in_window, other.ok_in_window),
+            (&mut self.received_in_window, other.received_in_window),
+            (&mut self.stray_responses, other.stray_responses),
+            (&mut self.completed_total, other.completed_total),
+            (&mut self.failed_in_window, other.failed_in_window),
+        ] {
+            *mine += theirs;
+        }
+        for (status, count) in other.status_counts {
+            *self.status_counts.entry(status).or_default() += count;
+        }
+        for (kind, words) in other.examples {
+            self.example(kind, || words);
+        }
+        self.series.merge(other.series);
+    }
+
+    /// Ends the counting: what was buffered is settled.
+    pub(crate) fn finish(&mut self) {
+        self.settle_status();
+    }
+}

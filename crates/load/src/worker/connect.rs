@@ -1,0 +1,234 @@
+//! Opening connections: the herd at the start, and again after an end or a failure.
+
+use super::Worker;
+use crate::connection::{CARRIES_REQUEST, KNOWN_SLOW, QUEUED, State, WATCHES_WRITABLE};
+use crate::poller::{READABLE, WRITABLE_TOO};
+use crate::ports::{Lease, PortChoice};
+use crate::socket::{self, Errno};
+use crate::tally::Failure;
+use record::time::monotonic_ns;
+
+/// Requests longer than this may leave in several segments, of which Nagle's algorithm would hold the last one back.
+const SMALL_REQUEST_BYTES: usize = 500;
+/// Explicit ports tried before an attempt counts as failed: another program may hold some.
+const PORT_TRIES: usize = 16;
+/// The longest pause after failures in a row.
+const MAX_BACK_OFF_NS: u64 = 1_000_000_000;
+
+impl Worker<'_> {
+    /// Begins as many first attempts as the herd's pace allows.
+    pub(super) fn open_herd(&mut self, now: u64) {
+        let mut allowance = self.herd.allowance(now, self.connecting);
+        while allowance > 0 && self.herd_opened < self.connections.len() {
+            let slot = self.herd_opened;
+            self.herd_opened += 1;
+            allowance -= 1;
+            self.open(slot, monotonic_ns());
+        }
+    }
+
+    /// Opens the slots that were closed and are wanted again.
+    pub(super) fn reopen(&mut self) {
+        while let Some(slot) = self.to_open.pop() {
+            let slot = slot as usize;
+            if self.connections[slot].state == State::Closed && (self.is_open || !self.is_draining) {
+                self.open(slot, monotonic_ns());
+            }
+        }
+    }
+
+    /// Begins an attempt on a closed slot. `CARRIES_REQUEST` says whether an open-loop request waits for it.
+    pub(super) fn open(&mut self, slot: usize, now: u64) {
+        self.connections[slot].since_ns = now;
+        let Some(lease) = self.task.ports.lease(now) else {
+            self.connect_failed(slot, now, Failure::LocalLimit("no local port was left for a connection"));
+            return;
+        };
+        let mut lease = Some(lease);
+        match self.begin_connect(&mut lease) {
+            Ok((fd, is_established)) => {
+                let connection = &mut self.connections[slot];
+                connection.fd = fd;
+                if let Some(lease) = lease {
+                    connection.keep_lease(lease);
+                }
+                connection.requests = 0;
+                connection.flags &= CARRIES_REQUEST | QUEUED;
+                connection.generation = connection.generation.wrapping_add(1);
+                connection.state = State::Connecting;
+                self.connecting += 1;
+                let interest = if is_established { READABLE } else { WRITABLE_TOO };
+                let token = connection.token(slot as u32);
+                self.system_calls += 1;
+                if let Err(error) = self.poller.add(fd, interest, token) {
+                    self.connect_failed(slot, now, Failure::from_errno(error));
+                } else if is_established {
+                    self.established(slot, monotonic_ns());
+                } else {
+                    self.connections[slot].set(WATCHES_WRITABLE, true);
+                }
+            }
+            Err(error) => {
+                if let Some(lease) = lease {
+                    self.task.ports.release(lease, false, now);
+                }
+                self.connect_failed(slot, now, Failure::from_errno(error));
+            }
+        }
+    }
+
+    /// A socket on its way to the server: (descriptor, established already). After an error, `lease` is what is left to
+    /// give back.
+    fn begin_connect(&mut self, lease: &mut Option<Lease>) -> Result<(i32, bool), Errno> {
+        let fd = socket::stream_socket(self.task.address.family())?;
+        self.system_calls += 2;
+        let result = self.bind(fd, lease).and_then(|()| {
+            if self.task.requests.longest() > SMALL_REQUEST_BYTES {
+                socket::set_no_delay(fd)?;
+                self.system_calls += 1;
+            }
+            let is_established = socket::connect(fd, &self.task.address)?;
+            if is_established || !self.task.is_loopback {
+                return Ok(is_established);
+            }
+            // On loopback the handshake is over when connect returns: asking costs less than waiting for an event.
+            self.system_calls += 1;
+            socket::connect(fd, &self.task.address)
+        });
+        if result.is_err() {
+            socket::close(fd);
+        }
+        result.map(|is_established| (fd, is_established))
+    }
+
+    fn bind(&mut self, fd: i32, lease: &mut Option<Lease>) -> Result<(), Errno> {
+        let mut tries = 0;
+        while let Some(current) = *lease {
+            let source = self.task.sources[usize::from(current.source)];
+            let result =
+                socket::bind_source(fd, source, current.port, self.task.port_range, self.task.address.family());
+            let is_taken = result == Err(Errno(libc::EADDRINUSE)) && matches!(current.port, PortChoice::Explicit(_));
+            if !is_taken || tries == PORT_TRIES {
+                return result;
+            }
+            tries += 1;
+            self.task.ports.release(current, false, 0);
+            *lease = self.task.ports.lease(0);
+        }
+        Err(Errno(libc::EADDRNOTAVAIL))
+    }
+
+    /// An event on a connecting socket.
+    pub(super) fn on_connecting(&mut self, slot: usize, conditions: u32, now: u64) {
+        let fd = self.connections[slot].fd;
+        if conditions & (libc::EPOLLERR | libc::EPOLLHUP) as u32 != 0 {
+            let error = socket::take_error(fd).unwrap_or(Errno(libc::ECONNRESET));
+            self.connect_failed(slot, now, Failure::from_errno(error));
+            return;
+        }
+        if conditions & libc::EPOLLOUT as u32 == 0 {
+            return;
+        }
+        let token = self.connections[slot].token(slot as u32);
+        self.system_calls += 1;
+        match self.poller.modify(fd, READABLE, token) {
+            Ok(()) => {
+                self.connections[slot].set(WATCHES_WRITABLE, false);
+                self.established(slot, now);
+            }
+            Err(error) => self.connect_failed(slot, now, Failure::from_errno(error)),
+        }
+    }
+
+    /// The handshake is over.
+    fn established(&mut self, slot: usize, now: u64) {
+        let connection = &mut self.connections[slot];
+        self.tally.connected(now.saturating_sub(connection.since_ns));
+        connection.state = State::Idle;
+        self.last_failure = None;
+        self.connecting -= 1;
+        self.established += 1;
+        if connection.has(CARRIES_REQUEST) {
+            connection.set(CARRIES_REQUEST, false);
+            let intended_ns = connection.intended_ns;
+            self.tally.left(intended_ns, now, 0);
+            self.send_request(slot, intended_ns, now);
+        } else if self.is_open {
+            self.make_free(slot);
+        } else if self.started && !self.is_draining {
+            self.send_request(slot, now, now);
+        }
+    }
+
+    /// An attempt failed. In a closed loop it was a request's, too; in an open loop, if one waited for it.
+    pub(super) fn connect_failed(&mut self, slot: usize, now: u64, failure: Failure) {
+        let connection = &mut self.connections[slot];
+        let intended_ns = if connection.has(CARRIES_REQUEST) {
+            Some(connection.intended_ns)
+        } else if !self.is_open && self.started {
+            Some(connection.since_ns)
+        } else {
+            None
+        };
+        connection.set(CARRIES_REQUEST, false);
+        if connection.state == State::Connecting {
+            self.connecting -= 1;
+            self.drop_socket(slot, now, false);
+        }
+        if self.herd_opened < self.connections.len() {
+            self.herd.fall_back(now);
+        }
+        self.tally.connect_failed(failure);
+        self.last_failure = Some(failure);
+        if let Some(intended_ns) = intended_ns {
+            self.tally.issued(intended_ns);
+            self.tally.failed(intended_ns, now, failure);
+        }
+        self.back_off(slot, now, 10_000_000);
+    }
+
+    /// Lets a slot rest for `first_ns`, doubled with each failure in a row, at most a second; a quarter of it differs
+    /// from slot to slot, so that they do not come back as one.
+    pub(super) fn back_off(&mut self, slot: usize, now: u64, first_ns: u64) {
+        let connection = &mut self.connections[slot];
+        let pause = first_ns.saturating_mul(1 << connection.failures.min(20)).min(MAX_BACK_OFF_NS);
+        let spread = pause / 4 * (slot as u64 % 64) / 64;
+        connection.failures = connection.failures.saturating_add(1);
+        connection.state = State::BackOff;
+        connection.since_ns = now + pause + spread;
+    }
+
+    /// Closes the socket of a slot, which is `Closed` afterwards.
+    pub(super) fn drop_socket(&mut self, slot: usize, now: u64, closed_first: bool) {
+        let connection = &mut self.connections[slot];
+        if matches!(connection.state, State::Idle | State::Busy | State::Lingering) {
+            self.established -= 1;
+        }
+        socket::close(connection.fd);
+        self.system_calls += 1;
+        connection.fd = -1;
+        connection.state = State::Closed;
+        connection.framing.reset();
+        // Events of the old socket that were taken with this batch are stale now.
+        connection.generation = connection.generation.wrapping_add(1);
+        let lease = connection.lease();
+        self.task.ports.release(lease, closed_first, now);
+    }
+
+    /// Arranges for a closed slot to be of use again: at once, or in an on-demand loop when a request needs it.
+    pub(super) fn want_again(&mut self, slot: usize) {
+        if self.is_on_demand {
+            self.make_free(slot);
+        } else {
+            self.to_open.push(slot as u32);
+        }
+    }
+
+    /// Notes an attempt that hangs, once.
+    pub(super) fn note_hanging(&mut self, slot: usize, now: u64) {
+        if !self.connections[slot].has(KNOWN_SLOW) {
+            self.connections[slot].set(KNOWN_SLOW, true);
+            self.herd.fall_back(now);
+        }
+    }
+}

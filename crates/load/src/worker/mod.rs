@@ -1,0 +1,378 @@
+//! One engine thread: it owns its connections, its part of the schedule and its tally, and shares nothing on the way of a
+//! request.
+//!
+//! - this file: the loop;
+//! - [`connect`]: opening and reopening connections;
+//! - [`exchange`]: a request out, a response in;
+//! - [`dispatch`]: which open-loop request leaves on which connection;
+//! - [`sweep`]: timeouts, and what remains at the end.
+//!
+//! # Clock readings
+//!
+//! The clock is read behind each wait, and again for every later event of the same batch, so that the instant given to
+//! an event is at most one `recv` away from it. A last byte is dated when the engine takes the event up, an actual send
+//! when the system call begins.
+
+mod connect;
+mod dispatch;
+mod exchange;
+mod sweep;
+
+use crate::arrival::Schedule;
+use crate::connection::{Connection, QUEUED, State};
+use crate::control::{Control, Live};
+use crate::cost::ThreadReading;
+use crate::framing::HeadCache;
+use crate::herd::Herd;
+use crate::poller::Poller;
+use crate::ports::PortAllocator;
+use crate::request::Requests;
+use crate::socket::{Errno, RawAddress};
+use crate::tally::{Failure, Tally};
+use record::LoadPlan;
+use record::time::monotonic_ns;
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+
+/// Responses are read into one buffer a thread.
+const BUFFER_BYTES: usize = 64 * 1024;
+/// After the window, requests under way are waited for this long at most (or for the timeout, if shorter), so that a
+/// stall at the end shows in the response times.
+pub(crate) const GRACE_NS: u64 = 2_000_000_000;
+/// The longest wait: orders of the calling thread are seen after this.
+const LOOK_UP_NS: u64 = 50_000_000;
+/// With a CPU of its own, the thread wakes this long before an intended send and polls.
+const POLL_AHEAD_NS: u64 = 30_000;
+
+/// What one engine thread is given.
+pub(crate) struct Task<'a> {
+    pub(crate) index: usize,
+    pub(crate) plan: &'a LoadPlan,
+    pub(crate) requests: &'a Requests,
+    pub(crate) control: &'a Control,
+    pub(crate) live: &'a Live,
+    pub(crate) address: RawAddress,
+    pub(crate) is_loopback: bool,
+    /// Local addresses in use; `None` = the kernel's choice.
+    pub(crate) sources: &'a [Option<IpAddr>],
+    pub(crate) port_range: (u16, u16),
+    pub(crate) ports: PortAllocator,
+    /// This thread's connections.
+    pub(crate) connections: usize,
+    pub(crate) threads: usize,
+    pub(crate) is_real_time: bool,
+}
+
+/// What one engine thread brings back.
+pub(crate) struct Report {
+    pub(crate) tally: Tally,
+    pub(crate) begin: ThreadReading,
+    pub(crate) end: ThreadReading,
+    pub(crate) connection_memory_bytes: usize,
+    pub(crate) fixed_memory_bytes: usize,
+    pub(crate) wait_method: &'static str,
+}
+
+pub(crate) struct Worker<'a> {
+    task: Task<'a>,
+    is_open: bool,
+    /// Open loop with a limit of requests per connection: a connection is opened when a request needs it.
+    is_on_demand: bool,
+    poller: Poller,
+    connections: Vec<Connection>,
+    /// Connections that can take an open-loop request, longest idle first. Entries may be stale: see `take_free`.
+    free: VecDeque<u32>,
+    /// Slots to open again; opened by the loop, not by the code that closed them, so that nothing recurses.
+    to_open: Vec<u32>,
+    /// Slots whose socket had more bytes than one turn takes.
+    unread: Vec<u32>,
+    heads: HeadCache,
+    buffer: Box<[u8]>,
+    tally: Tally,
+    schedule: Option<Schedule>,
+    /// `schedule.peek()`, or never.
+    next_due_ns: u64,
+    /// Since when no free connection was left for due requests.
+    starved_since_ns: Option<u64>,
+    herd: Herd,
+    /// Slots opened so far by the herd.
+    herd_opened: usize,
+    next_target: usize,
+    established: u64,
+    connecting: u64,
+    in_flight: u64,
+    last_failure: Option<Failure>,
+    started: bool,
+    is_ready: bool,
+    /// Behind the window's end: nothing new begins.
+    is_draining: bool,
+    sweep_at: usize,
+    next_sweep_ns: u64,
+    /// Memory of split heads: of the sweep's round so far, and of the fullest round.
+    carry_bytes_round: usize,
+    carry_bytes_max: usize,
+    polling_ns: u64,
+    system_calls: u64,
+}
+
+impl<'a> Worker<'a> {
+    pub(crate) fn new(task: Task<'a>) -> Result<Self, Errno> {
+        let is_open = matches!(task.plan.pace, record::Pace::Open { .. });
+        let is_on_demand = is_open && task.plan.requests_per_connection > 0;
+        let connections: Vec<Connection> = (0..task.connections).map(|_| Connection::new()).collect();
+        Ok(Worker {
+            is_open,
+            is_on_demand,
+            poller: Poller::new()?,
+            free: VecDeque::with_capacity(if is_open { task.connections } else { 0 }),
+            to_open: Vec::new(),
+            unread: Vec::new(),
+            heads: HeadCache::new(task.requests.is_head, task.requests.targets.len()),
+            buffer: vec![0; BUFFER_BYTES].into(),
+            // No window yet: before the start nothing is counted but connections.
+            tally: Tally::new(u64::MAX / 2, u64::MAX / 2),
+            schedule: None,
+            next_due_ns: u64::MAX,
+            starved_since_ns: None,
+            herd: Herd::new(task.plan.connect_rate_per_sec / task.threads as f64),
+            herd_opened: if is_on_demand { task.connections } else { 0 },
+            next_target: task.index % task.requests.targets.len(),
+            established: 0,
+            connecting: 0,
+            in_flight: 0,
+            last_failure: None,
+            started: false,
+            is_ready: false,
+            is_draining: false,
+            sweep_at: 0,
+            next_sweep_ns: 0,
+            carry_bytes_round: 0,
+            carry_bytes_max: 0,
+            polling_ns: 0,
+            system_calls: 0,
+            connections,
+            task,
+        })
+    }
+
+    /// Runs until the window is over and drained, or the run is cut short.
+    pub(crate) fn run(mut self) -> Result<Report, Errno> {
+        let (mut begin, mut end) = (None, None);
+        if self.is_on_demand {
+            for slot in 0..self.connections.len() {
+                self.make_free(slot);
+            }
+        }
+        let mut now = monotonic_ns();
+        loop {
+            if !self.started
+                && let Some(start_ns) = self.task.control.start_ns()
+                && now >= start_ns
+            {
+                self.start(start_ns, now);
+            }
+            if self.herd_opened < self.connections.len() {
+                self.open_herd(now);
+            }
+            self.reopen();
+            if !self.is_ready && self.herd_opened == self.connections.len() && self.connecting == 0 {
+                self.is_ready = true;
+                self.task.control.report_ready();
+            }
+            if now >= self.next_due_ns {
+                self.dispatch(now);
+            }
+            if now >= self.next_sweep_ns {
+                now = monotonic_ns();
+                self.sweep(now);
+            }
+            if self.started {
+                if let Some(cut_ns) = self.task.control.cut_ns() {
+                    self.cut(cut_ns);
+                    now = monotonic_ns();
+                }
+                if begin.is_none() && now >= self.tally.begin_ns {
+                    begin = Some(ThreadReading::now(now, self.polling_ns, self.system_calls));
+                }
+                if !self.is_draining && now >= self.tally.end_ns {
+                    end = Some(ThreadReading::now(now, self.polling_ns, self.system_calls));
+                    self.is_draining = true;
+                }
+                if self.is_draining && self.is_drained(now) {
+                    break;
+                }
+            } else if self.task.control.cut_ns().is_some() {
+                break;
+            }
+            self.publish(now);
+            let count = self.wait()?;
+            now = monotonic_ns();
+            self.take_events(count, &mut now);
+        }
+        self.account_for_the_rest(now);
+        self.tally.finish();
+        self.publish(now);
+        let nothing = ThreadReading::default();
+        Ok(Report {
+            begin: begin.unwrap_or(nothing),
+            end: end.or(begin).unwrap_or(nothing),
+            connection_memory_bytes: self.connections.capacity() * size_of::<Connection>()
+                + self.free.capacity() * size_of::<u32>()
+                + self.carry_bytes_max,
+            fixed_memory_bytes: BUFFER_BYTES + self.tally.series.memory_bytes() + LATENCIES * LATENCY_BYTES,
+            wait_method: self.poller.method(),
+            tally: std::mem::replace(&mut self.tally, Tally::new(0, 0)),
+        })
+    }
+
+    /// Requests begin: the window, the schedule, and the first request of each connection of a closed loop.
+    fn start(&mut self, start_ns: u64, now: u64) {
+        self.started = true;
+        let plan = self.task.plan;
+        let begin_ns = start_ns + plan.warmup_ns;
+        let end_ns = begin_ns + plan.duration_ns;
+        let before = std::mem::replace(&mut self.tally, Tally::new(begin_ns, end_ns));
+        self.tally.take_connections(before);
+        match plan.pace {
+            record::Pace::Open { rate_per_sec, arrival } => {
+                let share = crate::arrival::Share { index: self.task.index, of: self.task.threads };
+                let schedule = Schedule::new(rate_per_sec, arrival, plan.seed, share, start_ns, end_ns);
+                self.next_due_ns = schedule.peek().unwrap_or(u64::MAX);
+                self.schedule = Some(schedule);
+            }
+            record::Pace::Closed => {
+                let mut now = now;
+                for slot in 0..self.connections.len() {
+                    if self.connections[slot].state == State::Idle {
+                        self.send_request(slot, now, now);
+                        now = monotonic_ns();
+                    }
+                }
+            }
+        }
+    }
+
+    /// The run is cut short: the window ends at `cut_ns`, and nothing is waited for.
+    fn cut(&mut self, cut_ns: u64) {
+        if cut_ns < self.tally.end_ns {
+            self.tally.end_ns = cut_ns.max(self.tally.begin_ns);
+            if let Some(schedule) = &mut self.schedule {
+                schedule.cut(cut_ns);
+                self.next_due_ns = schedule.peek().unwrap_or(u64::MAX);
+            }
+        }
+    }
+
+    fn is_drained(&self, now: u64) -> bool {
+        let end_ns = self.tally.end_ns;
+        if self.task.control.cut_ns().is_some() || now >= end_ns + GRACE_NS.min(self.task.plan.timeout_ns) {
+            return true;
+        }
+        self.in_flight == 0
+            && self.next_due_ns == u64::MAX
+            && (self.connecting == 0 || (self.is_open && !self.is_on_demand))
+    }
+
+    fn publish(&mut self, now: u64) {
+        let live = self.task.live;
+        live.connected.store(self.established, Ordering::Relaxed);
+        live.completed.store(self.tally.completed_in_window, Ordering::Relaxed);
+        live.completed_total.store(self.tally.completed_total, Ordering::Relaxed);
+        live.failed.store(self.tally.failed_in_window, Ordering::Relaxed);
+        self.tally.series.connections(now, self.established);
+    }
+
+    /// Waits for events, but not past the next instant at which something is to be done.
+    fn wait(&mut self) -> Result<usize, Errno> {
+        if !self.unread.is_empty() {
+            self.system_calls += 1;
+            return self.poller.wait(0);
+        }
+        let now = monotonic_ns();
+        let mut until = self.next_sweep_ns.min(now + LOOK_UP_NS);
+        if self.herd_opened < self.connections.len() {
+            until = until.min(self.herd.next_ns().max(now + 100_000));
+        }
+        if self.started {
+            for edge in [self.tally.begin_ns, self.tally.end_ns] {
+                if edge > now {
+                    until = until.min(edge);
+                }
+            }
+        } else if let Some(start_ns) = self.task.control.start_ns() {
+            until = until.min(start_ns);
+        } else {
+            until = until.min(now + 2_000_000);
+        }
+        // Requests that wait for a connection cannot be served by waking up: an event will free one.
+        let due = if self.starved_since_ns.is_some() { u64::MAX } else { self.next_due_ns };
+        if due < until {
+            return self.wait_for_send(now, due);
+        }
+        self.system_calls += 1;
+        self.poller.wait(until.saturating_sub(now))
+    }
+
+    /// Waits until an intended send is due. With a CPU of its own: sleeps short of it, then polls.
+    fn wait_for_send(&mut self, now: u64, due: u64) -> Result<usize, Errno> {
+        let gap = due.saturating_sub(now);
+        self.system_calls += 1;
+        // Polling at most half of the time leaves a real-time thread below the kernel's throttle.
+        if !self.task.plan.precise || gap < 2 * POLL_AHEAD_NS {
+            return self.poller.wait(gap);
+        }
+        let count = self.poller.wait(gap - POLL_AHEAD_NS)?;
+        if count > 0 {
+            return Ok(count);
+        }
+        let mut at = monotonic_ns();
+        let polling_since = at;
+        let mut count = 0;
+        while at < due && count == 0 {
+            self.system_calls += 1;
+            count = self.poller.wait(0)?;
+            at = monotonic_ns();
+        }
+        self.polling_ns += at - polling_since;
+        Ok(count)
+    }
+
+    fn take_events(&mut self, count: usize, now: &mut u64) {
+        for index in 0..count {
+            if index > 0 {
+                *now = monotonic_ns();
+            }
+            let (conditions, token) = self.poller.event(index);
+            let slot = token as u32 as usize;
+            if self.connections[slot].generation == (token >> 32) as u16 {
+                self.on_event(slot, conditions, *now);
+            }
+            if *now >= self.next_due_ns {
+                self.dispatch(*now);
+            }
+            if !self.to_open.is_empty() {
+                self.reopen();
+            }
+        }
+        for slot in std::mem::take(&mut self.unread) {
+            // A slot that was closed meanwhile has nothing to read; one that was reopened reads "would block".
+            if matches!(self.connections[slot as usize].state, State::Busy | State::Idle | State::Lingering) {
+                *now = monotonic_ns();
+                self.receive(slot as usize, *now);
+            }
+        }
+    }
+
+    /// Offers a connection to open-loop requests.
+    fn make_free(&mut self, slot: usize) {
+        if self.is_open && !self.connections[slot].has(QUEUED) {
+            self.connections[slot].set(QUEUED, true);
+            self.free.push_back(slot as u32);
+        }
+    }
+}
+
+/// Histograms of a [`Tally`], and about how large each is.
+const LATENCIES: usize = 9;
+const LATENCY_BYTES: usize = 300_000;
