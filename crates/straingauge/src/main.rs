@@ -1,1 +1,27 @@
-fn main() {}
+//! straingauge: a strain gauge for network servers. The binary parses, resolves, calls one room after another, prints.
+
+mod cli;
+mod commands;
+mod cpus;
+mod failure;
+mod measure;
+mod plan;
+mod progress;
+mod quantity;
+mod server;
+mod signals;
+mod url;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let parsed = match cli::Cli::try_parse() {
+        Ok(parsed) => parsed,
+        Err(error) => return failure::usage(error),
+    };
+    match commands::run(parsed) {
+        Ok(code) => code,
+        Err(error) => failure::report(&error),
+    }
+}

@@ -1,0 +1,302 @@
+//! `straingauge find`: the main job. Sweep, find the zones, explain, leave a run directory and a report.
+
+use super::load::parse_limits;
+use super::report::write_report;
+use super::session::{Session, Wanted, default_name, repeat_command};
+use crate::cli::{FindArgs, SweepWord};
+use crate::failure::{self, print, wrong_usage};
+use crate::measure::label;
+use crate::plan;
+use crate::url::Target;
+use analyze::limit::Limit;
+use analyze::sweep::{ConnectionSweep, RateSearch, RateStep, Step};
+use anyhow::{Result, bail};
+use record::point::Sweep;
+use record::run::{RunDir, RunWriter};
+use record::scenario::SweepPlan;
+use record::units::format_si;
+use record::{Doubt, DoubtKind, LoadPlan, Pace, Point, Scenario, Severity, Status};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// The yardstick's load: enough connections to keep a server busy, few enough to be elastic on most.
+const YARDSTICK_CONNECTIONS: u64 = 8;
+const YARDSTICK_NS: u64 = 300_000_000;
+
+/// Runs the command.
+pub fn run(args: FindArgs) -> Result<ExitCode> {
+    let file = plan::read_scenario(args.scenario.path.as_deref())?;
+    let limits = parse_limits(&args.fail_if)?;
+    let server_options = args.server.over(&file.server);
+    let load_options = args.load.over(file.load);
+    let find_options = args.find.over(file.find);
+    let command = if args.command.is_empty() { file.server.command } else { args.command };
+    let typed = args
+        .url
+        .or(file.url)
+        .ok_or_else(|| wrong_usage("find needs a URL: straingauge find http://127.0.0.1:8080/ -- SERVER ..."))?;
+    let target = Target::parse(&typed)?;
+    let sweep = plan::sweep_plan(&find_options, &load_options)?;
+    let which = find_options.sweep.unwrap_or(SweepWord::Both);
+    let session = Session::open(&Wanted {
+        target: &target,
+        load: &load_options,
+        server: &server_options,
+        command: &command,
+        default_warmup: Duration::from_millis(200),
+        is_quiet: args.output.quiet,
+    })?;
+    let most = most_connections(&sweep, which);
+    load::check(&LoadPlan { connections: most, ..session.plan.clone() }).map_err(anyhow::Error::from)?;
+    greet(&session, args.output.any_status)?;
+    let scenario = Scenario {
+        command: "find".into(),
+        name: args.output.name.clone().or(file.name).unwrap_or_else(|| default_name(&target)),
+        url: typed,
+        repeat_command: repeat_command(),
+        load: session.plan.clone(),
+        sweep: Some(sweep.clone()),
+        server: session.server_command.clone(),
+    };
+    let writer = RunWriter::create(Path::new("runs"), args.output.out.as_deref(), session.record(scenario))?;
+    let mut search = Search { session, writer, sweep, points: Vec::new(), started: Instant::now() };
+    let ended = search.sweep(which);
+    search.conclude(ended, &limits, args.output.json)
+}
+
+fn most_connections(sweep: &SweepPlan, which: SweepWord) -> u64 {
+    match which {
+        SweepWord::Connections => sweep.connections_max,
+        SweepWord::Rate => sweep.open_connections,
+        SweepWord::Both => sweep.connections_max.max(sweep.open_connections),
+    }
+}
+
+/// One request before the sweep, so that a server that cannot be measured is told apart from a slow one.
+fn greet(session: &Session, any_status: bool) -> Result<()> {
+    let answer =
+        load::probe(&session.plan, Duration::from_nanos(session.plan.timeout_ns)).map_err(anyhow::Error::from)?;
+    if any_status {
+        return Ok(());
+    }
+    match answer.status {
+        300..=399 => {
+            let location: String =
+                answer.location.unwrap_or_default().chars().filter(|c| !c.is_control()).take(200).collect();
+            let to = if location.is_empty() { String::new() } else { format!(" to {location}") };
+            bail!(
+                "the server answers with a redirect (status {}){to}: name the final URL, or pass --any-status",
+                answer.status
+            )
+        }
+        status if !(200..300).contains(&status) => {
+            bail!(
+                "the server answers {} with status {status}: check the path, or pass --any-status",
+                session.plan.targets[0].path
+            )
+        }
+        _ => Ok(()),
+    }
+}
+
+/// How the sweeps ended.
+enum Ended {
+    Complete,
+    Interrupted,
+    ServerGone(String),
+}
+
+struct Search {
+    session: Session,
+    writer: RunWriter,
+    sweep: SweepPlan,
+    points: Vec<Point>,
+    started: Instant,
+}
+
+impl Search {
+    fn sweep(&mut self, which: SweepWord) -> Result<Ended> {
+        let seed = self.session.plan.seed;
+        if which != SweepWord::Rate {
+            let share = if which == SweepWord::Both { 0.5 } else { 1.0 };
+            let mut planner = ConnectionSweep::new(&self.sweep, seed).with_budget_share(share);
+            loop {
+                let step = planner.next(&self.points, self.elapsed_ns());
+                let ended = match step {
+                    Step::Measure { connections, repeat, duration_ns, warmup_ns, .. } => {
+                        let plan = LoadPlan {
+                            connections,
+                            pace: Pace::Closed,
+                            duration_ns,
+                            warmup_ns,
+                            ..self.session.plan.clone()
+                        };
+                        self.measure(plan, Sweep::Connections, repeat)?
+                    }
+                    Step::Yardstick => self.yardstick()?,
+                    Step::Done { reason } => {
+                        self.session.progress.say(&format!("connections: {reason}"));
+                        break;
+                    }
+                };
+                if let Some(ended) = ended {
+                    return Ok(ended);
+                }
+            }
+        }
+        if which != SweepWord::Connections {
+            let mut planner = RateSearch::new(&self.sweep, self.capacity_hint(), seed);
+            loop {
+                let step = planner.next(&self.points, self.elapsed_ns());
+                let ended = match step {
+                    RateStep::Measure { rate_per_sec, duration_ns, warmup_ns, repeat, .. } => {
+                        let pace = Pace::Open { rate_per_sec, arrival: self.sweep.arrival };
+                        let connections = self.sweep.open_connections;
+                        let plan = LoadPlan { connections, pace, duration_ns, warmup_ns, ..self.session.plan.clone() };
+                        self.measure(plan, Sweep::Rate, repeat)?
+                    }
+                    RateStep::Yardstick => self.yardstick()?,
+                    RateStep::Done { reason } => {
+                        self.session.progress.say(&format!("rate: {reason}"));
+                        break;
+                    }
+                };
+                if let Some(ended) = ended {
+                    return Ok(ended);
+                }
+            }
+        }
+        Ok(Ended::Complete)
+    }
+
+    fn elapsed_ns(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64
+    }
+
+    /// Where the rate search starts: the best throughput that the closed loop saw.
+    fn capacity_hint(&self) -> Option<f64> {
+        self.points
+            .iter()
+            .filter(|point| point.sweep == Sweep::Connections)
+            .filter_map(|point| point.value(record::names::GOODPUT))
+            .max_by(f64::total_cmp)
+    }
+
+    fn yardstick(&mut self) -> Result<Option<Ended>> {
+        let plan = LoadPlan {
+            connections: YARDSTICK_CONNECTIONS,
+            pace: Pace::Closed,
+            duration_ns: YARDSTICK_NS,
+            warmup_ns: 50_000_000,
+            threads: 1,
+            ..self.session.plan.clone()
+        };
+        self.measure(plan, Sweep::Yardstick, 0)
+    }
+
+    /// Measures and keeps a point; says whether the sweep ends with it.
+    fn measure(&mut self, mut plan: LoadPlan, sweep: Sweep, repeat: u32) -> Result<Option<Ended>> {
+        plan.threads = plan.threads.min(usize::try_from(plan.connections).unwrap_or(usize::MAX)).max(1);
+        if self.session.stop.is_set() {
+            return Ok(Some(Ended::Interrupted));
+        }
+        let mut measured = self.session.gauge.point(&plan, sweep, repeat, &mut self.session.progress)?;
+        if measured.result.interrupted {
+            // A point cut short says nothing about its load; what was measured before is kept.
+            return Ok(Some(Ended::Interrupted));
+        }
+        measured.keep(&mut self.writer)?;
+        if sweep != Sweep::Yardstick {
+            let line = analyze::text::progress_line(&measured.point, self.elapsed_ns(), self.sweep.budget_ns);
+            self.session.progress.say(&line);
+        }
+        self.points.push(measured.point);
+        if let Some(how) = self.session.server_gone() {
+            return Ok(Some(Ended::ServerGone(format!("{how} at {}", label(&plan)))));
+        }
+        Ok(None)
+    }
+
+    /// Writes the verdict and the report from what was measured, however the sweep ended.
+    fn conclude(mut self, ended: Result<Ended>, limits: &[Limit], as_json: bool) -> Result<ExitCode> {
+        let (status, why) = match &ended {
+            Ok(Ended::Complete) => (Status::Complete, None),
+            Ok(Ended::Interrupted) => (Status::Interrupted, Some("a signal".to_string())),
+            Ok(Ended::ServerGone(how)) => (Status::Interrupted, Some(format!("the server {how}"))),
+            Err(error) => (Status::Interrupted, Some(format!("{error:#}"))),
+        };
+        if let Some(why) = &why {
+            let doubt = Doubt::new(
+                DoubtKind::Interrupted,
+                Severity::Warning,
+                format!("the run ended early: {why}"),
+                "the zones rest on the points measured until then; run it again to its end",
+            );
+            self.writer.record_mut().doubts.push(doubt);
+        }
+        let facts = self.session.gauge.server_facts();
+        self.writer.record_mut().server_facts.extend(facts);
+        let output = self.session.server.as_ref().map(|server| server.output()).unwrap_or_default();
+        // The server and its namespaces go before the slower work of drawing.
+        self.session.server = None;
+        self.session.progress.clear();
+        let finished = self.writer.finish(status, why);
+        if !output.is_empty() {
+            let _ = record::run::write_whole(&self.writer.path().join("server.log"), &output);
+        }
+        // From memory, not from the directory: a full disk must not lose what was measured.
+        let run = RunDir {
+            path: self.writer.path().to_path_buf(),
+            record: self.writer.record().clone(),
+            points: self.points,
+            reading_doubts: Vec::new(),
+        };
+        let criteria = self.sweep.criteria;
+        let findings = analyze::zones::find(&run.points, &criteria);
+        let verdict = analyze::verdict::sentences(&run, &findings);
+        let crossed = crossed_limits(limits, &findings);
+        if as_json {
+            let mut value = analyze::json::run(&run, &findings, &verdict);
+            value["limits_crossed"] = serde_json::to_value(&crossed)?;
+            print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
+        } else {
+            print(&analyze::text::run(&run, &findings, &verdict))?;
+        }
+        let written = finished.map_err(anyhow::Error::from).and_then(|()| write_report(&run, None));
+        match &written {
+            Ok(page) => {
+                self.session.progress.say(&format!("report: {}\nrun:    {}", page.display(), run.path.display()))
+            }
+            Err(error) if ended.is_err() => self.session.progress.say(&format!("straingauge: {error:#}")),
+            Err(_) => {}
+        }
+        let ended = ended?;
+        written?;
+        match ended {
+            Ended::Interrupted => Ok(ExitCode::from(failure::INTERRUPTED)),
+            Ended::ServerGone(how) => bail!(
+                "the server {how}; the {} points measured until then are kept in {}",
+                format_si(run.points.len() as f64),
+                run.path.display()
+            ),
+            Ended::Complete => {
+                for text in &crossed {
+                    eprintln!("straingauge: {text}");
+                }
+                Ok(ExitCode::from(if crossed.is_empty() { failure::DONE } else { failure::LIMIT_CROSSED }))
+            }
+        }
+    }
+}
+
+/// The limits that the findings cross, in words.
+fn crossed_limits(limits: &[Limit], findings: &analyze::zones::Findings) -> Vec<String> {
+    let figures = findings.figures();
+    limits
+        .iter()
+        .map(|limit| (limit, limit.check_figures(&figures)))
+        .filter(|(_, check)| check.is_crossed())
+        .map(|(_, check)| format!("limit crossed: {check}"))
+        .collect()
+}

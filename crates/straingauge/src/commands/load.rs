@@ -1,0 +1,153 @@
+//! `straingauge load`: one load point.
+
+use super::session::{Session, Wanted, default_name, repeat_command};
+use crate::cli::LoadArgs;
+use crate::failure::{self, print, wrong_usage};
+use crate::plan;
+use crate::url::Target;
+use analyze::limit::{self, Check, Limit};
+use anyhow::{Context, Result, bail};
+use record::point::Sweep;
+use record::run::RunWriter;
+use record::{Point, Scenario, Status};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Runs the command.
+pub fn run(args: LoadArgs) -> Result<ExitCode> {
+    let file = plan::read_scenario(args.scenario.path.as_deref())?;
+    let limits = parse_limits(&args.fail_if)?;
+    let server_options = args.server.over(&file.server);
+    let options = args.load.over(file.load);
+    let command = if args.command.is_empty() { file.server.command } else { args.command };
+    let typed = args
+        .url
+        .or(file.url)
+        .ok_or_else(|| wrong_usage("load needs a URL: straingauge load http://127.0.0.1:8080/"))?;
+    let target = Target::parse(&typed)?;
+    let mut session = Session::open(&Wanted {
+        target: &target,
+        load: &options,
+        server: &server_options,
+        command: &command,
+        default_warmup: Duration::from_secs(1),
+        is_quiet: args.output.quiet,
+    })?;
+    knock(&session)?;
+    let mut writer = match &args.output.out {
+        Some(path) => {
+            let scenario = Scenario {
+                command: "load".into(),
+                name: args.output.name.clone().or(file.name).unwrap_or_else(|| default_name(&target)),
+                url: typed,
+                repeat_command: repeat_command(),
+                load: session.plan.clone(),
+                sweep: None,
+                server: session.server_command.clone(),
+            };
+            Some(RunWriter::create(Path::new("runs"), Some(path), session.record(scenario))?)
+        }
+        None => None,
+    };
+    let plan = session.plan.clone();
+    let mut measured = session.gauge.point(&plan, Sweep::Single, 0, &mut session.progress)?;
+    if writer.is_none() {
+        measured.point.doubts.extend(session.doubts.iter().cloned());
+    }
+    if let Some(writer) = &mut writer {
+        measured.keep(writer)?;
+        let (status, why) = if measured.result.interrupted {
+            (Status::Interrupted, Some("a signal".to_string()))
+        } else {
+            (Status::Complete, None)
+        };
+        writer.finish(status, why)?;
+        session.progress.say(&format!("kept in {}", writer.path().display()));
+    }
+    let checks: Vec<(&Limit, Check)> = limits.iter().map(|limit| (limit, limit.check(&measured.point))).collect();
+    if args.output.json {
+        let mut value = analyze::json::point(&measured.point);
+        value["status_counts"] = serde_json::to_value(&measured.result.status_counts)?;
+        value["first_errors"] = serde_json::to_value(&measured.result.first_errors)?;
+        value["limits"] = checks
+            .iter()
+            .map(|(limit, check)| {
+                serde_json::json!({
+            "limit": limit.to_string(), "crossed": check.is_crossed(), "detail": check.to_string() })
+            })
+            .collect();
+        print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
+    } else {
+        let latencies: Vec<(String, record::Latency)> =
+            measured.result.latencies().into_iter().map(|(tag, latency)| (tag.to_string(), latency.clone())).collect();
+        print(&analyze::text::point(&measured.point, &latencies))?;
+    }
+    finish(&measured.point, &measured.result, &checks, args.output.any_status, session.server_gone())
+}
+
+/// The exit: interrupted, failed, limit crossed, done; in that order of importance.
+fn finish(
+    point: &Point,
+    result: &load::LoadResult,
+    checks: &[(&Limit, Check)],
+    any_status: bool,
+    server_gone: Option<String>,
+) -> Result<ExitCode> {
+    if result.interrupted {
+        return Ok(ExitCode::from(failure::INTERRUPTED));
+    }
+    if let Some(how) = server_gone {
+        bail!("the server {how}; the figures end there");
+    }
+    if point.outcomes.completed() == 0 {
+        let example = result.first_errors.first().map(|error| format!(": {error}")).unwrap_or_default();
+        bail!("no request was answered{example}");
+    }
+    if point.outcomes.ok == 0 && !any_status {
+        let (status, _) = result.status_counts.iter().max_by_key(|(_, count)| **count).unwrap_or((&0, &0));
+        bail!(
+            "the server answered every request with an error (mostly status {status}): check the path, or pass --any-status"
+        );
+    }
+    if !any_status && result.status_counts.keys().all(|status| (300..400).contains(status)) {
+        bail!(
+            "the server answered every request with a redirect, which load does not follow: name the final URL, or pass --any-status"
+        );
+    }
+    let mut is_crossed = false;
+    for (_, check) in checks {
+        if check.is_crossed() {
+            is_crossed = true;
+            eprintln!("straingauge: limit crossed: {check}");
+        }
+    }
+    Ok(ExitCode::from(if is_crossed { failure::LIMIT_CROSSED } else { failure::DONE }))
+}
+
+/// Connects once and sends nothing, so that a closed port costs no measuring time and no line in the server's log.
+fn knock(session: &Session) -> Result<()> {
+    let mut last = None;
+    for address in &session.plan.addresses {
+        match TcpStream::connect_timeout(address, Duration::from_nanos(session.plan.connect_timeout_ns)) {
+            Ok(_) => return Ok(()),
+            Err(error) => last = Some((address, error)),
+        }
+    }
+    let Some((address, error)) = last else { return Ok(()) };
+    match error.kind() {
+        std::io::ErrorKind::ConnectionRefused => {
+            bail!("nothing listens on {address} (connection refused): is the server running, on this port?")
+        }
+        std::io::ErrorKind::TimedOut | std::io::ErrorKind::WouldBlock => {
+            bail!("{address} does not answer within the connect timeout: is a firewall between, or the address wrong?")
+        }
+        _ => Err(error).with_context(|| format!("cannot connect to {address}")),
+    }
+}
+
+/// Parses the `--fail-if` limits; a wrong one is wrong usage, before any load is sent.
+pub fn parse_limits(texts: &[String]) -> Result<Vec<Limit>> {
+    texts.iter().map(|text| limit::parse(text).map_err(|error| wrong_usage(format!("--fail-if: {error}")))).collect()
+}

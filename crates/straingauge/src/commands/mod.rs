@@ -1,0 +1,21 @@
+//! One file a command; each reads as the sentence that the command is.
+
+mod doctor;
+mod find;
+mod load;
+mod report;
+mod session;
+
+use crate::cli::{Cli, Command};
+use anyhow::Result;
+use std::process::ExitCode;
+
+/// Runs the command and says with which code to exit.
+pub fn run(cli: Cli) -> Result<ExitCode> {
+    match cli.command {
+        Command::Find(args) => find::run(*args),
+        Command::Load(args) => load::run(*args),
+        Command::Report(args) => report::run(args),
+        Command::Doctor(args) => doctor::run(args),
+    }
+}

@@ -1,0 +1,263 @@
+//! What `load` and `find` share: the target, the server where one is started, the observer, the run's record.
+
+use crate::cli::{IsolateWord, LoadOptions, ServerOptions};
+use crate::cpus;
+use crate::failure::wrong_usage;
+use crate::measure::Gauge;
+use crate::plan::{self, Setting};
+use crate::progress::Progress;
+use crate::quantity::Time;
+use crate::server::{Server, ServerPlan};
+use crate::signals::Stop;
+use crate::url::Target;
+use anyhow::{Context, Result};
+use observe::{Group, Observer};
+use record::machine::{self, MachineFacts};
+use record::scenario::ServerCommand;
+use record::{Doubt, DoubtKind, LoadPlan, RunRecord, Scenario, Severity, Status};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// How often connection states are read during a window.
+const STATES_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Everything that stands while points are measured.
+pub struct Session {
+    /// `None` when the server was there before us.
+    pub server: Option<Server>,
+    pub gauge: Gauge,
+    pub plan: LoadPlan,
+    pub stop: Stop,
+    pub progress: Progress,
+    pub server_command: Option<ServerCommand>,
+    /// Doubts about the run as a whole.
+    pub doubts: Vec<Doubt>,
+    /// The way from client to server, in words.
+    pub path: String,
+}
+
+/// What a session is made from.
+pub struct Wanted<'a> {
+    pub target: &'a Target,
+    pub load: &'a LoadOptions,
+    pub server: &'a ServerOptions,
+    pub command: &'a [String],
+    pub default_warmup: Duration,
+    pub is_quiet: bool,
+}
+
+impl Session {
+    /// Checks the options, starts the server if there is one to start, and prepares to watch.
+    pub fn open(wanted: &Wanted<'_>) -> Result<Session> {
+        let stop = Stop::on_signals()?;
+        let mut progress = Progress::new(wanted.is_quiet);
+        machine::raise_descriptor_limit();
+        for removed in wan::remove_stale() {
+            progress.say(&format!("cleaned up after an earlier run: {removed}"));
+        }
+        let resolved =
+            if wanted.command.is_empty() { wanted.target.resolve()? } else { vec![placeholder(wanted.target)] };
+        let (client_cpus, server_cpus) = placement(wanted)?;
+        let setting = Setting {
+            target: wanted.target,
+            addresses: resolved,
+            client_cpus: client_cpus.clone(),
+            default_warmup_ns: wanted.default_warmup.as_nanos() as u64,
+        };
+        // Everything that can be refused is refused before a server is started.
+        let mut plan = plan::load_plan(wanted.load, setting)?;
+        load::check(&plan).map_err(anyhow::Error::from)?;
+        let server = match wanted.command {
+            [] => None,
+            argv => Some(start_server(argv, wanted, &mut progress, &client_cpus, &server_cpus, &stop)?),
+        };
+        let mut doubts = Vec::new();
+        let mut path = "to the given address".to_string();
+        if let Some(server) = &server {
+            plan.addresses = vec![server.address];
+            doubts.extend(server.doubts.iter().cloned());
+            path = server.path.to_string();
+        }
+        doubts.extend(shared_cpus(&plan, &server_cpus));
+        let observer = watch(&plan, wanted.target.port, server.as_ref(), &server_cpus);
+        let gauge = Gauge::new(observer, stop.clone(), server_cpus.first().copied());
+        let server_command = (!wanted.command.is_empty()).then(|| ServerCommand {
+            argv: wanted.command.to_vec(),
+            cpus: server_cpus,
+            isolated: server.as_ref().is_some_and(Server::is_isolated),
+        });
+        Ok(Session { server, gauge, plan, stop, progress, server_command, doubts, path })
+    }
+
+    /// The record of a run that begins now.
+    pub fn record(&self, scenario: Scenario) -> RunRecord {
+        let mut server_facts = self.gauge.server_facts();
+        server_facts.insert("path".into(), self.path.clone());
+        RunRecord {
+            schema: record::run::SCHEMA,
+            status: Status::Running,
+            started_unix_ms: record::time::unix_ms(),
+            writer_pid: std::process::id(),
+            scenario,
+            machine: MachineFacts::read(),
+            server_facts,
+            doubts: self.doubts.clone(),
+            ended_by: None,
+        }
+    }
+
+    /// Why the server is gone, if it is.
+    pub fn server_gone(&mut self) -> Option<String> {
+        self.server.as_mut().and_then(Server::gone)
+    }
+}
+
+/// Before the server is started its address is not known; the plan is checked with one of the same family.
+fn placeholder(target: &Target) -> SocketAddr {
+    let ip = match target.literal_ip() {
+        Some(ip) if !ip.is_unspecified() => ip,
+        _ => IpAddr::from([127, 0, 0, 1]),
+    };
+    SocketAddr::new(ip, target.port)
+}
+
+/// Who runs where: with a server to start, its CPUs and the client's are kept apart.
+fn placement(wanted: &Wanted<'_>) -> Result<(Vec<usize>, Vec<usize>)> {
+    let server_typed =
+        wanted.server.server_cpus.as_deref().map(|list| plan::allowed(list, "--server-cpus")).transpose()?;
+    let client_typed = wanted.load.cpus.as_deref().map(|list| plan::allowed(list, "--cpus")).transpose()?;
+    if wanted.command.is_empty() {
+        if server_typed.is_some() || wanted.server.isolate == Some(IsolateWord::Always) {
+            return Err(wrong_usage(
+                "--server-cpus and --isolate are about a server that straingauge starts: add -- SERVER ...",
+            ));
+        }
+        return Ok((client_typed.unwrap_or_default(), Vec::new()));
+    }
+    let allowed = machine::allowed_cpus();
+    let others = |taken: &[usize]| -> Vec<usize> {
+        let rest: Vec<usize> = allowed.iter().copied().filter(|cpu| !taken.contains(cpu)).collect();
+        if rest.is_empty() { allowed.clone() } else { rest }
+    };
+    Ok(match (client_typed, server_typed) {
+        (Some(client), Some(server)) => (client, server),
+        (Some(client), None) => (client.clone(), others(&client)),
+        (None, Some(server)) => (others(&server), server),
+        (None, None) => cpus::split(&allowed),
+    })
+}
+
+fn start_server(
+    argv: &[String],
+    wanted: &Wanted<'_>,
+    progress: &mut Progress,
+    client_cpus: &[usize],
+    server_cpus: &[usize],
+    stop: &Stop,
+) -> Result<Server> {
+    let is_isolated = match wanted.server.isolate.unwrap_or(IsolateWord::Auto) {
+        IsolateWord::Never => false,
+        IsolateWord::Always => {
+            wan::is_permitted().context("--isolate always is not possible")?;
+            true
+        }
+        IsolateWord::Auto => match wan::is_permitted() {
+            Ok(()) => true,
+            Err(why) => {
+                progress
+                    .say(&format!("no network namespaces ({why}): client and server share this machine's loopback"));
+                false
+            }
+        },
+    };
+    let timeout = wanted.server.server_timeout.unwrap_or(Time(Duration::from_secs(10))).0;
+    progress.show(&format!("starting {} on CPU {}", argv[0], cpus::format_list(server_cpus)));
+    let server_plan = ServerPlan {
+        argv,
+        port: wanted.target.port,
+        asked: wanted.target.literal_ip().filter(|ip| !ip.is_unspecified()),
+        server_cpus: server_cpus.to_vec(),
+        client_cpus: client_cpus.to_vec(),
+        is_isolated,
+        timeout,
+    };
+    let server = Server::start(&server_plan, stop)?;
+    progress.say(&format!(
+        "{} accepts on {}, server on CPU {}, client on CPU {}, {}",
+        argv[0],
+        server.address,
+        cpus::format_list(server_cpus),
+        cpus::format_list(client_cpus),
+        server.path
+    ));
+    Ok(server)
+}
+
+fn shared_cpus(plan: &LoadPlan, server_cpus: &[usize]) -> Option<Doubt> {
+    let is_local = plan.addresses.iter().all(|address| address.ip().is_loopback());
+    let (what, remedy) = if server_cpus.is_empty() {
+        if !is_local || (!plan.cpus.is_empty()) {
+            return None;
+        }
+        (
+            "client and server run on one machine and are not pinned apart".to_string(),
+            "let straingauge start the server (-- SERVER ...), or pin both: taskset for the server, --cpus for the client",
+        )
+    } else {
+        let shared: Vec<usize> = plan.cpus.iter().copied().filter(|cpu| server_cpus.contains(cpu)).collect();
+        if shared.is_empty() {
+            return None;
+        }
+        (
+            format!("client and server share CPU {}", cpus::format_list(&shared)),
+            "give them different CPUs with --cpus and --server-cpus, or use another machine for the client",
+        )
+    };
+    Some(Doubt::new(DoubtKind::SharedCpus, Severity::Warning, what, remedy))
+}
+
+fn watch(plan: &LoadPlan, port: u16, server: Option<&Server>, server_cpus: &[usize]) -> Result<Observer, Doubt> {
+    let unwatched = |what: String, remedy: &str| Doubt::new(DoubtKind::NotWatched, Severity::Warning, what, remedy);
+    let group = match server.and_then(Server::pid) {
+        Some(pid) => Group::Tree(pid),
+        None => match observe::server_on_port(port, None) {
+            Ok(Some(_)) => Group::ListeningOn(port),
+            Ok(None) if plan.addresses.iter().all(|address| address.ip().is_loopback()) => Group::ListeningOn(port),
+            _ => {
+                return Err(unwatched(
+                    format!("the server was not watched: no process of this machine listens on port {port}"),
+                    "run straingauge on the server's machine to see its CPU, memory and connections",
+                ));
+            }
+        },
+    };
+    let target = observe::Target {
+        port,
+        group,
+        netns_pid: server.and_then(Server::netns_pid),
+        server_cpus: server_cpus.to_vec(),
+        client_pid: std::process::id(),
+    };
+    Observer::start(target, STATES_INTERVAL).map_err(|error| {
+        unwatched(format!("the server was not watched: {error}"), "run straingauge doctor to see what is missing")
+    })
+}
+
+/// The exact command line, quoted for a shell, that repeats this invocation.
+pub fn repeat_command() -> String {
+    let words: Vec<String> = std::env::args()
+        .enumerate()
+        .map(|(index, word)| {
+            let word = if index == 0 { "straingauge".to_string() } else { word };
+            let is_plain = !word.is_empty()
+                && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./:=,+@%".contains(&byte));
+            if is_plain { word } else { format!("'{}'", word.replace('\'', "'\\''")) }
+        })
+        .collect();
+    words.join(" ")
+}
+
+/// A run's default name: `127.0.0.1-8080-1k.bin`.
+pub fn default_name(target: &Target) -> String {
+    format!("{}-{}{}", target.name, target.port, target.path.split('?').next().unwrap_or("").replace('/', "-"))
+}

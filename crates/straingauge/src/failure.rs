@@ -1,0 +1,76 @@
+//! Exit codes, and the one sentence that an error becomes.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+/// Everything was done.
+pub const DONE: u8 = 0;
+/// Something failed; what was measured until then is kept.
+pub const FAILED: u8 = 1;
+/// The command line cannot be meant.
+pub const USAGE: u8 = 2;
+/// Done, but a `--fail-if` limit was crossed.
+pub const LIMIT_CROSSED: u8 = 3;
+/// Ctrl-C or a termination signal; partial results are kept.
+pub const INTERRUPTED: u8 = 130;
+
+/// An error that is the user's typing: exit code 2 instead of 1.
+#[derive(Debug)]
+pub struct UsageError(pub String);
+
+impl std::fmt::Display for UsageError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UsageError {}
+
+/// A usage error as an `anyhow` error.
+pub fn wrong_usage(sentence: impl Into<String>) -> anyhow::Error {
+    anyhow::Error::new(UsageError(sentence.into()))
+}
+
+/// Help and version go to standard output with code 0; a wrong command line becomes one sentence with code 2.
+pub fn usage(error: clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        let _ = error.print();
+        return ExitCode::from(DONE);
+    }
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = error.print();
+        return ExitCode::from(USAGE);
+    }
+    let text = error.render().to_string();
+    let sentence: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
+        .filter(|line| !line.is_empty())
+        .collect();
+    let sentence = sentence.join(" ");
+    let sentence = sentence.strip_prefix("error: ").unwrap_or(&sentence);
+    eprintln!("straingauge: {sentence}; see --help");
+    ExitCode::from(USAGE)
+}
+
+/// Prints the error as one line and picks the exit code. A reader that went away (`| head`) is not an error.
+pub fn report(error: &anyhow::Error) -> ExitCode {
+    if error.chain().any(|cause| {
+        cause.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
+    }) {
+        return ExitCode::from(DONE);
+    }
+    let sentence = format!("{error:#}").replace(['\n', '\r'], " ");
+    let _ = writeln!(std::io::stderr(), "straingauge: {sentence}");
+    let is_usage = error.chain().any(|cause| cause.is::<UsageError>());
+    ExitCode::from(if is_usage { USAGE } else { FAILED })
+}
+
+/// Prints to standard output; a closed pipe ends the printing, not the program.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}

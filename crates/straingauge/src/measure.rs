@@ -1,0 +1,152 @@
+//! One load point: the engine drives, the observer watches the same window, both become one [`Point`].
+
+use crate::progress::Progress;
+use crate::signals::Stop;
+use anyhow::{Context, Result};
+use load::{LoadEvents, LoadResult};
+use observe::{Observer, Window};
+use record::point::Sweep;
+use record::run::{PointFiles, SCHEMA};
+use record::units::{format_nanos, format_si};
+use record::{Doubt, DoubtKind, LoadPlan, Pace, Point, RunWriter, Severity};
+
+/// What measures: the observer, if the server can be watched, and the signal that ends it.
+pub struct Gauge {
+    /// Absent when the server is not on this machine, with the doubt that says so.
+    observer: Result<Observer, Doubt>,
+    stop: Stop,
+    /// CPU on which the yardstick runs: one of the server's.
+    yardstick_cpu: Option<usize>,
+}
+
+/// A point and the engine's full result (histograms, series).
+pub struct Measured {
+    pub point: Point,
+    pub result: LoadResult,
+}
+
+impl Measured {
+    /// Writes the point into a run directory.
+    pub fn keep(&mut self, writer: &mut RunWriter) -> Result<()> {
+        let files = PointFiles { latencies: self.result.latencies(), series_csv: self.result.series_csv.clone() };
+        writer.add_point(&mut self.point, &files)?;
+        Ok(())
+    }
+}
+
+/// Forwards the window's edges to the observer while the engine runs.
+struct Watching<'a> {
+    observer: Option<&'a mut Observer>,
+    window: Option<Window>,
+    trouble: Option<String>,
+    progress: &'a mut Progress,
+    label: String,
+}
+
+impl LoadEvents for Watching<'_> {
+    fn window_begins(&mut self) {
+        if let Some(observer) = self.observer.as_deref_mut() {
+            self.trouble = observer.window_begins().err().map(|error| error.to_string());
+        }
+    }
+
+    fn window_ends(&mut self) {
+        if let Some(observer) = self.observer.as_deref_mut()
+            && self.trouble.is_none()
+        {
+            match observer.window_ends() {
+                Ok(window) => self.window = Some(window),
+                Err(error) => self.trouble = Some(error.to_string()),
+            }
+        }
+    }
+
+    fn progress(&mut self, now: &load::Progress) {
+        let phase = if now.in_warmup { "warm-up" } else { "measuring" };
+        let failed = if now.failed > 0 { format!(", {} failed", format_si(now.failed as f64)) } else { String::new() };
+        self.progress.show(&format!(
+            "{}: {phase} {:.1} s, {} connected, {} requests/s{failed}",
+            self.label,
+            now.elapsed_ns as f64 / 1e9,
+            now.connected,
+            format_si(now.interval_throughput_per_sec),
+        ));
+    }
+}
+
+impl Gauge {
+    /// A gauge for a server that is watched, or for one that cannot be (then every point carries the doubt).
+    pub fn new(observer: Result<Observer, Doubt>, stop: Stop, yardstick_cpu: Option<usize>) -> Self {
+        Gauge { observer, stop, yardstick_cpu }
+    }
+
+    /// Facts about the server's processes.
+    pub fn server_facts(&self) -> std::collections::BTreeMap<String, String> {
+        self.observer.as_ref().map(Observer::server_facts).unwrap_or_default()
+    }
+
+    /// Measures one point.
+    pub fn point(&mut self, plan: &LoadPlan, sweep: Sweep, repeat: u32, progress: &mut Progress) -> Result<Measured> {
+        let mut events = Watching {
+            observer: self.observer.as_mut().ok(),
+            window: None,
+            trouble: None,
+            progress,
+            label: label(plan),
+        };
+        let result = load::run(plan, self.stop.flag(), &mut events).context("the load engine stopped")?;
+        let (window, trouble) = (events.window.take(), events.trouble.take());
+        progress.clear();
+        let mut point = Point {
+            schema: SCHEMA,
+            index: 0,
+            sweep,
+            repeat,
+            connections: plan.connections,
+            pace: plan.pace,
+            started_unix_ms: result.started_unix_ms,
+            warmup_ns: result.warmup_ns,
+            duration_ns: result.window_ns,
+            outcomes: result.outcomes,
+            figures: result.figures(plan),
+            connection_states: Default::default(),
+            doubts: result.doubts.clone(),
+        };
+        match (&self.observer, window) {
+            (Ok(_), Some(window)) => {
+                let seen = window.observation(result.outcomes.completed());
+                point.figures.extend(seen.figures);
+                point.connection_states = seen.connection_states;
+                point.doubts.extend(seen.doubts);
+            }
+            (Ok(_), None) => point.doubts.push(Doubt::new(
+                DoubtKind::NotWatched,
+                Severity::Warning,
+                format!("the server was not watched: {}", trouble.unwrap_or_else(|| "the window never began".into())),
+                "run straingauge doctor to see what is missing",
+            )),
+            (Err(doubt), _) => point.doubts.push(doubt.clone()),
+        }
+        if sweep == Sweep::Yardstick {
+            let figure = observe::yardstick(self.yardstick_cpu, std::time::Duration::from_millis(50));
+            point.figures.set(record::names::YARDSTICK_CPU, figure);
+        }
+        if result.interrupted {
+            point.doubts.push(Doubt::new(
+                DoubtKind::Interrupted,
+                Severity::Warning,
+                format!("the point was interrupted after {}", format_nanos(result.window_ns as f64)),
+                "run it again to its end",
+            ));
+        }
+        Ok(Measured { point, result })
+    }
+}
+
+/// A point's load in words: `64 connections` or `20.0k requests/s`.
+pub fn label(plan: &LoadPlan) -> String {
+    match plan.pace {
+        Pace::Closed => format!("{} connection{}", plan.connections, if plan.connections == 1 { "" } else { "s" }),
+        Pace::Open { rate_per_sec, .. } => format!("{} requests/s offered", format_si(rate_per_sec)),
+    }
+}

@@ -1,0 +1,291 @@
+//! From options to a plan: every default filled in, every number checked, every file read. No load is sent here.
+
+use crate::cli::{ArrivalWord, FindOptions, LoadOptions, ScenarioToml};
+use crate::cpus;
+use crate::failure::wrong_usage;
+use crate::quantity::Count;
+use crate::url::Target;
+use anyhow::{Context, Result};
+use record::scenario::{RequestTarget, SweepPlan};
+use record::{Arrival, Criteria, LoadPlan, Pace};
+use std::net::SocketAddr;
+use std::path::Path;
+
+/// A scenario file, a body and a URL list are small; anything larger was named by mistake.
+const MAX_SCENARIO_BYTES: u64 = 1 << 20;
+const MAX_BODY_BYTES: u64 = 256 << 20;
+const MAX_URL_LIST_BYTES: u64 = 256 << 20;
+const MAX_CONNECTIONS: u64 = 1_000_000;
+
+/// Reads a scenario file.
+pub fn read_scenario(path: Option<&Path>) -> Result<ScenarioToml> {
+    let Some(path) = path else { return Ok(ScenarioToml::default()) };
+    let text = String::from_utf8(read_file(path, MAX_SCENARIO_BYTES)?)
+        .map_err(|_| wrong_usage(format!("{} is not text: a scenario is a TOML file", path.display())))?;
+    toml::from_str(&text).map_err(|error| {
+        let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].lines().count().max(1));
+        wrong_usage(format!("{}:{line}: {}", path.display(), error.message().replace('\n', " ")))
+    })
+}
+
+fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>> {
+    use std::io::Read;
+    let file = std::fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut bytes = Vec::new();
+    file.take(limit + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read {}", path.display()))?;
+    if bytes.len() as u64 > limit {
+        return Err(wrong_usage(format!("{} has more than {limit} bytes: is it the right file?", path.display())));
+    }
+    Ok(bytes)
+}
+
+/// What a command needs to know before it makes a plan.
+pub struct Setting<'a> {
+    pub target: &'a Target,
+    pub addresses: Vec<SocketAddr>,
+    /// CPUs for the engine's threads; empty = not pinned.
+    pub client_cpus: Vec<usize>,
+    pub default_warmup_ns: u64,
+}
+
+/// Makes the engine's plan.
+pub fn load_plan(options: &LoadOptions, setting: Setting<'_>) -> Result<LoadPlan> {
+    let pace = match options.rate {
+        None => Pace::Closed,
+        Some(rate) if rate.0 > 0.0 => Pace::Open {
+            rate_per_sec: rate.0,
+            arrival: match options.arrival.unwrap_or(ArrivalWord::Poisson) {
+                ArrivalWord::Constant => Arrival::Constant,
+                ArrivalWord::Poisson => Arrival::Poisson,
+            },
+        },
+        Some(_) => return Err(wrong_usage("--rate 0 sends nothing: give at least 0.001 requests per second")),
+    };
+    if pace == Pace::Closed && options.arrival.is_some() {
+        return Err(wrong_usage("--arrival is about the open loop: give --rate too"));
+    }
+    let default_connections = if pace == Pace::Closed { 10 } else { 256 };
+    let connections = positive("--connections", options.connections, default_connections)?;
+    if connections > MAX_CONNECTIONS {
+        return Err(wrong_usage(format!(
+            "--connections {connections} is more than the {MAX_CONNECTIONS} that one engine holds"
+        )));
+    }
+    let cpus = match &options.cpus {
+        Some(list) => allowed(list, "--cpus")?,
+        None => setting.client_cpus,
+    };
+    let is_local = setting.addresses.iter().all(|address| address.ip().is_loopback());
+    let machine = record::machine::allowed_cpus().len();
+    let default_threads = match cpus.len() {
+        0 if is_local => (machine / 2).max(1),
+        0 => machine,
+        pinned => pinned,
+    };
+    let threads = positive("--threads", options.threads, default_threads as u64)?.min(connections).min(1024);
+    let duration_ns = options.duration.map_or(10_000_000_000, |time| time.nanos());
+    if duration_ns < 10_000_000 {
+        return Err(wrong_usage("--duration must be at least 10ms: shorter windows measure nothing"));
+    }
+    let timeout_ns = options.timeout.map_or(10_000_000_000, |time| time.nanos());
+    let connect_timeout_ns = options.connect_timeout.map_or(5_000_000_000, |time| time.nanos());
+    if timeout_ns < 1_000_000 || connect_timeout_ns < 1_000_000 {
+        return Err(wrong_usage("--timeout and --connect-timeout must be at least 1ms"));
+    }
+    let requests_per_connection = match options.requests_per_connection {
+        Some(Count(0)) => {
+            return Err(wrong_usage("--requests-per-connection 0 sends nothing: leave it out for no limit"));
+        }
+        other => other.map_or(0, |count| count.0),
+    };
+    let body = match (&options.body, &options.body_file) {
+        (Some(text), _) => text.clone().into_bytes(),
+        (None, Some(path)) => read_file(path, MAX_BODY_BYTES)?,
+        (None, None) => Vec::new(),
+    };
+    let default_method = if body.is_empty() { "GET" } else { "POST" };
+    let method = options.method.clone().unwrap_or_else(|| default_method.into());
+    if method.is_empty()
+        || !method.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+    {
+        return Err(wrong_usage(format!("--method '{}' is not an HTTP method", method.escape_debug())));
+    }
+    let mut headers: Vec<(String, String)> = options.header.iter().map(|field| header(field)).collect::<Result<_>>()?;
+    let host = match headers.iter().position(|(name, _)| name.eq_ignore_ascii_case("host")) {
+        Some(at) => headers.remove(at).1,
+        None => setting.target.host_field.clone(),
+    };
+    Ok(LoadPlan {
+        addresses: setting.addresses,
+        host,
+        method,
+        targets: targets(options, setting.target)?,
+        headers,
+        body,
+        pace,
+        connections,
+        requests_per_connection,
+        threads: threads as usize,
+        cpus,
+        warmup_ns: options.warmup.map_or(setting.default_warmup_ns, |time| time.nanos()),
+        duration_ns,
+        timeout_ns,
+        connect_timeout_ns,
+        connect_rate_per_sec: options.connect_rate.map_or(0.0, |rate| rate.0),
+        source_addresses: options.source_address.clone(),
+        seed: options.seed.unwrap_or(1),
+        precise: options.precise,
+    })
+}
+
+/// Parses a CPU list and refuses CPUs that this process may not use.
+pub fn allowed(list: &str, option: &str) -> Result<Vec<usize>> {
+    let cpus = cpus::parse_list(list).map_err(|why| wrong_usage(format!("{option}: {why}")))?;
+    let allowed = record::machine::allowed_cpus();
+    match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+        Some(missing) => Err(wrong_usage(format!(
+            "{option}: CPU {missing} is not among those this process may use ({})",
+            cpus::format_list(&allowed)
+        ))),
+        None => Ok(cpus),
+    }
+}
+
+fn positive(option: &str, count: Option<Count>, default: u64) -> Result<u64> {
+    match count {
+        Some(Count(0)) => Err(wrong_usage(format!("{option} 0 would do nothing: give at least 1"))),
+        Some(Count(count)) => Ok(count),
+        None => Ok(default),
+    }
+}
+
+fn header(field: &str) -> Result<(String, String)> {
+    let shown = field.escape_debug().to_string();
+    let (name, value) = field
+        .split_once(':')
+        .ok_or_else(|| wrong_usage(format!("--header '{shown}' has no colon: write 'Name: value'")))?;
+    let (name, value) = (name.trim(), value.trim());
+    if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
+        return Err(wrong_usage(format!("--header '{shown}': '{}' is not a field name", name.escape_debug())));
+    }
+    if http::HeaderValue::from_bytes(value.as_bytes()).is_err() {
+        return Err(wrong_usage(format!("--header '{shown}': control characters cannot be sent in a field")));
+    }
+    let owned = ["connection", "content-length", "transfer-encoding"];
+    if owned.contains(&name.to_ascii_lowercase().as_str()) {
+        return Err(wrong_usage(format!(
+            "--header '{shown}': the engine sets {name} itself (see --requests-per-connection, --body)"
+        )));
+    }
+    Ok((name.to_string(), value.to_string()))
+}
+
+fn targets(options: &LoadOptions, target: &Target) -> Result<Vec<RequestTarget>> {
+    let Some(path) = &options.urls else { return Ok(vec![RequestTarget { path: target.path.clone() }]) };
+    let text = String::from_utf8(read_file(path, MAX_URL_LIST_BYTES)?)
+        .map_err(|_| wrong_usage(format!("{} is not text: --urls takes one path or URL a line", path.display())))?;
+    let mut found = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let at = || format!("{}:{}", path.display(), index + 1);
+        let origin =
+            if line.starts_with('/') { format!("http://{}{line}", target.host_field) } else { line.to_string() };
+        let one = Target::parse(&origin).with_context(at)?;
+        if (one.name.as_str(), one.port) != (target.name.as_str(), target.port) {
+            return Err(wrong_usage(format!(
+                "{}: {} is another server than {}",
+                at(),
+                one.host_field,
+                target.host_field
+            )));
+        }
+        found.push(RequestTarget { path: one.path });
+    }
+    if found.is_empty() {
+        return Err(wrong_usage(format!("{} lists no path: --urls takes one path or URL a line", path.display())));
+    }
+    Ok(found)
+}
+
+/// Makes the plan of the sweeps.
+pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan> {
+    if load.rate.is_some() || load.connections.is_some() {
+        return Err(wrong_usage(
+            "find chooses connections and rate itself: bound them with --max-connections and --open-connections, or use load",
+        ));
+    }
+    let defaults = Criteria::default();
+    let criteria = Criteria {
+        elastic_gain_ratio: options.elastic_gain.map_or(defaults.elastic_gain_ratio, |share| share.0),
+        saturation_ratio: options.saturation.map_or(defaults.saturation_ratio, |share| share.0),
+        efficiency_loss_ratio: options.efficiency_loss.map_or(defaults.efficiency_loss_ratio, |share| share.0),
+        error_ratio: options.error_limit.map_or(defaults.error_ratio, |share| share.0),
+        goodput_ratio: options.goodput_limit.map_or(defaults.goodput_ratio, |share| share.0),
+        p99_limit_ns: options.p99_limit.map_or(defaults.p99_limit_ns, |time| time.nanos()),
+        bracket_ratio: options.bracket.map_or(defaults.bracket_ratio, |share| share.0),
+        ..defaults
+    };
+    if criteria.bracket_ratio < 0.001 {
+        return Err(wrong_usage("--bracket must be at least 0.1%: finer than that is noise"));
+    }
+    let connections_min = positive("--min-connections", options.min_connections, 1)?;
+    let connections_max = positive("--max-connections", options.max_connections, 4096)?;
+    if connections_min > connections_max || connections_max > MAX_CONNECTIONS {
+        return Err(wrong_usage(format!(
+            "--min-connections {connections_min} and --max-connections {connections_max} are not a range up to {MAX_CONNECTIONS}"
+        )));
+    }
+    let budget_ns = options.budget.map_or(90_000_000_000, |time| time.nanos());
+    if budget_ns < 5_000_000_000 {
+        return Err(wrong_usage("--budget must be at least 5s: less finds nothing"));
+    }
+    Ok(SweepPlan {
+        connections_min,
+        connections_max,
+        repeats: u32::try_from(positive("--repeats", options.repeats, 5)?).unwrap_or(u32::MAX).min(1000),
+        point_duration_ns: load.duration.map_or(1_000_000_000, |time| time.nanos()).max(10_000_000),
+        budget_ns,
+        open_connections: positive("--open-connections", options.open_connections, 1024)?,
+        arrival: match load.arrival.unwrap_or(ArrivalWord::Poisson) {
+            ArrivalWord::Constant => Arrival::Constant,
+            ArrivalWord::Poisson => Arrival::Poisson,
+        },
+        criteria,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(options: &LoadOptions) -> Result<LoadPlan> {
+        let target = Target::parse("http://127.0.0.1:8080/x").unwrap();
+        let addresses = vec!["127.0.0.1:8080".parse().unwrap()];
+        load_plan(options, Setting { target: &target, addresses, client_cpus: vec![], default_warmup_ns: 0 })
+    }
+
+    #[test]
+    fn a_header_cannot_smuggle_another_request() {
+        let smuggled = LoadOptions { header: vec!["X: a\r\nHost: b".into()], ..Default::default() };
+        assert!(plan(&smuggled).is_err());
+        let owned = LoadOptions { header: vec!["Content-Length: 5".into()], ..Default::default() };
+        assert!(plan(&owned).is_err());
+        let fine = LoadOptions { header: vec!["X-Test: a: b".into()], ..Default::default() };
+        assert_eq!(plan(&fine).unwrap().headers, vec![("X-Test".to_string(), "a: b".to_string())]);
+    }
+
+    #[test]
+    fn zero_of_anything_is_refused_by_name() {
+        for (options, word) in [
+            (LoadOptions { connections: Some(Count(0)), ..Default::default() }, "--connections"),
+            (LoadOptions { threads: Some(Count(0)), ..Default::default() }, "--threads"),
+            (LoadOptions { rate: Some(crate::quantity::Rate(0.0)), ..Default::default() }, "--rate"),
+        ] {
+            let why = plan(&options).unwrap_err().to_string();
+            assert!(why.contains(word), "{why}");
+        }
+    }
+}

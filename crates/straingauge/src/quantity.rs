@@ -1,0 +1,113 @@
+//! The quantities of options, readable from the command line and from a scenario file alike.
+
+use record::units;
+use serde::{Deserialize, Deserializer};
+use std::str::FromStr;
+use std::time::Duration;
+
+macro_rules! quantity {
+    ($(#[doc = $doc:literal])+ $name:ident($inner:ty) = $parse:path) => {
+        $(#[doc = $doc])+
+        #[derive(Debug, Clone, Copy, PartialEq)]
+        pub struct $name(pub $inner);
+
+        impl FromStr for $name {
+            type Err = units::UnitError;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                $parse(text).map($name)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let typed = NumberOrText::deserialize(deserializer)?;
+                typed.text().parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+/// A scenario file may write `connections = 100` or `connections = "10k"`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum NumberOrText {
+    Whole(i64),
+    Fraction(f64),
+    Text(String),
+}
+
+impl NumberOrText {
+    fn text(self) -> String {
+        match self {
+            NumberOrText::Whole(number) => number.to_string(),
+            NumberOrText::Fraction(number) => number.to_string(),
+            NumberOrText::Text(text) => text,
+        }
+    }
+}
+
+quantity! {
+    /// A whole number: `100`, `10k`.
+    Count(u64) = units::parse_count
+}
+quantity! {
+    /// Events per second: `250`, `10k`, `0.5`.
+    Rate(f64) = units::parse_rate
+}
+quantity! {
+    /// A length of time: `500ms`, `2s`.
+    Time(Duration) = units::parse_duration
+}
+
+impl Time {
+    /// The length in nanoseconds; 365 days, the most that parses, fit easily.
+    pub fn nanos(self) -> u64 {
+        self.0.as_nanos() as u64
+    }
+}
+
+/// A share: `5%` or `0.05`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Share(pub f64);
+
+impl FromStr for Share {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let trimmed = text.trim();
+        let (digits, scale) = trimmed.strip_suffix('%').map_or((trimmed, 1.0), |percent| (percent.trim(), 0.01));
+        match digits.parse::<f64>() {
+            Ok(number) if number.is_finite() && (0.0..=100.0).contains(&(number * scale)) => Ok(Share(number * scale)),
+            _ => Err(format!("'{text}' is not a share: write it as 5% or 0.05")),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Share {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        NumberOrText::deserialize(deserializer)?.text().parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scenario_may_write_numbers_or_text() {
+        #[derive(Deserialize)]
+        struct File {
+            connections: Count,
+            rate: Rate,
+            duration: Time,
+            errors: Share,
+        }
+        let file: File = toml::from_str("connections = 100\nrate = '10k'\nduration = '2s'\nerrors = '0.1%'").unwrap();
+        assert_eq!(file.connections, Count(100));
+        assert_eq!(file.rate, Rate(10_000.0));
+        assert_eq!(file.duration.nanos(), 2_000_000_000);
+        assert!((file.errors.0 - 0.001).abs() < 1e-12);
+        assert!(toml::from_str::<File>("connections = -1\nrate = 1\nduration = '2s'\nerrors = 0").is_err());
+    }
+}

@@ -1,0 +1,380 @@
+//! The server under test when straingauge starts it: namespaces, CPUs, waiting until it accepts, stopping it for good.
+
+use crate::signals::Stop;
+use anyhow::{Context, Result, anyhow, bail};
+use record::{Doubt, DoubtKind, Severity};
+use std::collections::VecDeque;
+use std::io::{self, Read};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use wan::{Pair, PairPlan};
+
+/// How much of the server's own output is kept: its end, where the reason of an exit stands.
+const KEPT_OUTPUT_BYTES: usize = 64 << 10;
+const STOP_GRACE: Duration = Duration::from_secs(3);
+
+/// What to start and where.
+pub struct ServerPlan<'a> {
+    pub argv: &'a [String],
+    pub port: u16,
+    /// The address in the URL, where it is one.
+    pub asked: Option<IpAddr>,
+    pub server_cpus: Vec<usize>,
+    pub client_cpus: Vec<usize>,
+    /// Namespaces of their own for client and server.
+    pub is_isolated: bool,
+    pub timeout: Duration,
+}
+
+/// A started server that accepts connections. Dropping it stops it and removes its namespaces.
+pub struct Server {
+    child: Option<Child>,
+    exit: Option<ExitStatus>,
+    output: Arc<Mutex<VecDeque<u8>>>,
+    pair: Option<Pair>,
+    port: u16,
+    /// Where the engine connects to.
+    pub address: SocketAddr,
+    /// What the way of starting it makes doubtful.
+    pub doubts: Vec<Doubt>,
+    /// `veth between two network namespaces`, `loopback in the server's namespace`, `loopback of this machine`.
+    pub path: &'static str,
+}
+
+impl Server {
+    /// Starts the server, waits until it accepts, and moves the calling thread to the client's side.
+    pub fn start(plan: &ServerPlan<'_>, stop: &Stop) -> Result<Server> {
+        become_subreaper();
+        let pair = if plan.is_isolated {
+            let pair_plan = PairPlan {
+                name: "find".into(),
+                server_cpus: plan.server_cpus.clone(),
+                client_cpus: plan.client_cpus.clone(),
+            };
+            Some(Pair::create(&pair_plan)?)
+        } else {
+            refuse_taken_port(plan.port)?;
+            None
+        };
+        let mut command = Command::new(&plan.argv[0]);
+        command.args(&plan.argv[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        match &pair {
+            Some(pair) => pair.run_server(&mut command)?,
+            None => run_beside(&mut command, &plan.server_cpus),
+        }
+        let mut child = command.spawn().map_err(|error| cannot_start(&plan.argv[0], &error))?;
+        let output = Arc::new(Mutex::new(VecDeque::new()));
+        keep_tail(child.stdout.take(), &output);
+        keep_tail(child.stderr.take(), &output);
+        let loopback = match plan.asked {
+            Some(IpAddr::V6(_)) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+            _ => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        };
+        let mut server = Server {
+            child: Some(child),
+            exit: None,
+            output,
+            pair,
+            port: plan.port,
+            address: SocketAddr::new(plan.asked.unwrap_or(loopback), plan.port),
+            doubts: Vec::new(),
+            path: "loopback of this machine",
+        };
+        server.wait_until_it_listens(plan, stop)?;
+        server.choose_path(plan)?;
+        server.wait_until_it_accepts(plan, stop)?;
+        Ok(server)
+    }
+
+    /// The process that was started, or the daemon that it left behind.
+    pub fn pid(&self) -> Option<u32> {
+        match (&self.child, self.exit) {
+            (Some(child), None) => Some(child.id()),
+            _ => listener_pid(self.port, self.netns_pid()),
+        }
+    }
+
+    /// A process in whose network namespace the server lives, when it has one of its own.
+    pub fn netns_pid(&self) -> Option<u32> {
+        let pair = self.pair.as_ref()?;
+        match (&self.child, self.exit) {
+            (Some(child), None) => Some(child.id()),
+            _ => pair.server_processes().first().copied(),
+        }
+    }
+
+    /// Whether client and server have namespaces of their own.
+    pub fn is_isolated(&self) -> bool {
+        self.pair.is_some()
+    }
+
+    /// The exit of a server that is gone, in words; `None` while it runs (or its daemon does).
+    pub fn gone(&mut self) -> Option<String> {
+        self.reap();
+        let status = self.exit?;
+        if status.success() && self.is_listening() {
+            return None;
+        }
+        Some(self.exit_words(status))
+    }
+
+    fn reap(&mut self) {
+        if let Some(child) = &mut self.child
+            && let Ok(Some(status)) = child.try_wait()
+        {
+            self.exit = Some(status);
+        }
+    }
+
+    fn is_listening(&self) -> bool {
+        if self.pair.is_some() && self.netns_pid().is_none() {
+            return false;
+        }
+        observe::listening_addresses(self.port, self.netns_pid()).is_ok_and(|found| !found.is_empty())
+    }
+
+    fn exit_words(&self, status: ExitStatus) -> String {
+        // The reader threads end at the closed pipe; give them the moment that takes.
+        std::thread::sleep(Duration::from_millis(50));
+        let how = match (status.code(), status.signal()) {
+            (Some(code), _) => format!("exited with code {code}"),
+            (None, Some(signal)) => format!("was ended by signal {signal}"),
+            (None, None) => "ended".to_string(),
+        };
+        match self.last_words() {
+            Some(words) => format!("{how}, saying: {words}"),
+            None => format!("{how} without a word"),
+        }
+    }
+
+    /// The last line of the server's output, made safe to print.
+    fn last_words(&self) -> Option<String> {
+        let kept = self.output.lock().ok()?;
+        let bytes: Vec<u8> = kept.iter().copied().collect();
+        let text = String::from_utf8_lossy(&bytes);
+        let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
+        let clean: String = line.trim().chars().map(|c| if c.is_control() { '?' } else { c }).take(300).collect();
+        Some(clean)
+    }
+
+    /// What the server wrote, as far as kept.
+    pub fn output(&self) -> Vec<u8> {
+        self.output.lock().map(|kept| kept.iter().copied().collect()).unwrap_or_default()
+    }
+
+    fn wait_until_it_listens(&mut self, plan: &ServerPlan<'_>, stop: &Stop) -> Result<()> {
+        let deadline = Instant::now() + plan.timeout;
+        loop {
+            if self.is_listening() {
+                return Ok(());
+            }
+            self.reap();
+            if let Some(status) = self.exit.filter(|status| !status.success()) {
+                bail!("the server '{}' {}", plan.argv[0], self.exit_words(status));
+            }
+            if stop.is_set() {
+                bail!("interrupted while the server was starting");
+            }
+            if Instant::now() >= deadline {
+                let hint = "does its configuration name this port, and does it stay in the foreground? (--server-timeout gives it longer)";
+                match self.exit {
+                    Some(status) => bail!(
+                        "the server '{}' {} and nothing listens on port {}; {hint}",
+                        plan.argv[0],
+                        self.exit_words(status),
+                        plan.port
+                    ),
+                    None => bail!(
+                        "the server '{}' does not listen on port {} after {} s; {hint}{}",
+                        plan.argv[0],
+                        plan.port,
+                        plan.timeout.as_secs_f64(),
+                        self.last_words().map(|words| format!(" It said: {words}")).unwrap_or_default()
+                    ),
+                }
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Chooses where the client stands: across the veth, or, for a server that listens on loopback only, beside it.
+    fn choose_path(&mut self, plan: &ServerPlan<'_>) -> Result<()> {
+        let Some(pair) = &self.pair else { return Ok(()) };
+        let listening = observe::listening_addresses(plan.port, self.netns_pid())
+            .context("cannot see what the server listens on")?;
+        let wants_v6 = matches!(plan.asked, Some(IpAddr::V6(_)));
+        let is_open = |v6: bool| {
+            listening.iter().any(|address| match address.ip() {
+                IpAddr::V4(ip) => !v6 && ip.is_unspecified(),
+                // A dual-stack listener on [::] takes IPv4 too.
+                IpAddr::V6(ip) => ip.is_unspecified(),
+            })
+        };
+        if is_open(wants_v6) {
+            pair.enter_client()?;
+            let ip = if wants_v6 { pair.server_addr_v6() } else { pair.server_addr_v4() };
+            self.address = SocketAddr::new(ip, plan.port);
+            self.path = "veth between two network namespaces";
+        } else {
+            pair.enter_server()?;
+            pair.steer_loopback(&plan.server_cpus)?;
+            self.path = "loopback in the server's namespace";
+            self.doubts.push(Doubt::new(
+                DoubtKind::SharedCpus,
+                Severity::Note,
+                "the server listens on loopback only, so client and server share one network stack: the client pays for part of the server's receive work",
+                "let it listen on all addresses (it is alone in its namespace): then they are joined by a veth pair",
+            ));
+        }
+        Ok(())
+    }
+
+    fn wait_until_it_accepts(&mut self, plan: &ServerPlan<'_>, stop: &Stop) -> Result<()> {
+        let deadline = Instant::now() + plan.timeout;
+        loop {
+            match TcpStream::connect_timeout(&self.address, Duration::from_millis(500)) {
+                Ok(_) => return Ok(()),
+                Err(error) if Instant::now() >= deadline => {
+                    bail!(
+                        "the server '{}' listens on port {} but does not accept connections: {error}",
+                        plan.argv[0],
+                        plan.port
+                    )
+                }
+                Err(_) => {}
+            }
+            if let Some(how) = self.gone() {
+                bail!("the server '{}' {how}", plan.argv[0]);
+            }
+            if stop.is_set() {
+                bail!("interrupted while the server was starting");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Stops the server's whole process group, politely first, and removes the namespaces.
+    pub fn stop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let group = child.id() as libc::pid_t;
+            // Inside namespaces the pair ends whatever is left; beside us only a daemon that took the port can be known.
+            let daemons: Vec<u32> = match (self.exit, &self.pair) {
+                (Some(_), None) => listener_pid(self.port, None).into_iter().collect(),
+                _ => Vec::new(),
+            };
+            signal_all(group, &daemons, libc::SIGTERM);
+            let deadline = Instant::now() + STOP_GRACE;
+            while self.exit.is_none() && Instant::now() < deadline {
+                match child.try_wait() {
+                    Ok(Some(status)) => self.exit = Some(status),
+                    Ok(None) => std::thread::sleep(Duration::from_millis(5)),
+                    Err(_) => break,
+                }
+            }
+            signal_all(group, &daemons, libc::SIGKILL);
+            let _ = child.wait();
+        }
+        self.child = None;
+        if let Some(pair) = self.pair.take() {
+            // What cannot be removed now is found by the next run: the state file stays.
+            let _ = pair.leave();
+            let _ = pair.remove();
+        }
+        reap_orphans();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn signal_all(group: libc::pid_t, daemons: &[u32], signal: libc::c_int) {
+    // SAFETY: kill takes no pointers; the group is that of a child we started and have not reaped as a whole.
+    unsafe { libc::kill(-group, signal) };
+    for daemon in daemons {
+        // SAFETY: as above.
+        unsafe { libc::kill(*daemon as libc::pid_t, signal) };
+    }
+}
+
+/// Daemons that the server left behind become our children, so that they can be ended and waited for.
+fn become_subreaper() {
+    // SAFETY: prctl with these arguments takes no pointers.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+}
+
+fn reap_orphans() {
+    // SAFETY: a null status pointer is allowed; WNOHANG never blocks.
+    while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
+}
+
+/// Without namespaces: a session of its own (Ctrl-C is ours), pinned, and ended when we die.
+fn run_beside(command: &mut Command, cpus: &[usize]) {
+    // SAFETY: an all-zero cpu_set_t is the valid empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for cpu in cpus {
+        // SAFETY: CPU_SET checks the bound against the set's size itself.
+        unsafe { libc::CPU_SET(*cpu, &mut set) };
+    }
+    let is_pinned = !cpus.is_empty();
+    let prepare = move || {
+        // SAFETY: only async-signal-safe calls; `set` is a plain copy owned by the closure.
+        unsafe {
+            libc::setsid();
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
+            if is_pinned && libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: the closure runs between fork and exec; it makes only async-signal-safe calls and does not allocate.
+    unsafe { command.pre_exec(prepare) };
+}
+
+fn refuse_taken_port(port: u16) -> Result<()> {
+    if let Ok(Some(taken)) = observe::server_on_port(port, None) {
+        bail!(
+            "port {port} is already in use by {} (process {}): stop it, or let the server use another port",
+            taken.command,
+            taken.pid
+        );
+    }
+    Ok(())
+}
+
+fn listener_pid(port: u16, netns_pid: Option<u32>) -> Option<u32> {
+    observe::server_on_port(port, netns_pid).ok().flatten().map(|server| server.pid)
+}
+
+fn cannot_start(program: &str, error: &io::Error) -> anyhow::Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => anyhow!("the server '{program}' was not found: is it installed, and spelt right?"),
+        io::ErrorKind::PermissionDenied => anyhow!("the server '{program}' may not be executed: check its permissions"),
+        _ => anyhow!("the server '{program}' cannot be started: {error}"),
+    }
+}
+
+/// Reads a pipe to its end on a thread of its own and keeps the last [`KEPT_OUTPUT_BYTES`], so that a chatty server
+/// neither blocks nor fills memory or disk.
+fn keep_tail(pipe: Option<impl Read + Send + 'static>, kept: &Arc<Mutex<VecDeque<u8>>>) {
+    let Some(mut pipe) = pipe else { return };
+    let kept = kept.clone();
+    std::thread::spawn(move || {
+        let mut buffer = [0u8; 4096];
+        while let Ok(count) = pipe.read(&mut buffer) {
+            if count == 0 {
+                break;
+            }
+            let Ok(mut kept) = kept.lock() else { break };
+            kept.extend(&buffer[..count]);
+            let excess = kept.len().saturating_sub(KEPT_OUTPUT_BYTES);
+            kept.drain(..excess);
+        }
+    });
+}

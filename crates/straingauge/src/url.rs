@@ -1,0 +1,117 @@
+//! The URL as typed, and what the engine needs of it: host field, path, port, addresses.
+
+use crate::failure::wrong_usage;
+use anyhow::{Result, anyhow};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+
+/// A target taken apart. Untrusted text until it has passed [`Target::parse`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The URL as typed.
+    pub typed: String,
+    /// Name or address, without the brackets of IPv6.
+    pub name: String,
+    /// Port; 80 where none is given.
+    pub port: u16,
+    /// Path and query in origin form.
+    pub path: String,
+    /// Value of the Host field.
+    pub host_field: String,
+}
+
+impl Target {
+    /// Parses `http://host:port/path`, `host:port/path` or `:port/path` (this machine).
+    pub fn parse(typed: &str) -> Result<Self> {
+        let example = "write it as http://127.0.0.1:8080/path";
+        let full = match typed {
+            _ if typed.contains("://") => typed.to_string(),
+            _ if typed.starts_with(':') => format!("http://127.0.0.1{typed}"),
+            _ => format!("http://{typed}"),
+        };
+        let uri: http::Uri =
+            full.parse().map_err(|why| wrong_usage(format!("'{}' is not a URL ({why}): {example}", shorten(typed))))?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") => {
+                return Err(wrong_usage("https URLs cannot be loaded yet: name the server's plain http port"));
+            }
+            other => return Err(wrong_usage(format!("'{}' URLs cannot be loaded: {example}", other.unwrap_or("")))),
+        }
+        let authority =
+            uri.authority().ok_or_else(|| wrong_usage(format!("'{}' names no host: {example}", shorten(typed))))?;
+        if authority.as_str().contains('@') {
+            return Err(wrong_usage("user names in URLs are not sent: pass --header 'Authorization: ...' instead"));
+        }
+        let name = authority.host().trim_start_matches('[').trim_end_matches(']').to_string();
+        if name.is_empty() {
+            return Err(wrong_usage(format!("'{}' names no host: {example}", shorten(typed))));
+        }
+        let port = match authority.port() {
+            Some(port) if port.as_u16() != 0 => port.as_u16(),
+            Some(_) => return Err(wrong_usage("port 0 cannot be loaded: name the port that the server listens on")),
+            None if authority.as_str().ends_with(|last: char| last.is_ascii_digit())
+                && authority.as_str().contains("]:") =>
+            {
+                return Err(wrong_usage(format!("'{}' has no valid port: ports go from 1 to 65535", shorten(typed))));
+            }
+            None => 80,
+        };
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        let path = if path.starts_with('/') { path.to_string() } else { format!("/{path}") };
+        let bracketed = if name.contains(':') { format!("[{name}]") } else { name.clone() };
+        let host_field = if port == 80 { bracketed } else { format!("{bracketed}:{port}") };
+        Ok(Target { typed: typed.to_string(), name, port, path, host_field })
+    }
+
+    /// The addresses that the name resolves to: IPv4 first, as that is what most servers under test listen on.
+    pub fn resolve(&self) -> Result<Vec<SocketAddr>> {
+        let found = (self.name.as_str(), self.port).to_socket_addrs().map_err(|why| {
+            anyhow!(
+                "the name '{}' does not resolve ({why}): check the spelling, or give an address",
+                shorten(&self.name)
+            )
+        })?;
+        let mut addresses: Vec<SocketAddr> = found.collect();
+        addresses.sort_by_key(|address| address.is_ipv6());
+        addresses.dedup();
+        if addresses.is_empty() {
+            return Err(anyhow!("the name '{}' resolves to no address: give an address", shorten(&self.name)));
+        }
+        Ok(addresses)
+    }
+
+    /// The address, when the URL names one instead of a name.
+    pub fn literal_ip(&self) -> Option<IpAddr> {
+        self.name.parse().ok()
+    }
+}
+
+fn shorten(text: &str) -> String {
+    let clean: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    if clean.chars().count() > 80 { clean.chars().take(80).chain("...".chars()).collect() } else { clean }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_comes_apart() {
+        let target = Target::parse("http://[::1]:8080/a?b=c").unwrap();
+        assert_eq!((target.name.as_str(), target.port, target.path.as_str()), ("::1", 8080, "/a?b=c"));
+        assert_eq!(target.host_field, "[::1]:8080");
+        assert_eq!(Target::parse("localhost").unwrap().host_field, "localhost");
+        assert_eq!(Target::parse(":8080/x").unwrap().host_field, "127.0.0.1:8080");
+        assert_eq!(Target::parse("http://a:81?q").unwrap().path, "/?q");
+    }
+
+    #[test]
+    fn what_cannot_be_loaded_is_said() {
+        for text in
+            ["", "http://", "https://a/", "ftp://a/", "http://a:0/", "http://a:99999/", "http://u@a/", "http://a b/"]
+        {
+            let why = Target::parse(text).expect_err(text).to_string();
+            assert!(!why.contains('\n'), "{why}");
+        }
+    }
+}
