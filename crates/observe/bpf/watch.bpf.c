@@ -59,6 +59,7 @@ static __always_inline void begin(struct request *r, __u64 now_ns, __u64 at, __u
 		r->phase = PHASE_PARSE;
 		r->is_split = 0;
 		r->sends = 0;
+		r->bytes_sent = 0;
 		r->disk_bytes = 0;
 		r->parsed_ns = r->last_send_ns = r->end_ns = 0;
 		r->phase_cpu_ns[0] = r->phase_cpu_ns[1] = r->phase_cpu_ns[2] = 0;
@@ -158,7 +159,7 @@ int BPF_PROG(on_copied, struct sock *sk)
 	return 0;
 }
 
-static __always_inline void sent(struct sock *sk)
+static __always_inline void sent(struct sock *sk, __u32 bytes)
 {
 	struct task_struct *t;
 	struct tcp_sock *tp;
@@ -189,13 +190,14 @@ static __always_inline void sent(struct sock *sk)
 	r->phase = PHASE_LOG;
 	r->last_send_ns = now_ns;
 	r->sends++;
+	r->bytes_sent += bytes;
 }
 
 SEC("?tp_btf/sock_send_length")
 int BPF_PROG(on_send, struct sock *sk, int bytes, int flags)
 {
 	if (sk->__sk_common.skc_num == options.port && bytes > 0)
-		sent(sk);
+		sent(sk, bytes);
 	return 0;
 }
 
@@ -203,7 +205,7 @@ SEC("?fexit/tcp_sendmsg")
 int BPF_PROG(on_sendmsg, struct sock *sk, void *message, unsigned long size, int bytes)
 {
 	if (sk->__sk_common.skc_num == options.port && bytes > 0)
-		sent(sk);
+		sent(sk, bytes);
 	return 0;
 }
 
@@ -211,7 +213,7 @@ SEC("?fexit/tcp_sendpage")
 int BPF_PROG(on_sendpage, struct sock *sk, void *page, int offset, unsigned long size, int flags, int bytes)
 {
 	if (sk->__sk_common.skc_num == options.port && bytes > 0)
-		sent(sk);
+		sent(sk, bytes);
 	return 0;
 }
 

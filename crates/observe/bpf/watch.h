@@ -31,7 +31,7 @@ struct request {
 	__s64 phase_cpu_ns[PHASES];
 	__u32 sends;
 	__u32 copied; /* position in the stream of requests, where no event carries the bytes read */
-	__u64 reserved;
+	__u64 bytes_sent; /* in this window */
 } __attribute__((aligned(128)));
 
 /* One thread of the server: which request it worked on last, and until when its CPU time is charged. */
@@ -134,8 +134,8 @@ struct sweep {
 };
 
 _Static_assert(sizeof(struct watch_options) == 104, "layout.rs");
-_Static_assert(sizeof(struct port_counts) == 664, "layout.rs");
-_Static_assert(sizeof(struct sweep) == 12680, "layout.rs");
+_Static_assert(sizeof(struct port_counts) == 656, "layout.rs");
+_Static_assert(sizeof(struct sweep) == 12656, "layout.rs");
 _Static_assert(sizeof(struct request) == 128, "two cache lines");
 _Static_assert(sizeof(struct thread) == 128, "two cache lines");
 _Static_assert(sizeof(struct class_row) == 384, "layout.rs");

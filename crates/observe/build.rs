@@ -1,0 +1,57 @@
+//! Compiles the BPF programs (bpf/*.bpf.c) with clang, into `OUT_DIR/<name>.bpf.o`.
+
+use std::path::Path;
+
+fn main() {
+    println!("cargo::rerun-if-changed=bpf");
+    println!("cargo::rerun-if-env-changed=CLANG");
+    if std::env::var_os("CARGO_FEATURE_BPF").is_some() {
+        compile();
+    }
+}
+
+#[cfg(feature = "bpf")]
+fn compile() {
+    use std::ffi::OsStr;
+    let out = std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
+    let arch = std::env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets the target");
+    // bpf_tracing.h wants the kernel's name of the architecture.
+    let arch = match arch.as_str() {
+        "x86_64" => "x86",
+        "aarch64" => "arm64",
+        "riscv64" => "riscv",
+        "powerpc64" => "powerpc",
+        "s390x" => "s390",
+        other => other,
+    };
+    let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".into());
+    if std::process::Command::new(&clang).arg("--version").output().is_err() {
+        panic!(
+            "{clang} is needed to compile the BPF programs: run setup/install build (apt-get install clang), name \
+             another with CLANG=, or build without them (--no-default-features)"
+        );
+    }
+    for entry in std::fs::read_dir("bpf").expect("bpf/ is part of the crate").flatten() {
+        let source = entry.path();
+        let Some(name) = source.file_name().and_then(OsStr::to_str).filter(|name| name.ends_with(".bpf.c")) else {
+            continue;
+        };
+        let object = Path::new(&out).join(name.replace(".bpf.c", ".bpf.o"));
+        let built = libbpf_cargo::SkeletonBuilder::new()
+            .source(&source)
+            .obj(&object)
+            .clang(&clang)
+            // Version 3 of the instruction set: atomic operations and 32-bit jumps (Linux 5.12).
+            .clang_args([format!("-D__TARGET_ARCH_{arch}").as_str(), "-mcpu=v3", "-Wall", "-Werror", "-Ibpf"])
+            .build();
+        if let Err(error) = built {
+            panic!("{}: {error:#}", source.display());
+        }
+    }
+}
+
+#[cfg(not(feature = "bpf"))]
+fn compile() {
+    // The folder is looked at only with the feature.
+    let _ = Path::new("bpf");
+}

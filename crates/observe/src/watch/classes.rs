@@ -1,0 +1,142 @@
+//! Size classes of requests, by bytes of response.
+//!
+//! Sizes on the web have heavy tails, so an average over all requests describes none of them; requests of one class use
+//! resources alike (Almeida, Almeida and Yates, "Measuring the Behavior of a World-Wide Web Server", 1996, section 2.3.2).
+
+use super::layout::SIZE_CLASSES;
+use record::units::{UnitError, parse_bytes};
+use serde::Serialize;
+
+/// One class: `[from, below)` bytes of response, head and body.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SizeClass {
+    /// Name, shown in tables.
+    pub name: String,
+    /// Smallest response.
+    pub from_bytes: u64,
+    /// First size that belongs to the next class; `None` for the last.
+    pub below_bytes: Option<u64>,
+}
+
+/// The classes, small to large; at least one, at most eight.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct SizeClasses(Vec<SizeClass>);
+
+/// Why boundaries are not usable.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ClassError {
+    /// Not a size.
+    #[error("{0}")]
+    NotASize(#[from] UnitError),
+    /// Too many.
+    #[error("{0} boundaries make more than {SIZE_CLASSES} size classes: give at most {max}", max = SIZE_CLASSES - 1)]
+    TooMany(usize),
+    /// Not ascending.
+    #[error("size class boundaries must ascend from above 0: {0} does not follow")]
+    NotAscending(u64),
+}
+
+impl Default for SizeClasses {
+    /// The paper's file types (its Table 1: HTML 7.5 KB, images 13.28 KB, sound 179 KB, video 2304 KB on average), with
+    /// boundaries at the geometric means of neighbours.
+    fn default() -> Self {
+        let named = [("html", 10 << 10), ("images", 50 << 10), ("sound", 640 << 10)];
+        let mut classes = SizeClasses::between(&named.map(|(_, below)| below));
+        for (class, (name, _)) in classes.0.iter_mut().zip(named) {
+            class.name = name.into();
+        }
+        if let Some(last) = classes.0.last_mut() {
+            last.name = "video".into();
+        }
+        classes
+    }
+}
+
+impl SizeClasses {
+    /// Reads boundaries such as `10KiB,50KiB,640KiB`; an empty text makes a single class.
+    pub fn parse(text: &str) -> Result<Self, ClassError> {
+        let mut bounds = Vec::new();
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let bound = parse_bytes(part)?;
+            if bound == 0 || bounds.last().is_some_and(|last| bound <= *last) {
+                return Err(ClassError::NotAscending(bound));
+            }
+            bounds.push(bound);
+        }
+        if bounds.len() > SIZE_CLASSES - 1 {
+            return Err(ClassError::TooMany(bounds.len()));
+        }
+        Ok(SizeClasses::between(&bounds))
+    }
+
+    fn between(bounds: &[u64]) -> Self {
+        let starts = std::iter::once(0).chain(bounds.iter().copied());
+        let ends = bounds.iter().copied().map(Some).chain(std::iter::once(None));
+        SizeClasses(
+            starts
+                .zip(ends)
+                .map(|(from_bytes, below_bytes)| SizeClass { name: name(from_bytes, below_bytes), from_bytes, below_bytes })
+                .collect(),
+        )
+    }
+
+    /// The classes in order.
+    pub fn iter(&self) -> impl Iterator<Item = &SizeClass> {
+        self.0.iter()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The class of a response size.
+    pub fn of(&self, bytes: u64) -> usize {
+        self.0.iter().position(|class| class.below_bytes.is_none_or(|below| bytes < below)).unwrap_or(0)
+    }
+
+    /// Upper ends as the programs want them, `u64::MAX` where there is none.
+    pub fn upper_ends(&self) -> [u64; SIZE_CLASSES - 1] {
+        let mut ends = [u64::MAX; SIZE_CLASSES - 1];
+        for (end, class) in ends.iter_mut().zip(&self.0) {
+            *end = class.below_bytes.unwrap_or(u64::MAX);
+        }
+        ends
+    }
+}
+
+fn name(from: u64, below: Option<u64>) -> String {
+    use record::units::format_bytes;
+    match below {
+        _ if from == 0 && below.is_none() => "all".into(),
+        Some(below) => format!("<{}", format_bytes(below as f64)),
+        None => format!(">={}", format_bytes(from as f64)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_classes_separate_the_papers_file_types() {
+        let classes = SizeClasses::default();
+        let names: Vec<&str> = [7_500, 13_280, 179_000, 2_304_000]
+            .into_iter()
+            .map(|bytes| classes.0[classes.of(bytes)].name.as_str())
+            .collect();
+        assert_eq!(names, ["html", "images", "sound", "video"]);
+    }
+
+    #[test]
+    fn boundaries_must_ascend_and_fit() {
+        assert_eq!(SizeClasses::parse("1KiB,1KiB"), Err(ClassError::NotAscending(1024)));
+        assert_eq!(SizeClasses::parse("0"), Err(ClassError::NotAscending(0)));
+        assert_eq!(SizeClasses::parse("1,2,3,4,5,6,7,8"), Err(ClassError::TooMany(8)));
+        assert!(SizeClasses::parse("tall").is_err());
+        assert_eq!(SizeClasses::parse("").unwrap().count(), 1);
+        let classes = SizeClasses::parse("1KiB, 1MiB").unwrap();
+        assert_eq!((classes.of(0), classes.of(1023), classes.of(1024), classes.of(u64::MAX)), (0, 0, 1, 2));
+    }
+}

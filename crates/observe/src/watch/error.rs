@@ -1,0 +1,38 @@
+//! Why a port could not be watched from inside the kernel. What cannot be had this way may still be had by scanning: see
+//! the degraded modes in docs/watching.md.
+
+/// An error of the watch. The message is one sentence: what, why, what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    /// The program was built without BPF.
+    #[error("this straingauge was built without BPF (--no-default-features): build it with the feature bpf, which wants clang")]
+    NotBuilt,
+    /// The kernel describes no types.
+    #[error("the kernel has no type information (/sys/kernel/btf/vmlinux: {0}): use a kernel built with CONFIG_DEBUG_INFO_BTF, 5.15 or later")]
+    NoTypes(String),
+    /// No right to load programs.
+    #[error("loading BPF programs is not permitted: run as root, or give the program cap_bpf and cap_perfmon (setcap cap_bpf,cap_perfmon+ep straingauge)")]
+    NotPermitted,
+    /// A hook that cannot be done without is missing.
+    #[error("this kernel has no {0}, which counting requests needs: use Linux 5.15 or later")]
+    MissingHook(&'static str),
+    /// The kernel refused a program.
+    #[error("the kernel refused the BPF programs ({what}){log}")]
+    Refused {
+        /// libbpf's sentence.
+        what: String,
+        /// The end of what libbpf and the verifier said, beginning with ": ", or empty.
+        log: String,
+    },
+    /// Something around the programs failed.
+    #[error("cannot {doing}: {source}")]
+    System {
+        /// What was being done.
+        doing: &'static str,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// The unprivileged part failed.
+    #[error(transparent)]
+    Observe(#[from] crate::error::ObserveError),
+}

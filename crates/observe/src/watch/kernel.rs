@@ -1,0 +1,97 @@
+//! Which hooks the running kernel offers, read from its type information (BTF) before anything is loaded.
+
+use super::error::WatchError;
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::{Func, Typedef};
+
+/// How reads of requests are seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReceiveHook {
+    /// `sock_recv_length` (Linux 6.3): one event a read, with its length.
+    Length,
+    /// `tcp_rcv_space_adjust`: one event a segment read; lengths from the stream's position.
+    Position,
+}
+
+/// How writes of responses are seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SendHook {
+    /// `sock_send_length` (Linux 6.3).
+    Length,
+    /// Return of `tcp_sendmsg` and `tcp_sendpage`: needs a kernel whose functions can be hooked (fentry).
+    Return {
+        /// Whether the kernel still has `tcp_sendpage` (before 6.5).
+        has_sendpage: bool,
+    },
+}
+
+/// What was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KernelHooks {
+    /// Reads.
+    pub receive: ReceiveHook,
+    /// Writes.
+    pub send: SendHook,
+    /// Resets, both ways.
+    pub has_resets: bool,
+    /// Retransmissions.
+    pub has_retransmits: bool,
+}
+
+impl KernelHooks {
+    /// Reads the kernel's types.
+    pub fn detect() -> Result<Self, WatchError> {
+        let types = Btf::from_vmlinux().map_err(|error| WatchError::NoTypes(error.to_string()))?;
+        let has_event = |name: &str| types.type_by_name::<Typedef<'_>>(&format!("btf_trace_{name}")).is_some();
+        if !has_event("inet_sock_set_state") {
+            return Err(WatchError::MissingHook("tracepoint inet_sock_set_state"));
+        }
+        let receive = if has_event("sock_recv_length") {
+            ReceiveHook::Length
+        } else if has_event("tcp_rcv_space_adjust") {
+            ReceiveHook::Position
+        } else {
+            return Err(WatchError::MissingHook("tracepoint sock_recv_length or tcp_rcv_space_adjust"));
+        };
+        let send = if has_event("sock_send_length") {
+            SendHook::Length
+        } else {
+            SendHook::Return { has_sendpage: types.type_by_name::<Func<'_>>("tcp_sendpage").is_some() }
+        };
+        Ok(KernelHooks {
+            receive,
+            send,
+            has_resets: has_event("tcp_send_reset") && has_event("tcp_receive_reset"),
+            has_retransmits: has_event("tcp_retransmit_skb"),
+        })
+    }
+
+    /// Programs to be attached as long as the watch runs, the states' first: it must see what the others begin.
+    pub fn always(&self) -> Vec<&'static str> {
+        let mut programs = vec!["on_state"];
+        if self.has_retransmits {
+            programs.push("on_retransmit");
+        }
+        if self.has_resets {
+            programs.extend(["on_send_reset", "on_receive_reset"]);
+        }
+        programs
+    }
+
+    /// The program that sees reads.
+    pub fn receive_program(&self) -> &'static str {
+        match self.receive {
+            ReceiveHook::Length => "on_receive",
+            ReceiveHook::Position => "on_copied",
+        }
+    }
+
+    /// The programs that see writes.
+    pub fn send_programs(&self) -> Vec<&'static str> {
+        match self.send {
+            SendHook::Length => vec!["on_send"],
+            SendHook::Return { has_sendpage: true } => vec!["on_sendmsg", "on_sendpage"],
+            SendHook::Return { has_sendpage: false } => vec!["on_sendmsg"],
+        }
+    }
+}

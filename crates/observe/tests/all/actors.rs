@@ -1,0 +1,186 @@
+//! Processes to be watched: this test binary again, in a role. A role obeys lines on its standard input and answers with
+//! lines that begin with `> `.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+const ROLE: &str = "STRAINGAUGE_TEST_ROLE";
+
+/// A running role.
+pub struct Actor {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Actor {
+    pub fn start(role: &str) -> Self {
+        Self::start_with(role, |_| {})
+    }
+
+    pub fn start_with(role: &str, prepare: impl FnOnce(&mut Command)) -> Self {
+        let mut command = command(role);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        prepare(&mut command);
+        let mut child = command.spawn().expect("the test binary starts again");
+        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let mut actor = Actor { child, input, output };
+        assert_eq!(actor.answer(), "ready", "{role}");
+        actor
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Gives a line and waits for the answer.
+    pub fn ask(&mut self, line: &str) -> String {
+        writeln!(self.input, "{line}").expect("the role listens");
+        self.answer()
+    }
+
+    fn answer(&mut self) -> String {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            assert!(self.output.read_line(&mut line).unwrap() > 0, "the role ended early");
+            // The test harness's own text may stand before it on the line.
+            if let Some((_, answer)) = line.split_once("> ") {
+                return answer.trim().to_string();
+            }
+        }
+    }
+
+    pub fn end(mut self) {
+        drop(self.input);
+        self.child.wait().unwrap();
+    }
+}
+
+fn command(role: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "actors::role_process", "--nocapture", "--test-threads=1"]).env(ROLE, role);
+    command
+}
+
+pub fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        eprintln!("not run: it needs root");
+    }
+    is_root
+}
+
+/// Not a test: what runs in the processes that the tests start.
+#[test]
+fn role_process() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    match role.as_str() {
+        "once" => burn_ms(40),
+        "burner" => obey(|line| match line {
+            "burn" => {
+                let before = own_cpu_ns();
+                burn_ms(150);
+                format!("{}", own_cpu_ns() - before)
+            }
+            "thread" => {
+                let before = own_cpu_ns();
+                std::thread::spawn(|| burn_ms(100)).join().unwrap();
+                format!("{}", own_cpu_ns() - before)
+            }
+            "children" => {
+                let before = own_cpu_ns() + children_cpu_ns();
+                for _ in 0..4 {
+                    command("once").stdout(Stdio::null()).status().unwrap();
+                }
+                format!("{}", own_cpu_ns() + children_cpu_ns() - before)
+            }
+            "orphans" => {
+                // Nobody waits for the grandchild: its parent, a shell, ends first.
+                let program = std::env::current_exe().unwrap();
+                let line = format!("{} --exact actors::role_process >/dev/null 2>&1 & exit 0", program.display());
+                Command::new("sh").args(["-c", &line]).env(ROLE, "once").status().unwrap();
+                "started".into()
+            }
+            _ => unreachable!("{line}"),
+        }),
+        "listener" => {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            obey(|_| listener.local_addr().unwrap().port().to_string());
+        }
+        "apart" => {
+            enter_new_namespace();
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap();
+            let held: Vec<_> =
+                (0..7).map(|_| (TcpStream::connect(address).unwrap(), listener.accept().unwrap())).collect();
+            obey(|_| address.port().to_string());
+            drop(held);
+        }
+        "unprivileged" => obey(|line| super::windows::as_nobody(line)),
+        _ => unreachable!("{role}"),
+    }
+}
+
+fn obey(mut act: impl FnMut(&str) -> String) {
+    println!("\n> ready");
+    for line in std::io::stdin().lines() {
+        println!("> {}", act(line.unwrap().trim()));
+    }
+}
+
+/// Uses this much CPU time, whatever else runs.
+fn burn_ms(milliseconds: u64) {
+    let end = own_cpu_ns() + milliseconds * 1_000_000;
+    let mut state = 1u64;
+    while own_cpu_ns() < end {
+        for _ in 0..10_000 {
+            state = std::hint::black_box(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+        }
+    }
+}
+
+fn own_cpu_ns() -> u64 {
+    usage_ns(libc::RUSAGE_SELF)
+}
+
+fn children_cpu_ns() -> u64 {
+    usage_ns(libc::RUSAGE_CHILDREN)
+}
+
+fn usage_ns(who: libc::c_int) -> u64 {
+    // SAFETY: an all-zero rusage is valid, and getrusage writes only to it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        assert_eq!(libc::getrusage(who, &mut usage), 0);
+        usage
+    };
+    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
+    ns(usage.ru_utime) + ns(usage.ru_stime)
+}
+
+fn enter_new_namespace() {
+    // SAFETY: only this thread's network namespace changes.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
+    // The loopback device of a new namespace is down. ifreq: 16 bytes of name, then the flags.
+    let mut request = [0u8; 40];
+    request[..2].copy_from_slice(b"lo");
+    request[16..18].copy_from_slice(&(libc::IFF_UP as u16).to_ne_bytes());
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+    // SAFETY: SIOCSIFFLAGS reads one ifreq, which is 40 bytes long, from the pointer.
+    let done = unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(&socket), libc::SIOCSIFFLAGS, request.as_ptr()) };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// A command that is started as nobody.
+pub fn as_nobody(command: &mut Command) {
+    command.uid(65534).gid(65534);
+}
+
+/// The main thread of a test process is the harness: a namespace entered by a role is that of the role's thread.
+pub fn pid_of_role_thread(actor: &Actor) -> u32 {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", actor.pid())).unwrap();
+    threads.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).max().unwrap()
+}

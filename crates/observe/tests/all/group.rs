@@ -1,0 +1,139 @@
+//! The group's CPU time against what the processes say themselves.
+
+use crate::actors::{Actor, is_root};
+use observe::{Group, Observer, Target, Window};
+use record::names;
+use std::time::Duration;
+
+/// The account of a process is exact; around the burning there is only the asking. Not a limit on speed.
+const SLACK_NS: u64 = 15_000_000;
+/// Times of ended children are given in ticks of 10 ms, the first and the last of them cut.
+const TICKS_NS: u64 = 20_000_000;
+
+pub fn target(group: Group) -> Target {
+    Target { port: 1, group, netns_pid: None, server_cpus: vec![], client_pid: std::process::id() }
+}
+
+fn assert_close(seen_ns: u64, told_ns: u64, slack_ns: u64) {
+    assert!(seen_ns.abs_diff(told_ns) <= slack_ns, "watched {seen_ns} ns, the process says {told_ns} ns");
+}
+
+fn during(actor: &mut Actor, order: &str) -> (Window, u64) {
+    let mut observer = Observer::start(target(Group::Tree(actor.pid())), Duration::from_millis(20)).unwrap();
+    observer.window_begins().unwrap();
+    let told = actor.ask(order).parse().unwrap();
+    (observer.window_ends().unwrap(), told)
+}
+
+#[test]
+fn a_busy_process_is_seen_as_it_sees_itself() {
+    let mut actor = Actor::start("burner");
+    let (window, told_ns) = during(&mut actor, "burn");
+    assert_close(window.server_cpu_ns(), told_ns, SLACK_NS);
+    let figures = window.observation(1000).figures;
+    let per_request_us = figures.value(names::SERVER_CPU).unwrap();
+    assert!((per_request_us * 1000.0 - window.server_cpu_ns() as f64 / 1e3).abs() < 1.0, "{per_request_us}");
+    let (user, system) = (figures.value(names::SERVER_CPU_USER), figures.value(names::SERVER_CPU_SYSTEM));
+    assert!((user.unwrap() + system.unwrap() - per_request_us).abs() < 1e-6, "the parts make the whole");
+    let busiest = figures.value(names::SERVER_BUSIEST_THREAD).unwrap();
+    let used = figures.value(names::SERVER_CPUS_USED).unwrap();
+    assert!(busiest > used * 0.8 && busiest < used * 1.2, "one thread did the work: {busiest} of {used}");
+    actor.end();
+}
+
+#[test]
+fn a_thread_that_ends_inside_the_window_is_not_lost() {
+    let mut actor = Actor::start("burner");
+    let (window, told_ns) = during(&mut actor, "thread");
+    assert_close(window.server_cpu_ns(), told_ns, SLACK_NS);
+    actor.end();
+}
+
+#[test]
+fn children_that_come_and_go_inside_the_window_are_not_lost() {
+    let mut actor = Actor::start("burner");
+    let (window, told_ns) = during(&mut actor, "children");
+    assert!(told_ns > 160_000_000, "four children burnt 40 ms each: {told_ns}");
+    assert_close(window.server_cpu_ns(), told_ns, SLACK_NS + TICKS_NS);
+    actor.end();
+}
+
+#[test]
+fn children_seen_alive_are_not_counted_again_when_their_parent_waits_for_them() {
+    let mut actor = Actor::start("burner");
+    let mut observer = Observer::start(target(Group::Tree(actor.pid())), Duration::from_millis(1)).unwrap();
+    observer.window_begins().unwrap();
+    let told_ns: u64 = (0..3).map(|_| actor.ask("children").parse::<u64>().unwrap()).sum();
+    let window = observer.window_ends().unwrap();
+    assert_close(window.server_cpu_ns(), told_ns, SLACK_NS + 2 * TICKS_NS);
+    actor.end();
+}
+
+#[test]
+fn windows_one_after_another_add_up() {
+    let mut actor = Actor::start("burner");
+    let mut observer = Observer::start(target(Group::Tree(actor.pid())), Duration::from_millis(20)).unwrap();
+    for _ in 0..2 {
+        observer.window_begins().unwrap();
+        let told_ns = actor.ask("burn").parse().unwrap();
+        assert_close(observer.window_ends().unwrap().server_cpu_ns(), told_ns, SLACK_NS);
+    }
+    actor.end();
+}
+
+/// A control group of this test's; removed at the end.
+struct Cgroup(std::path::PathBuf);
+
+impl Cgroup {
+    fn create() -> Option<Self> {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let line = mounts.lines().find(|line| line.contains(" - cgroup2 "))?;
+        let path = format!("{}/straingauge-test-{}", line.split(' ').nth(4)?, std::process::id());
+        std::fs::create_dir(&path).ok()?;
+        Some(Cgroup(path.into()))
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn orphans_that_nobody_waits_for_are_found_by_the_control_group() {
+    if !is_root() {
+        return;
+    }
+    let Some(cgroup) = Cgroup::create() else {
+        eprintln!("not run: no control group (v2) can be made here");
+        return;
+    };
+    let mut actor = Actor::start("burner");
+    std::fs::write(cgroup.0.join("cgroup.procs"), actor.pid().to_string()).unwrap();
+    let mut observer = Observer::start(target(Group::Tree(actor.pid())), Duration::from_secs(3600)).unwrap();
+    observer.window_begins().unwrap();
+    actor.ask("orphans");
+    while std::fs::read_to_string(cgroup.0.join("cgroup.procs")).unwrap().lines().count() > 1 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let window = observer.window_ends().unwrap();
+    assert!(window.server_cpu_ns() >= 40_000_000, "the orphan burnt 40 ms: {}", window.server_cpu_ns());
+    actor.end();
+}
+
+#[test]
+fn a_server_that_is_not_there_is_not_measured_instead_of_zero() {
+    let mut actor = Actor::start("burner");
+    let pid = actor.pid();
+    actor.ask("burn");
+    actor.end();
+    let mut observer = Observer::start(target(Group::Tree(pid)), Duration::from_millis(10)).unwrap();
+    observer.window_begins().unwrap();
+    let observation = observer.window_ends().unwrap().observation(10);
+    let cpu = observation.figures.get(names::SERVER_CPU).unwrap();
+    assert_eq!(cpu.value, None);
+    assert_eq!(cpu.not_measured.as_deref(), Some(&*format!("there is no process {pid}")));
+    let doubt = observation.doubts.iter().find(|doubt| doubt.kind == record::DoubtKind::NotWatched);
+    assert!(doubt.unwrap().what.contains("were not watched"), "{doubt:?}");
+}

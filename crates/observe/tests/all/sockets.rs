@@ -1,0 +1,166 @@
+//! Sockets of a port against what the test opened.
+
+use crate::actors::Actor;
+use crate::group::target;
+use observe::sock_diag::{DiagSocket, STATES, Scope};
+use observe::{Group, ObserveError, Observer, Target, listening_addresses, server_on_port};
+use record::names;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+fn state(port: u16, name: &str) -> u64 {
+    let sockets = DiagSocket::connect().unwrap().read_port(port, Scope::AllStates).unwrap();
+    sockets.by_state[STATES.iter().position(|state| *state == name).unwrap()]
+}
+
+/// Waits for something that happens soon; the limit only keeps a broken build from hanging.
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < limit, "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn open(listener: &TcpListener, count: usize) -> (Vec<TcpStream>, Vec<TcpStream>) {
+    let address = listener.local_addr().unwrap();
+    (0..count).map(|_| (TcpStream::connect(address).unwrap(), listener.accept().unwrap().0)).unzip()
+}
+
+#[test]
+fn every_open_connection_is_counted_in_its_state() {
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        let Ok(listener) = TcpListener::bind(address) else {
+            eprintln!("not run for {address}: this machine has no such address");
+            continue;
+        };
+        let port = listener.local_addr().unwrap().port();
+        assert_eq!((state(port, "listen"), state(port, "established")), (1, 0));
+        let (clients, servers) = open(&listener, 23);
+        assert_eq!(state(port, "established"), 23, "only the server's ends, not the clients'");
+
+        // 5 clients close first: the server's end waits for its application.
+        for client in &clients[..5] {
+            client.shutdown(Shutdown::Write).unwrap();
+        }
+        eventually("five in close-wait", || state(port, "close-wait") == 5);
+        assert_eq!(state(port, "established"), 18);
+
+        // 4 servers close first: then it is the server's end that stays in TIME_WAIT.
+        for server in &servers[10..14] {
+            server.shutdown(Shutdown::Write).unwrap();
+        }
+        eventually("four in fin-wait-2", || state(port, "fin-wait-2") == 4);
+        for client in &clients[10..14] {
+            client.shutdown(Shutdown::Write).unwrap();
+        }
+        eventually("four in time-wait", || state(port, "time-wait") == 4);
+        assert_eq!(state(port, "established"), 14);
+    }
+}
+
+#[test]
+fn the_window_shows_the_states_and_the_servers_fd_holder() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (_clients, _servers) = open(&listener, 11);
+    let target = Target { port, ..target(Group::ListeningOn(port)) };
+    let mut observer = Observer::start(target, Duration::from_millis(2)).unwrap();
+    observer.window_begins().unwrap();
+    let mut observation = None;
+    eventually("a reading inside the window", || {
+        let window = observer.window_ends().unwrap();
+        observer.window_begins().unwrap();
+        let seen = window.observation(1);
+        let is_read = seen.connection_states["established"].value.is_some();
+        observation = Some(seen);
+        is_read
+    });
+    let observation = observation.unwrap();
+    assert_eq!(observation.connection_states["established"].value, Some(11.0));
+    assert_eq!(observation.connection_states["listen"].value, Some(1.0));
+    assert_eq!(observation.connection_states["time-wait"].value, Some(0.0), "a measured zero is a zero");
+    assert_eq!(observation.figures.value(names::ACCEPT_QUEUE_MAX), Some(0.0));
+    assert_eq!(observation.figures.value(names::SERVER_PROCESSES), Some(1.0));
+    let facts = observer.server_facts();
+    assert_eq!(facts["pid"], std::process::id().to_string());
+    assert_eq!(facts["listens_on"], format!("127.0.0.1:{port}"));
+}
+
+#[test]
+fn connections_that_nobody_accepts_stand_in_the_accept_queue() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let _waiting: Vec<_> = (0..9).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let mut diag = DiagSocket::connect().unwrap();
+    eventually("nine in the queue", || {
+        let listeners = diag.read_port(address.port(), Scope::Listeners).unwrap().listeners;
+        assert_eq!(listeners.len(), 1);
+        assert!(listeners[0].queue_limit >= 9, "{listeners:?}");
+        listeners[0].queue == 9
+    });
+    let target = Target { port: address.port(), ..target(Group::None) };
+    let mut observer = Observer::start(target, Duration::from_millis(2)).unwrap();
+    observer.window_begins().unwrap();
+    eventually("the window saw it", || {
+        let figures = observer.window_ends().unwrap().observation(1).figures;
+        observer.window_begins().unwrap();
+        figures.value(names::ACCEPT_QUEUE_MAX) == Some(9.0)
+    });
+}
+
+#[test]
+fn a_port_without_a_server_has_none() {
+    // Bound but not listening: nobody else can take the port meanwhile.
+    let port = {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap().port()
+    };
+    assert_eq!(server_on_port(port, None).unwrap(), None);
+    assert_eq!(listening_addresses(port, None).unwrap(), []);
+    let target = Target { port, ..target(Group::ListeningOn(port)) };
+    let mut observer = Observer::start(target, Duration::from_millis(10)).unwrap();
+    observer.window_begins().unwrap();
+    let figures = observer.window_ends().unwrap().observation(1).figures;
+    let why = figures.get(names::SERVER_CPU).unwrap().not_measured.clone();
+    assert_eq!(why, Some(format!("nothing listens on port {port}")));
+}
+
+#[test]
+fn the_listening_process_is_found_from_the_port() {
+    let mut actor = Actor::start("listener");
+    let port: u16 = actor.ask("port").parse().unwrap();
+    let server = server_on_port(port, None).unwrap().unwrap();
+    assert_eq!(server.pid, actor.pid());
+    assert_eq!(server.sharing, [actor.pid()]);
+    assert_eq!(server.executable, std::env::current_exe().ok());
+    assert!(server.arguments.iter().any(|argument| argument == "--nocapture"), "{server:?}");
+    assert_eq!(listening_addresses(port, None).unwrap(), [SocketAddr::from(([127, 0, 0, 1], port))]);
+    actor.end();
+}
+
+#[test]
+fn a_server_that_starts_after_the_observer_is_taken_up() {
+    let mut actor = Actor::start("listener");
+    let port: u16 = actor.ask("port").parse().unwrap();
+    actor.end();
+    let target = Target { port, ..target(Group::ListeningOn(port)) };
+    let mut observer = Observer::start(target, Duration::from_millis(5)).unwrap();
+    let Ok(_listener) = TcpListener::bind(("127.0.0.1", port)) else {
+        eprintln!("not run: somebody else took the port");
+        return;
+    };
+    observer.window_begins().unwrap();
+    eventually("this process is the server", || {
+        let figures = observer.window_ends().unwrap().observation(1).figures;
+        observer.window_begins().unwrap();
+        figures.value(names::SERVER_PROCESSES) == Some(1.0)
+    });
+}
+
+#[test]
+fn a_namespace_that_is_not_there_is_an_error() {
+    let error = server_on_port(80, Some(u32::MAX >> 8)).unwrap_err();
+    assert!(matches!(error, ObserveError::Namespace { .. }), "{error}");
+    assert!(error.to_string().contains("run it as root"), "{error}");
+}

@@ -1,0 +1,156 @@
+//! Whole windows: every figure is there or says why not, also without privilege and in another namespace.
+
+use crate::actors::{Actor, as_nobody as started_as_nobody, is_root, pid_of_role_thread};
+use crate::group::target;
+use observe::{Group, ObserveError, Observer, Target, capabilities, listening_addresses, server_on_port};
+use record::{DoubtKind, names};
+use std::net::TcpListener;
+use std::time::Duration;
+
+/// The names that this room fills.
+fn is_ours(name: &str) -> bool {
+    ["server.", "machine.", "tcp.", "net.", "observer."].iter().any(|room| name.starts_with(room))
+}
+
+#[test]
+fn every_figure_has_a_value_or_a_reason_and_the_unit_of_its_name() {
+    let mut actor = Actor::start("burner");
+    let mut observer = Observer::start(target(Group::Tree(actor.pid())), Duration::from_millis(5)).unwrap();
+    observer.window_begins().unwrap();
+    actor.ask("burn");
+    let observation = observer.window_ends().unwrap().observation(100);
+    for (name, unit, _) in names::ALL.iter().filter(|(name, ..)| is_ours(name)) {
+        let figure = observation.figures.get(name).unwrap_or_else(|| panic!("{name} is missing"));
+        assert_eq!(figure.unit, *unit, "{name}");
+        assert!(figure.value.is_some() != figure.not_measured.is_some(), "{name}: {figure:?}");
+        assert_eq!(figure.value.is_some(), figure.origin.is_some(), "{name}");
+    }
+    for name in observation.figures.0.keys() {
+        assert!(names::ALL.iter().any(|(known, ..)| known == name), "{name} is not a known figure");
+    }
+    for doubt in &observation.doubts {
+        assert!(!doubt.what.is_empty() && !doubt.remedy.is_empty(), "{doubt:?}");
+    }
+    let shares: f64 = [
+        names::MACHINE_USER,
+        names::MACHINE_SYSTEM,
+        names::MACHINE_IRQ,
+        names::MACHINE_SOFTIRQ,
+        names::MACHINE_STEAL,
+        names::MACHINE_IOWAIT,
+        names::MACHINE_IDLE,
+    ]
+    .iter()
+    .map(|name| observation.figures.value(name).unwrap())
+    .sum();
+    assert!((shares - 1.0).abs() < 1e-9, "the modes make the whole: {shares}");
+    actor.end();
+}
+
+#[test]
+fn costs_without_requests_are_not_measured() {
+    let mut observer = Observer::start(target(Group::Tree(std::process::id())), Duration::from_millis(5)).unwrap();
+    observer.window_begins().unwrap();
+    let figures = observer.window_ends().unwrap().observation(0).figures;
+    assert_eq!(figures.value(names::SERVER_CPU), None);
+    assert_eq!(figures.get(names::SERVER_CPU).unwrap().not_measured.as_deref(), Some("no events to divide by"));
+    assert!(figures.value(names::SERVER_CPUS_USED).is_some());
+}
+
+#[test]
+fn a_window_must_begin_before_it_ends() {
+    let mut observer = Observer::start(target(Group::None), Duration::from_millis(5)).unwrap();
+    assert!(matches!(observer.window_ends(), Err(ObserveError::NoWindow)));
+}
+
+#[test]
+fn a_busy_neighbour_is_a_doubt_that_names_it() {
+    // The process that burns is neither server nor client nor watcher.
+    let mut neighbour = Actor::start("burner");
+    let mut observer = Observer::start(target(Group::None), Duration::from_millis(50)).unwrap();
+    observer.window_begins().unwrap();
+    for _ in 0..3 {
+        neighbour.ask("burn");
+    }
+    let observation = observer.window_ends().unwrap().observation(1);
+    let others = observation.figures.value(names::MACHINE_OTHERS).unwrap();
+    assert!(others > 0.05, "{others}");
+    let doubt = observation.doubts.iter().find(|doubt| doubt.kind == DoubtKind::NoisyNeighbour).expect("a doubt");
+    assert!(doubt.what.contains("other work used") && doubt.what.contains("process"), "{doubt:?}");
+    neighbour.end();
+}
+
+#[test]
+fn sockets_and_counters_of_another_namespace_are_read_there() {
+    if !is_root() {
+        return;
+    }
+    let mut actor = Actor::start("apart");
+    let port: u16 = actor.ask("port").parse().unwrap();
+    let inside = pid_of_role_thread(&actor);
+    assert_eq!(listening_addresses(port, Some(inside)).unwrap(), [([127, 0, 0, 1], port).into()]);
+    assert_eq!(server_on_port(port, Some(inside)).unwrap().unwrap().pid, actor.pid());
+    let target = Target { port, netns_pid: Some(inside), ..target(Group::ListeningOn(port)) };
+    let mut observer = Observer::start(target, Duration::from_millis(2)).unwrap();
+    observer.window_begins().unwrap();
+    let observation = loop {
+        std::thread::sleep(Duration::from_millis(5));
+        let observation = observer.window_ends().unwrap().observation(1);
+        if observation.connection_states["established"].value.is_some() {
+            break observation;
+        }
+        observer.window_begins().unwrap();
+    };
+    assert_eq!(observation.connection_states["established"].value, Some(7.0));
+    assert_eq!(observation.figures.value(names::SERVER_PROCESSES), Some(1.0));
+    assert_eq!(
+        observation.figures.value(names::NET_PACKETS_IN),
+        Some(0.0),
+        "it is quiet in there, whatever runs outside"
+    );
+    actor.end();
+}
+
+/// What the `unprivileged` role does: the port is one that root listens on.
+pub fn as_nobody(line: &str) -> String {
+    assert!(!rustix::process::geteuid().is_root());
+    let (port, pid) = line.split_once(' ').unwrap();
+    let (port, pid): (u16, u32) = (port.parse().unwrap(), pid.parse().unwrap());
+    let hidden = server_on_port(port, None).unwrap_err().to_string();
+    assert!(hidden.contains("belongs to another user (uid 0)"), "{hidden}");
+    assert_eq!(listening_addresses(port, None).unwrap().len(), 1, "who may not be seen, but where");
+
+    // By its number, another user's process can still be watched.
+    let mut by_pid = Observer::start(Target { port, ..target(Group::Tree(pid)) }, Duration::from_millis(2)).unwrap();
+    by_pid.window_begins().unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    let observation = by_pid.window_ends().unwrap().observation(1);
+    assert!(observation.figures.value(names::SERVER_CPU).is_some(), "{observation:?}");
+    assert!(observation.figures.value(names::TCP_IN).is_some());
+
+    let mut by_port =
+        Observer::start(Target { port, ..target(Group::ListeningOn(port)) }, Duration::from_millis(2)).unwrap();
+    by_port.window_begins().unwrap();
+    let observation = by_port.window_ends().unwrap().observation(1);
+    let why = observation.figures.get(names::SERVER_CPU).unwrap().not_measured.clone().unwrap();
+    assert_eq!(why, hidden);
+    assert!(observation.doubts.iter().any(|doubt| doubt.kind == DoubtKind::NotWatched), "{observation:?}");
+
+    assert!(!capabilities().is_empty());
+    "done".into()
+}
+
+#[test]
+fn without_privilege_what_cannot_be_seen_says_why() {
+    if !is_root() {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut server = Actor::start("burner");
+    let mut nobody = Actor::start_with("unprivileged", started_as_nobody);
+    assert_eq!(nobody.ask(&format!("{port} {}", server.pid())), "done");
+    nobody.end();
+    server.ask("burn");
+    server.end();
+}
