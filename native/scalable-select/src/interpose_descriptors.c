@@ -134,7 +134,7 @@ SP_EXPORT int close_range(unsigned first, unsigned last, int flags)
 	sp_forget_range(first, last, false);
 	int result = 0;
 	unsigned from = first;
-	for (unsigned ours; (ours = sp_next_ours(from)) <= last && result == 0; from = ours + 1) {
+	for (unsigned ours; (ours = sp_next_ours(from)) < SP_FD_LIMIT && ours <= last && result == 0; from = ours + 1) {
 		if (ours == from)
 			continue;
 		result = sp_real.close_range(from, ours - 1, flags);

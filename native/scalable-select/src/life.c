@@ -48,7 +48,7 @@ static void forget(int fd, enum event event)
 			continue;
 		/* Only before the close: afterwards the number may already stand for another file that the owner has just
 		 * registered, and this would take that one's hints away. */
-		if (event == CLOSING && (interest & SP_REGISTERED) != 0) {
+		if (event == CLOSING && (interest & SP_REGISTERED) != 0 && !atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed)) {
 			sp_real.syscall(SYS_epoll_ctl, atomic_load(&t->epfd), EPOLL_CTL_DEL, fd, NULL);
 			atomic_fetch_add_explicit(&sp_removed, 1, memory_order_relaxed);
 		}

@@ -137,7 +137,7 @@ static int run(struct sp_call *c, struct pollfd *fds, nfds_t count)
 
 int sp_poll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask)
 {
-	if (count <= (nfds_t)sp_options.min_set)
+	if (count <= (nfds_t)sp_options.min_set || atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed))
 		return sp_pass_small();
 	/* Invalid arguments are the kernel's to judge. */
 	if (count > (nfds_t)sp_descriptor_limit() || count >= SP_FD_LIMIT || (timeout != NULL &&

@@ -79,7 +79,7 @@ static void *map_wiped_on_fork(size_t bytes)
 void sp_refresh_limit(void)
 {
 	struct rlimit limit;
-	if (sp_real.syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &limit) == 0)
+	if (!atomic_load(&sp_is_sandboxed) && sp_real.syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &limit) == 0)
 		atomic_store(&descriptor_limit, limit.rlim_cur > INT32_MAX ? INT32_MAX : (int)limit.rlim_cur);
 }
 
@@ -195,7 +195,6 @@ int sp_epoll_ready(struct sp_thread *t)
 	atomic_store(&t->epfd, fd);
 	atomic_store(&inherited[t->slot], fd + 1);
 	t->watched_ns = now;
-	t->epoll_uses++;
 	return 0;
 }
 
@@ -240,6 +239,7 @@ static void release(void *thread)
 	t->is_busy = 0;
 	t->skip = t->backoff = t->probes = 0;
 	t->gain_ns = 0;
+	t->failures = 0;
 	atomic_store(&t->is_live, 0);
 	lowest_free_give(slots(), (size_t)t->slot);
 	unlock(&saved);
@@ -276,10 +276,12 @@ static struct sp_thread *acquire(void)
 struct sp_thread *sp_own(void)
 {
 	struct sp_thread *t = own;
+	if (__builtin_expect(atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed), 0))
+		return NULL;
 	if (__builtin_expect(t != NULL && atomic_load_explicit(&t->is_live, memory_order_relaxed) &&
 			t->capacity >= wanted_capacity(), 1))
 		return t;
-	if (!is_usable || sp_options.is_off || atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed))
+	if (!is_usable || sp_options.is_off)
 		return NULL;
 	if (t != NULL && t->is_busy)
 		return NULL;

@@ -187,7 +187,7 @@ static int run(struct sp_call *c, const struct sets *s)
 
 int sp_select(int n, fd_set *in, fd_set *out, fd_set *ex, const struct timespec *timeout, const sigset_t *mask)
 {
-	if (n <= sp_options.min_set)
+	if (n <= sp_options.min_set || atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed))
 		return sp_pass_small();
 	struct sets s = {.n = n, .words = (n - 1) / SP_WORD + 1, .set = {(word_t *)in, (word_t *)out, (word_t *)ex}};
 	s.last_mask = n % SP_WORD != 0 ? (UINT64_C(1) << (n % SP_WORD)) - 1 : UINT64_MAX;

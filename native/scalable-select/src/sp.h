@@ -92,7 +92,7 @@ struct sp_thread {
 	uint64_t watched_ns;         /* when the watchdog last ran */
 	int64_t gain_ns;             /* running estimate: kernel's cost of a call minus ours (adaptive.c) */
 	unsigned skip, backoff, probes;
-	int epoll_uses, zombies;
+	int zombies, failures;
 
 	uint16_t *quiet;             /* [capacity] */
 	uint16_t *hint;              /* [capacity] bits reported in the current call */
@@ -129,7 +129,7 @@ void sp_options_read(void);
 
 /* --- registry.c: threads and their epoll instances */
 extern _Atomic int sp_slots_used;     /* 0 until some thread has had an epoll instance: the hooks' fast test */
-extern _Atomic int sp_is_sandboxed;   /* a seccomp filter was installed: the library makes no call of its own */
+extern _Atomic int sp_is_sandboxed;   /* by a seccomp filter: the library makes no call of its own any more */
 void sp_registry_start(void);
 struct sp_thread *sp_slot(int slot);  /* NULL if the slot has no live thread */
 struct sp_thread *sp_own(void);       /* the calling thread's, made if need be; NULL: leave it to the kernel */

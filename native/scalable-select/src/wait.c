@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define NS_PER_S UINT64_C(1000000000)
+enum { FAILURES_MAX = 32 };
 #define SECONDS_MAX INT64_C(4000000000) /* more is taken as this: 126 years */
 
 static uint64_t clock_ns(clockid_t clock)
@@ -159,9 +160,13 @@ static const struct timespec *slice(const struct sp_call *c, struct timespec *ti
 	return time;
 }
 
+/* The epoll instance is of no use: gone, or a filter refuses the calls. A new one is made for the next call; when that
+ * happens again and again this process is left to the kernel. */
 static enum sp_wait lose(struct sp_thread *t)
 {
 	t->must_rebuild = 1;
+	if (++t->failures >= FAILURES_MAX)
+		atomic_store(&sp_is_sandboxed, 1);
 	return SP_LOST_CONTROL;
 }
 

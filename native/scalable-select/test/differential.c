@@ -319,9 +319,10 @@ static void compare_poll(void)
 {
 	static struct pollfd asked[HELD_MAX + 8], kernel[HELD_MAX + 8], ours[HELD_MAX + 8];
 	nfds_t count = 0;
+	bool only_reads = pick(2); /* then most are not ready, as in a server */
 	for (int i = 0; i < held_count; i++)
 		if (pick(4))
-			asked[count++] = (struct pollfd){held[i], random_events(), 7};
+			asked[count++] = (struct pollfd){held[i], only_reads ? POLLIN : random_events(), 7};
 	if (count != 0 && pick(5) == 0) {
 		asked[count] = asked[pick((unsigned)count)];
 		asked[count++].events = random_events();
@@ -378,10 +379,10 @@ static int library_select(int n, struct wide_sets *s, long us)
 static void compare_select(void)
 {
 	static struct wide_sets asked, kernel, ours;
-	int n = 0;
+	int n = 0, sets = pick(2) ? 1 : 3;
 	memset(&asked, 0, sizeof asked);
 	for (int i = 0; i < held_count; i++)
-		for (int which = 0; which < 3; which++)
+		for (int which = 0; which < sets; which++)
 			if (pick(3) == 0) {
 				asked.set[which][held[i] / 64] |= UINT64_C(1) << (held[i] % 64);
 				n = held[i] >= n ? held[i] + 1 : n;
