@@ -155,7 +155,7 @@ impl Worker<'_> {
             self.send_request(slot, intended_ns, now);
         } else if self.is_open {
             self.make_free(slot);
-        } else if self.started && !self.is_draining {
+        } else if self.started && self.may_begin(now) {
             self.send_request(slot, now, now);
         }
     }

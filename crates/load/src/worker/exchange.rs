@@ -207,7 +207,7 @@ impl Worker<'_> {
                 if self.starved_since_ns.is_some() {
                     self.dispatch(now);
                 }
-            } else if !self.is_draining {
+            } else if self.may_begin(now) {
                 self.send_request(slot, now, now);
             }
             return;

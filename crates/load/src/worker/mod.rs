@@ -188,9 +188,9 @@ impl<'a> Worker<'a> {
                 self.sweep(now);
             }
             if self.started {
-                if let Some(cut_ns) = self.task.control.cut_ns() {
-                    self.cut(cut_ns);
+                if self.task.control.cut_ns().is_some() {
                     now = monotonic_ns();
+                    self.cut(now);
                 }
                 if begin.is_none() && now >= self.tally.begin_ns {
                     begin = Some(ThreadReading::now(now, self.polling_ns, self.system_calls));
@@ -253,15 +253,22 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// The run is cut short: the window ends at `cut_ns`, and nothing is waited for.
-    fn cut(&mut self, cut_ns: u64) {
-        if cut_ns < self.tally.end_ns {
-            self.tally.end_ns = cut_ns.max(self.tally.begin_ns);
+    /// The run is cut short: the window ends behind `now`, so that every request counted as sent lies in it, and nothing
+    /// is waited for.
+    fn cut(&mut self, now: u64) {
+        if now + 1 < self.tally.end_ns {
+            self.tally.end_ns = (now + 1).max(self.tally.begin_ns);
             if let Some(schedule) = &mut self.schedule {
-                schedule.cut(cut_ns);
+                schedule.cut(now + 1);
                 self.next_due_ns = schedule.peek().unwrap_or(u64::MAX);
             }
         }
+    }
+
+    /// Closed loop: whether a request may still leave. The events of the round in which the window ends are taken before
+    /// draining is declared; a request sent for one of them would reach the server and belong to no window.
+    fn may_begin(&self, now: u64) -> bool {
+        !self.is_draining && now < self.tally.end_ns
     }
 
     fn is_drained(&self, now: u64) -> bool {
