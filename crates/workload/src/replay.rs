@@ -1,1 +1,155 @@
-//! stub
+//! A log turned into a plan: which request, on which connection, when.
+//!
+//! Requests of one client that arrive within 15 s of each other share one persistent connection (Kim & Rixner,
+//! Performance Characterization of the FreeBSD Network Stack, 2005, section 3); the log's arrival times are kept, scaled
+//! by a speed, or dropped. Several replayers split one log by client, so that no client is reordered.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use workload::replay::{Plan, ReplayOptions, Step};
+//! use workload::trace::{Format, TraceReader};
+//! let reader = TraceReader::open("access.log".as_ref(), &Format::Auto)?;
+//! for step in Plan::new(reader, ReplayOptions::default())? {
+//!     match step? {
+//!         Step::Request(request) => println!("{} ns: connection {}", request.intended_ns, request.connection),
+//!         Step::Close { connection, .. } => println!("nothing more on connection {connection}"),
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Times that go back
+//!
+//! Apache logs when a request arrived, but writes the line when it was answered, so the times of a log go back. The plan
+//! sorts within a window of log time ([`ReplayOptions::reorder_ns`], 60 s); requests of equal time keep the log's order. A
+//! line that is older than the window allows is moved up to the window's edge and counted ([`PlanCounts::clamped`]).
+//!
+//! # Times of whole seconds
+//!
+//! Most logs tell only the second. Requests of one second are spread over it as independent arrivals would be
+//! (sorted uniform times, seeded), in the log's order; else every second would begin with a burst that never was. Grouping
+//! looks at the logged times only.
+
+mod connections;
+mod order;
+mod plan;
+mod spread;
+
+pub use connections::Grouping;
+pub use plan::{Plan, PlanCounts};
+
+use crate::Share;
+
+/// How a log is replayed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReplayOptions {
+    /// When requests are meant to leave.
+    pub pace: Pace,
+    /// Which requests share a connection.
+    pub grouping: Grouping,
+    /// Which part of the clients this plan holds. All parts of a log have the same start of time.
+    pub share: Share,
+    /// Window of log time within which lines are sorted; 0 keeps the log's order and moves up times that go back.
+    pub reorder_ns: u64,
+    /// Spread the requests of one second (or whatever the log's resolution is) over it.
+    pub is_spread: bool,
+    /// Seed of the spreading.
+    pub seed: u64,
+    /// Requests held for sorting and spreading at most; beyond them the earliest leave before their window is over.
+    pub held_limit: usize,
+    /// Clients with an open connection at most; beyond them the longest idle connection ends early.
+    pub clients_limit: usize,
+}
+
+impl Default for ReplayOptions {
+    fn default() -> Self {
+        ReplayOptions {
+            pace: Pace::Original { speed: 1.0 },
+            grouping: Grouping::IdleGap { limit_ns: 15_000_000_000 },
+            share: Share::WHOLE,
+            reorder_ns: 60_000_000_000,
+            is_spread: true,
+            seed: 1,
+            held_limit: 1 << 18,
+            clients_limit: 1 << 20,
+        }
+    }
+}
+
+/// When requests are meant to leave.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Pace {
+    /// At their times in the log, `speed` times as fast (2 = in half the time).
+    Original {
+        /// Positive and finite.
+        speed: f64,
+    },
+    /// As fast as the server answers: every intended time is 0, and only the order within a connection binds.
+    AsFastAsPossible,
+}
+
+/// One thing to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Send a request.
+    Request(PlannedRequest),
+    /// No request follows on this connection: close it once its last answer is complete.
+    Close {
+        /// As in [`PlannedRequest::connection`].
+        connection: u64,
+        /// When the grouping's period ended, in nanoseconds since the plan's start (0 when as fast as possible).
+        at_ns: u64,
+    },
+}
+
+/// One request to send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedRequest {
+    /// Key of the client: a hash of its address that is the same in every run and on every machine.
+    pub client: u64,
+    /// Number of the connection in this plan, from 0. A connection belongs to one client and carries its requests in
+    /// this order.
+    pub connection: u64,
+    /// Number of the request on its connection; 0 opens the connection.
+    pub position: u32,
+    /// When it is meant to leave, in nanoseconds since the plan's start. Never decreases.
+    pub intended_ns: u64,
+    /// Line of the log.
+    pub line: u64,
+    /// Status in the log.
+    pub status: Option<u16>,
+    /// Size in the log; see [`crate::trace::TraceReader::size_meaning`].
+    pub bytes: Option<u64>,
+    /// Method and target in one allocation.
+    pub(crate) text: Box<[u8]>,
+    pub(crate) method_len: u8,
+}
+
+impl PlannedRequest {
+    /// The method: 1 to 32 token characters.
+    pub fn method(&self) -> &[u8] {
+        &self.text[..usize::from(self.method_len)]
+    }
+
+    /// The target as a client would send it: not empty, no space, no control byte. Untrusted bytes.
+    pub fn target(&self) -> &[u8] {
+        &self.text[usize::from(self.method_len)..]
+    }
+}
+
+/// Options that cannot be meant.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReplayError {
+    /// A speed that is 0, negative, or not a number.
+    #[error("a replay speed of {0} makes no sense: give a positive number such as 1, 10 or 0.5")]
+    Speed(String),
+    /// A share outside the number of parts.
+    #[error("part {index} of {of} does not exist: parts are counted from 0")]
+    Share {
+        /// The part.
+        index: u32,
+        /// The number of parts.
+        of: u32,
+    },
+}

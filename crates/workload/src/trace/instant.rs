@@ -18,11 +18,12 @@ pub(super) fn clf(text: &[u8]) -> Option<Parsed> {
     }
     let month = month(&[text[3], text[4], text[5]])?;
     let year = two(text[7], text[8])? * 100 + two(text[9], text[10])?;
-    let seconds = civil(year, month, two(text[0], text[1])?, [
-        two(text[12], text[13])?,
-        two(text[15], text[16])?,
-        two(text[18], text[19])?,
-    ])?;
+    let seconds = civil(
+        year,
+        month,
+        two(text[0], text[1])?,
+        [two(text[12], text[13])?, two(text[15], text[16])?, two(text[18], text[19])?],
+    )?;
     let offset = zone(&[text[21], text[22], text[23], text[24], text[25]])?;
     Some(((seconds - offset) * SECOND_NS as i64, SECOND_NS, 26))
 }

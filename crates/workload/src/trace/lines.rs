@@ -6,8 +6,8 @@ use std::io::{self, Read};
 /// Longest line that is read; a longer one is skipped and counted.
 pub const LINE_LIMIT_BYTES: usize = 64 * 1024;
 
-/// Size of the buffer: the whole memory of reading lines, and a good size for one read.
-pub const BUFFER_BYTES: usize = 512 * 1024;
+/// Size of the buffer: the whole memory of reading lines. Small enough to stay in a core's second-level cache.
+pub const BUFFER_BYTES: usize = 192 * 1024;
 
 /// What [`Lines::next`] found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -124,7 +124,8 @@ impl TraceReader {
                 Some(format) => format,
                 None if start.trim_ascii().is_empty() => return Err(TraceError::Empty(name)),
                 None => {
-                    let first = start.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).find(|line| !line.is_empty());
+                    let first =
+                        start.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).find(|line| !line.is_empty());
                     return Err(TraceError::Unrecognised { name, start: excerpt(first.unwrap_or_default()) });
                 }
             },
@@ -276,13 +277,7 @@ fn other_compression(magic: &[u8]) -> Option<&'static str> {
 }
 
 fn read_error(name: String, is_gzip: bool, line: u64, cause: io::Error) -> TraceError {
-    let is_damage = matches!(
-        cause.kind(),
-        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof
-    );
-    if is_gzip && is_damage {
-        TraceError::Gzip { name, line, cause }
-    } else {
-        TraceError::Read { name, line, cause }
-    }
+    let is_damage =
+        matches!(cause.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof);
+    if is_gzip && is_damage { TraceError::Gzip { name, line, cause } } else { TraceError::Read { name, line, cause } }
 }

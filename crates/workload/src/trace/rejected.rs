@@ -122,10 +122,13 @@ mod tests {
         assert_eq!(rejected.total(), 1001);
         assert_eq!(rejected.count(Reason::Time), 1000);
         let shown: Vec<String> = rejected.examples().iter().map(ToString::to_string).collect();
-        assert_eq!(shown, [
-            r"line 1: no readable time: \x1b[31mred\xff",
-            r"line 2: no readable time: \x1b[31mred\xff",
-            "line 1001: the line is longer than 64 KiB",
-        ]);
+        assert_eq!(
+            shown,
+            [
+                r"line 1: no readable time: \x1b[31mred\xff",
+                r"line 2: no readable time: \x1b[31mred\xff",
+                "line 1001: the line is longer than 64 KiB",
+            ]
+        );
     }
 }

@@ -94,7 +94,9 @@ impl Template {
                     | Field::Fraction(_)
             );
             if text.is_empty() && position != last && !knows_its_length {
-                return Err("two fields of the log format touch: without text between them they cannot be told apart".into());
+                return Err(
+                    "two fields of the log format touch: without text between them they cannot be told apart".into()
+                );
             }
             let before = fields.last().map_or(start.as_slice(), |(_, literal)| literal.text.as_slice());
             let is_quoted = before.ends_with(b"\"") && text.starts_with(b"\"");

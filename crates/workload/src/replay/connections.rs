@@ -1,0 +1,208 @@
+//! Which requests share a connection.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+/// When a client's next request goes on its open connection. "Within" includes the limit itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Grouping {
+    /// When it comes within the limit after the client's previous request: how a server's keep-alive timeout works, and
+    /// how Kim & Rixner's "arrive within a fifteen-second period" is read here.
+    IdleGap {
+        /// Longest gap.
+        limit_ns: u64,
+    },
+    /// When it comes within the limit after the first request of the connection: the narrower reading of the same words.
+    Period {
+        /// Longest life.
+        limit_ns: u64,
+    },
+    /// Every request has a connection of its own.
+    Never,
+}
+
+#[derive(Debug)]
+struct Open {
+    connection: u64,
+    requests: u32,
+    /// The last time of log at which a request would still join.
+    due_ns: i64,
+}
+
+/// The open connections, by client.
+///
+/// Invariant: `order` holds exactly one pair for each client of `open`, with a time not later than its `due_ns`.
+#[derive(Debug)]
+pub(super) struct Connections {
+    grouping: Grouping,
+    limit: usize,
+    open: HashMap<u64, Open>,
+    order: BinaryHeap<Reverse<(i64, u64)>>,
+    /// Connections so far; the number of the next.
+    pub(super) opened: u64,
+    /// Connections ended early, as too many clients were open.
+    pub(super) evicted: u64,
+}
+
+impl Connections {
+    pub(super) fn new(grouping: Grouping, limit: usize) -> Self {
+        Connections {
+            grouping,
+            limit: limit.max(1),
+            open: HashMap::new(),
+            order: BinaryHeap::new(),
+            opened: 0,
+            evicted: 0,
+        }
+    }
+
+    /// The next connection that no request at `now_ns` or later can join: its number and when its time was over.
+    /// To be called until `None` before every [`Connections::join`].
+    pub(super) fn expire(&mut self, now_ns: i64) -> Option<(u64, i64)> {
+        while self.order.peek().is_some_and(|Reverse((due_ns, _))| *due_ns < now_ns) {
+            if let Some(ended) = self.end_first(now_ns) {
+                return Some(ended);
+            }
+        }
+        None
+    }
+
+    /// The longest idle connection, when there is no room for another client.
+    pub(super) fn make_room(&mut self, client: u64) -> Option<(u64, i64)> {
+        if self.open.len() < self.limit || self.open.contains_key(&client) {
+            return None;
+        }
+        while !self.order.is_empty() {
+            if let Some(ended) = self.end_first(i64::MAX) {
+                self.evicted += 1;
+                return Some(ended);
+            }
+        }
+        None
+    }
+
+    /// Ends the first of `order` if its client is really due before `before_ns`; else puts it where it belongs now.
+    fn end_first(&mut self, before_ns: i64) -> Option<(u64, i64)> {
+        let Reverse((noted_ns, client)) = self.order.pop()?;
+        let due_ns = self.open.get(&client)?.due_ns;
+        if due_ns > noted_ns && (due_ns >= before_ns || self.order.peek().is_some_and(|Reverse(next)| next.0 < due_ns))
+        {
+            self.order.push(Reverse((due_ns, client)));
+            return None;
+        }
+        self.open.remove(&client).map(|open| (open.connection, open.due_ns))
+    }
+
+    /// The connection and the position on it of a client's request at `now_ns`. Times never go back.
+    pub(super) fn join(&mut self, client: u64, now_ns: i64) -> (u64, u32) {
+        let (limit_ns, is_sliding) = match self.grouping {
+            Grouping::IdleGap { limit_ns } => (limit_ns, true),
+            Grouping::Period { limit_ns } => (limit_ns, false),
+            Grouping::Never => {
+                self.opened += 1;
+                return (self.opened - 1, 0);
+            }
+        };
+        let due_ns = now_ns.saturating_add(i64::try_from(limit_ns).unwrap_or(i64::MAX));
+        if let Some(open) = self.open.get_mut(&client) {
+            open.requests = open.requests.saturating_add(1);
+            if is_sliding {
+                open.due_ns = due_ns;
+            }
+            return (open.connection, open.requests);
+        }
+        let connection = self.opened;
+        self.opened += 1;
+        self.open.insert(client, Open { connection, requests: 0, due_ns });
+        self.order.push(Reverse((due_ns, client)));
+        (connection, 0)
+    }
+
+    /// Whether a connection ends with its only request.
+    pub(super) fn is_single(&self) -> bool {
+        self.grouping == Grouping::Never
+    }
+
+    /// Ends what is still open, earliest first.
+    pub(super) fn end(&mut self) -> Option<(u64, i64)> {
+        while !self.order.is_empty() {
+            if let Some(ended) = self.end_first(i64::MAX) {
+                return Some(ended);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Runs (time, client) pairs; the connection of each, and what was closed before each.
+    fn run(requests: &[(i64, u64)], grouping: Grouping, limit: usize) -> (Vec<u64>, Vec<(u64, i64)>) {
+        let mut connections = Connections::new(grouping, limit);
+        let (mut of, mut closed) = (Vec::new(), Vec::new());
+        for (now, client) in requests {
+            while let Some(ended) = connections.expire(*now) {
+                closed.push(ended);
+            }
+            closed.extend(connections.make_room(*client));
+            of.push(connections.join(*client, *now).0);
+        }
+        while let Some(ended) = connections.end() {
+            closed.push(ended);
+        }
+        (of, closed)
+    }
+
+    #[test]
+    fn a_gap_of_exactly_the_limit_still_shares() {
+        let gap = Grouping::IdleGap { limit_ns: 15 };
+        assert_eq!(run(&[(0, 7), (15, 7), (30, 7), (46, 7)], gap, 10).0, [0, 0, 0, 1]);
+        let period = Grouping::Period { limit_ns: 15 };
+        assert_eq!(run(&[(0, 7), (15, 7), (16, 7), (31, 7)], period, 10).0, [0, 0, 1, 1]);
+    }
+
+    #[test]
+    fn the_longest_idle_makes_room() {
+        let gap = Grouping::IdleGap { limit_ns: 100 };
+        let (of, closed) = run(&[(0, 1), (1, 2), (2, 1), (3, 3), (4, 1), (5, 2)], gap, 2);
+        assert_eq!(of, [0, 1, 0, 2, 0, 3]);
+        assert_eq!(closed[..2], [(1, 101), (2, 103)]);
+    }
+
+    proptest! {
+        #[test]
+        fn grouping_equals_a_naive_count(
+            gaps in proptest::collection::vec((0i64..12, 0u64..6), 0..200), limit_ns in 0u64..20, sliding: bool
+        ) {
+            let grouping = if sliding { Grouping::IdleGap { limit_ns } } else { Grouping::Period { limit_ns } };
+            let mut now = 0;
+            let requests: Vec<(i64, u64)> = gaps.iter().map(|(gap, client)| { now += gap; (now, *client) }).collect();
+            let (of, closed) = run(&requests, grouping, 1000);
+            // Naive: remember every client for ever.
+            let mut known: std::collections::HashMap<u64, (u64, i64)> = Default::default();
+            let mut next = 0;
+            for ((now, client), connection) in requests.iter().zip(&of) {
+                let expected = match known.get_mut(client) {
+                    Some((connection, base)) if now - *base <= limit_ns as i64 => {
+                        if sliding { *base = *now; }
+                        *connection
+                    }
+                    _ => {
+                        known.insert(*client, (next, *now));
+                        next += 1;
+                        next - 1
+                    }
+                };
+                prop_assert_eq!(*connection, expected);
+            }
+            // Every connection is closed once, in the order of time.
+            let mut numbers: Vec<u64> = closed.iter().map(|(connection, _)| *connection).collect();
+            numbers.sort_unstable();
+            prop_assert_eq!(numbers, (0..next).collect::<Vec<_>>());
+            prop_assert!(closed.windows(2).all(|pair| pair[0].1 <= pair[1].1));
+        }
+    }
+}

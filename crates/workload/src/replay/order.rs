@@ -1,0 +1,192 @@
+//! Lines put into the order of their times, within a window.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+/// Bytes of text a held request may have on average before the window is cut short.
+const TEXT_BYTES: usize = 256;
+
+/// A request of the log, owned while it waits.
+#[derive(Debug)]
+pub(super) struct Held {
+    /// Log time, after clamping.
+    pub(super) time_ns: i64,
+    /// Decides between equal times: the log's order.
+    pub(super) line: u64,
+    pub(super) resolution_ns: u64,
+    pub(super) client: u64,
+    pub(super) status: Option<u16>,
+    pub(super) bytes: Option<u64>,
+    pub(super) text: Box<[u8]>,
+    pub(super) method_len: u8,
+}
+
+impl PartialEq for Held {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Held {}
+
+impl PartialOrd for Held {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Held {
+    /// Reversed: the heap's greatest is the earliest.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.time_ns, other.line).cmp(&(self.time_ns, self.line))
+    }
+}
+
+/// The sorting window.
+///
+/// Invariant: what leaves never precedes what left before, and everything earlier than `floor_ns` has left.
+#[derive(Debug)]
+pub(super) struct Window {
+    heap: BinaryHeap<Held>,
+    width_ns: i64,
+    limit: usize,
+    /// Bytes of the texts in the heap; a hostile log has long targets.
+    text_bytes: usize,
+    latest_ns: i64,
+    floor_ns: i64,
+    /// Lines moved up because they came too late.
+    pub(super) clamped: u64,
+    /// Lines earlier than one before them.
+    pub(super) went_back: u64,
+    /// The farthest that a line was behind the latest before it.
+    pub(super) back_max_ns: u64,
+    /// Requests that left before their window was over, as too many were held.
+    pub(super) forced: u64,
+}
+
+impl Window {
+    pub(super) fn new(width_ns: u64, limit: usize) -> Self {
+        Window {
+            heap: BinaryHeap::new(),
+            width_ns: i64::try_from(width_ns).unwrap_or(i64::MAX),
+            limit: limit.max(1),
+            text_bytes: 0,
+            latest_ns: i64::MIN,
+            floor_ns: i64::MIN,
+            clamped: 0,
+            went_back: 0,
+            back_max_ns: 0,
+            forced: 0,
+        }
+    }
+
+    /// Sees the time of the next line, of whichever part of the log; the time to use for it.
+    #[inline]
+    pub(super) fn see(&mut self, time_ns: i64) -> i64 {
+        if time_ns >= self.latest_ns {
+            self.latest_ns = time_ns;
+            self.floor_ns = self.floor_ns.max(time_ns.saturating_sub(self.width_ns));
+            return time_ns;
+        }
+        self.went_back += 1;
+        self.back_max_ns = self.back_max_ns.max(time_ns.abs_diff(self.latest_ns));
+        if time_ns < self.floor_ns {
+            self.clamped += 1;
+            return self.floor_ns;
+        }
+        time_ns
+    }
+
+    /// Takes a line of this part, with the time that [`Window::see`] gave for it.
+    pub(super) fn hold(&mut self, held: Held) {
+        self.text_bytes += held.text.len();
+        self.heap.push(held);
+    }
+
+    /// The earliest request, if no line to come can precede it (or too many are held).
+    #[inline]
+    pub(super) fn release(&mut self) -> Option<Held> {
+        let first = self.heap.peek()?;
+        // A line that is clamped to the floor later has a higher number, so equal times may go.
+        if first.time_ns > self.floor_ns {
+            if self.heap.len() <= self.limit && self.text_bytes <= self.limit.saturating_mul(TEXT_BYTES) {
+                return None;
+            }
+            self.forced += 1;
+            self.floor_ns = first.time_ns;
+        }
+        self.drain()
+    }
+
+    /// The earliest request once the log is at its end.
+    pub(super) fn drain(&mut self) -> Option<Held> {
+        let first = self.heap.pop()?;
+        self.text_bytes -= first.text.len();
+        Some(first)
+    }
+}
+
+#[cfg(test)]
+pub(super) fn held(time_ns: i64, line: u64) -> Held {
+    Held {
+        time_ns,
+        line,
+        resolution_ns: 1_000_000_000,
+        client: line,
+        status: None,
+        bytes: None,
+        text: Box::from(&b"GET/"[..]),
+        method_len: 3,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sort(times: &[i64], width_ns: u64, limit: usize) -> (Vec<(i64, u64)>, Window) {
+        let mut window = Window::new(width_ns, limit);
+        let mut out = Vec::new();
+        for (line, time) in times.iter().enumerate() {
+            let time = window.see(*time);
+            window.hold(held(time, line as u64));
+            while let Some(next) = window.release() {
+                out.push((next.time_ns, next.line));
+            }
+        }
+        while let Some(next) = window.drain() {
+            out.push((next.time_ns, next.line));
+        }
+        (out, window)
+    }
+
+    #[test]
+    fn without_a_window_the_order_of_the_log_stays() {
+        let (out, window) = sort(&[5, 3, 9, 9, 1], 0, 100);
+        assert_eq!(out, [(5, 0), (5, 1), (9, 2), (9, 3), (9, 4)]);
+        assert_eq!((window.clamped, window.went_back, window.back_max_ns), (2, 2, 8));
+    }
+
+    proptest! {
+        #[test]
+        fn a_wide_window_is_a_stable_sort(times in proptest::collection::vec(0i64..100, 0..200)) {
+            let mut expected: Vec<(i64, u64)> = times.iter().zip(0..).map(|(time, line)| (*time, line)).collect();
+            expected.sort();
+            let (out, window) = sort(&times, 100, 1000);
+            prop_assert_eq!(out, expected);
+            prop_assert_eq!(window.clamped, 0);
+        }
+
+        #[test]
+        fn whatever_the_window_nothing_is_lost_and_time_does_not_go_back(
+            times in proptest::collection::vec(0i64..100, 0..200), width in 0u64..120, limit in 1usize..50
+        ) {
+            let (out, _) = sort(&times, width, limit);
+            prop_assert!(out.windows(2).all(|pair| pair[0].0 <= pair[1].0));
+            let mut lines: Vec<u64> = out.iter().map(|(_, line)| *line).collect();
+            lines.sort_unstable();
+            prop_assert_eq!(lines, (0..times.len() as u64).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! The plan: reader, window, spreading and connections in a row, as an iterator.
+
+use super::connections::Connections;
+use super::order::{Held, Window};
+use super::spread::Spread;
+use super::{Pace, PlannedRequest, ReplayError, ReplayOptions, Step};
+use crate::stable_hash;
+use crate::trace::{Counts, TraceError, TraceReader};
+use std::collections::VecDeque;
+
+/// What a plan did so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PlanCounts {
+    /// Requests planned.
+    pub requests: u64,
+    /// Connections they were put on.
+    pub connections: u64,
+    /// Connections ended early because more clients than the limit were open.
+    pub evicted: u64,
+    /// Lines (of the whole log, not only of this share) earlier than a line before them.
+    pub went_back: u64,
+    /// The farthest that a line was behind the latest before it.
+    pub back_max_ns: u64,
+    /// Lines (of the whole log) that came too late to be sorted and were moved up.
+    pub clamped: u64,
+    /// Requests that left the sorting window early because more than the limit were held.
+    pub forced: u64,
+    /// Log time from the first to the last request planned so far.
+    pub span_ns: u64,
+}
+
+/// An iterator over what to do, in the order of intended times. Memory is bounded by the options' limits.
+///
+/// An error ends the plan: everything before it was yielded.
+pub struct Plan {
+    reader: TraceReader,
+    options: ReplayOptions,
+    window: Window,
+    spread: Spread,
+    connections: Connections,
+    /// Requests of one logged time, in order, waiting for their offsets.
+    group: VecDeque<Held>,
+    /// The first request of the next group.
+    after: Option<Held>,
+    /// Steps decided but not yet taken: closes, and the request behind them.
+    ready: VecDeque<Step>,
+    /// Log time that is the plan's zero: the earliest of the lines in the first window, of all shares.
+    origin_ns: Option<i64>,
+    is_origin_fixed: bool,
+    last_ns: u64,
+    last_time_ns: i64,
+    state: State,
+    failure: Option<TraceError>,
+    requests: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum State {
+    Reading,
+    /// The log is at its end, or failed; what is held is still to be yielded.
+    Draining,
+    Done,
+}
+
+/// Requests of one logged time that are spread together; a longer row is spread piece by piece, each piece over the
+/// first half of what remains, so that memory stays bounded.
+const GROUP: usize = 1 << 16;
+/// Bytes of their methods and targets.
+const GROUP_BYTES: usize = 16 << 20;
+
+impl Plan {
+    /// A plan of the requests in `reader`.
+    ///
+    /// # Errors
+    ///
+    /// Options that cannot be meant.
+    pub fn new(reader: TraceReader, options: ReplayOptions) -> Result<Self, ReplayError> {
+        if let Pace::Original { speed } = options.pace
+            && !(speed.is_finite() && speed > 0.0)
+        {
+            return Err(ReplayError::Speed(speed.to_string()));
+        }
+        let share = options.share;
+        if share.index >= share.of {
+            return Err(ReplayError::Share { index: share.index, of: share.of });
+        }
+        Ok(Plan {
+            window: Window::new(options.reorder_ns, options.held_limit),
+            spread: Spread::new(options.seed, u64::from(share.index)),
+            connections: Connections::new(options.grouping, options.clients_limit),
+            reader,
+            options,
+            group: VecDeque::new(),
+            after: None,
+            ready: VecDeque::new(),
+            origin_ns: None,
+            is_origin_fixed: false,
+            last_ns: 0,
+            last_time_ns: i64::MIN,
+            state: State::Reading,
+            failure: None,
+            requests: 0,
+        })
+    }
+
+    /// What was planned so far.
+    pub fn counts(&self) -> PlanCounts {
+        PlanCounts {
+            requests: self.requests,
+            connections: self.connections.opened,
+            evicted: self.connections.evicted,
+            went_back: self.window.went_back,
+            back_max_ns: self.window.back_max_ns,
+            clamped: self.window.clamped,
+            forced: self.window.forced,
+            span_ns: self.origin_ns.map_or(0, |origin| self.last_time_ns.max(origin).abs_diff(origin)),
+        }
+    }
+
+    /// What was read so far, with the lines that could not be.
+    pub fn lines(&self) -> &Counts {
+        self.reader.counts()
+    }
+}
+
+impl Plan {
+    /// Reads one line into the window; the end of the log or an error begins the draining.
+    fn read(&mut self) {
+        let entry = match self.reader.next_entry() {
+            Ok(Some(entry)) => entry,
+            Ok(None) => return self.state = State::Draining,
+            Err(error) => {
+                self.failure = Some(error);
+                return self.state = State::Draining;
+            }
+        };
+        if !self.is_origin_fixed {
+            let origin = self.origin_ns.map_or(entry.time_ns, |origin| origin.min(entry.time_ns));
+            self.origin_ns = Some(origin);
+            // From here on nothing earlier can leave the window, in no share: the same lines decide in all of them.
+            let width_ns = i64::try_from(self.options.reorder_ns).unwrap_or(i64::MAX);
+            self.is_origin_fixed =
+                entry.time_ns >= origin.saturating_add(width_ns) || entry.line >= self.options.held_limit as u64;
+        }
+        let time_ns = self.window.see(entry.time_ns);
+        let client = stable_hash(entry.client);
+        if self.options.share.holds(client) {
+            let text = [entry.method, entry.target].concat().into_boxed_slice();
+            self.window.hold(Held {
+                time_ns,
+                line: entry.line,
+                resolution_ns: entry.resolution_ns,
+                client,
+                status: entry.status,
+                bytes: entry.bytes,
+                method_len: entry.method.len() as u8,
+                text,
+            });
+        }
+    }
+
+    /// The next request in the order of time.
+    fn next_sorted(&mut self) -> Option<Held> {
+        loop {
+            if let Some(held) = self.after.take() {
+                return Some(held);
+            }
+            if self.state != State::Reading {
+                return self.window.drain();
+            }
+            if let Some(held) = self.window.release() {
+                return Some(held);
+            }
+            self.read();
+        }
+    }
+
+    /// Gathers the requests of the next logged time; `false` when there are none.
+    fn gather(&mut self) -> bool {
+        let Some(first) = self.next_sorted() else { return false };
+        let (time_ns, resolution_ns) = (first.time_ns, first.resolution_ns);
+        let is_continued = time_ns == self.last_time_ns;
+        let mut bytes = first.text.len();
+        self.last_time_ns = time_ns;
+        self.group.push_back(first);
+        let mut is_whole = true;
+        while self.options.is_spread {
+            let Some(next) = self.next_sorted() else { break };
+            if next.time_ns != time_ns || next.resolution_ns != resolution_ns {
+                self.after = Some(next);
+                break;
+            }
+            if self.group.len() == GROUP || bytes > GROUP_BYTES {
+                self.after = Some(next);
+                is_whole = false;
+                break;
+            }
+            bytes += next.text.len();
+            self.group.push_back(next);
+        }
+        // Of a row that goes on, this piece is taken for half.
+        let count = if is_whole { self.group.len() } else { 2 * self.group.len() };
+        if is_continued {
+            self.spread.go_on(count)
+        } else {
+            self.spread.begin(count)
+        }
+        true
+    }
+
+    /// Decides the steps for one request: what ends before it, and itself.
+    fn plan(&mut self, held: Held) {
+        let now_ns = held.time_ns;
+        while let Some((connection, due_ns)) = self.connections.expire(now_ns) {
+            self.close(connection, due_ns);
+        }
+        if let Some((connection, due_ns)) = self.connections.make_room(held.client) {
+            self.close(connection, due_ns.min(now_ns));
+        }
+        let (connection, position) = self.connections.join(held.client, now_ns);
+        let offset_ns = if self.options.is_spread { self.spread.next_ns(held.resolution_ns) } else { 0 };
+        self.last_ns = self.last_ns.max(self.paced(now_ns, offset_ns));
+        self.requests += 1;
+        self.ready.push_back(Step::Request(PlannedRequest {
+            client: held.client,
+            connection,
+            position,
+            intended_ns: self.last_ns,
+            line: held.line,
+            status: held.status,
+            bytes: held.bytes,
+            text: held.text,
+            method_len: held.method_len,
+        }));
+        if self.connections.is_single() {
+            self.close(connection, now_ns);
+        }
+    }
+
+    fn close(&mut self, connection: u64, due_ns: i64) {
+        self.last_ns = self.last_ns.max(self.paced(due_ns, 0));
+        self.ready.push_back(Step::Close { connection, at_ns: self.last_ns });
+    }
+
+    /// Log time to nanoseconds since the plan's start.
+    fn paced(&self, time_ns: i64, offset_ns: u64) -> u64 {
+        let since_ns = time_ns.saturating_sub(self.origin_ns.unwrap_or(time_ns)).max(0) as u64 + offset_ns;
+        match self.options.pace {
+            Pace::AsFastAsPossible => 0,
+            Pace::Original { speed: 1.0 } => since_ns,
+            Pace::Original { speed } => (since_ns as f64 / speed) as u64,
+        }
+    }
+}
+
+impl Iterator for Plan {
+    type Item = Result<Step, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(step) = self.ready.pop_front() {
+                return Some(Ok(step));
+            }
+            if let Some(held) = self.group.pop_front() {
+                self.plan(held);
+                continue;
+            }
+            if self.state == State::Done {
+                return self.failure.take().map(Err);
+            }
+            if !self.gather() {
+                self.state = State::Done;
+                while let Some((connection, due_ns)) = self.connections.end() {
+                    self.close(connection, due_ns);
+                }
+            }
+        }
+    }
+}

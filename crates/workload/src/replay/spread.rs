@@ -1,0 +1,83 @@
+//! Requests of one logged instant spread over the log's resolution, as independent arrivals would be.
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// Draws the offsets of a group of requests with the same logged time: sorted uniform times within the resolution.
+///
+/// Sorted uniforms are drawn one after another: the smallest of `n` over an interval lies at `1 - (1 - u)^(1/n)` of it,
+/// and the rest are `n - 1` over what remains. So a group needs no memory of its own.
+#[derive(Debug)]
+pub(super) struct Spread {
+    rng: ChaCha8Rng,
+    /// Requests of the group that have no offset yet.
+    remaining: u64,
+    /// Where the rest of the interval begins, as a share of it.
+    from_ratio: f64,
+}
+
+impl Spread {
+    pub(super) fn new(seed: u64, part: u64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(part);
+        Spread { rng, remaining: 0, from_ratio: 0.0 }
+    }
+
+    /// Begins a group of `count` requests.
+    pub(super) fn begin(&mut self, count: usize) {
+        self.remaining = count as u64;
+        self.from_ratio = 0.0;
+    }
+
+    /// Goes on with a group that turns out longer: `count` requests have no offset yet.
+    pub(super) fn go_on(&mut self, count: usize) {
+        self.remaining = count as u64;
+    }
+
+    /// The next request's offset into an interval of `resolution_ns`; not less than the one before, and less than
+    /// `resolution_ns`.
+    pub(super) fn next_ns(&mut self, resolution_ns: u64) -> u64 {
+        let draw: f64 = self.rng.random();
+        let step = 1.0 - (1.0 - draw).powf(1.0 / self.remaining.max(1) as f64);
+        self.from_ratio += (1.0 - self.from_ratio) * step;
+        self.remaining = self.remaining.saturating_sub(1);
+        ((self.from_ratio * resolution_ns as f64) as u64).min(resolution_ns.saturating_sub(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_are_sorted_and_uniform() {
+        let mut spread = Spread::new(3, 0);
+        let (n, bins) = (20_000, 20);
+        let mut counts = vec![0u32; bins];
+        spread.begin(n);
+        let mut last = 0;
+        for _ in 0..n {
+            let offset = spread.next_ns(1_000_000_000);
+            assert!(offset >= last && offset < 1_000_000_000);
+            last = offset;
+            counts[offset as usize / (1_000_000_000 / bins)] += 1;
+        }
+        let expected = n as f64 / bins as f64;
+        let chi_square: f64 = counts.iter().map(|count| (f64::from(*count) - expected).powi(2) / expected).sum();
+        // 99.9th percentile of chi-square with 19 degrees of freedom.
+        assert!(chi_square < 43.8, "{chi_square}");
+    }
+
+    #[test]
+    fn a_lone_request_may_lie_anywhere_in_its_second() {
+        let mut spread = Spread::new(4, 0);
+        let mean = (0..2000)
+            .map(|_| {
+                spread.begin(1);
+                spread.next_ns(1000) as f64
+            })
+            .sum::<f64>()
+            / 2000.0;
+        assert!((mean - 500.0).abs() < 6.0 * 289.0 / 2000f64.sqrt(), "{mean}");
+    }
+}

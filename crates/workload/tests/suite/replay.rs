@@ -1,0 +1,211 @@
+//! Plans against an independent count, and properties of splitting and pacing.
+
+use super::data;
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::Command;
+use workload::Share;
+use workload::replay::{Grouping, Pace, Plan, PlannedRequest, ReplayError, ReplayOptions, Step};
+use workload::trace::{Format, TraceReader};
+
+fn plan(log: &Path, options: ReplayOptions) -> Plan {
+    Plan::new(TraceReader::open(log, &Format::Auto).unwrap(), options).unwrap()
+}
+
+fn requests(log: &Path, options: ReplayOptions) -> Vec<PlannedRequest> {
+    plan(log, options)
+        .filter_map(|step| match step.unwrap() {
+            Step::Request(request) => Some(request),
+            Step::Close { .. } => None,
+        })
+        .collect()
+}
+
+/// (line, connection, Unix second) of each request, counted by a Python script that knows nothing of this crate.
+fn independent_count(log: &Path, gap_s: u32, window_s: u32) -> Vec<(u64, u64, u64)> {
+    let output = Command::new("python3")
+        .arg(data::own("group.py"))
+        .arg(log)
+        .args([gap_s.to_string(), window_s.to_string()])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let numbers = |line: &str| -> Vec<u64> { line.split(' ').map(|word| word.parse().unwrap()).collect() };
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| numbers(line)).map(|n| (n[0], n[1], n[2])).collect()
+}
+
+fn agrees_with_independent_count(log: &Path) {
+    for (gap_s, window_s) in [(15u32, 60u32), (15, 0), (1, 60), (0, 10), (300, 3600)] {
+        let options = ReplayOptions {
+            grouping: Grouping::IdleGap { limit_ns: u64::from(gap_s) * 1_000_000_000 },
+            reorder_ns: u64::from(window_s) * 1_000_000_000,
+            ..Default::default()
+        };
+        let planned = requests(log, options);
+        let counted = independent_count(log, gap_s, window_s);
+        let first_s = counted[0].2;
+        assert_eq!(planned.len(), counted.len(), "gap {gap_s} window {window_s}");
+        for (request, (line, connection, second)) in planned.iter().zip(&counted) {
+            assert_eq!((request.line, request.connection), (*line, *connection), "gap {gap_s} window {window_s}");
+            // Spread within its second, never outside.
+            assert_eq!(request.intended_ns / 1_000_000_000, second - first_s, "line {line}");
+        }
+    }
+}
+
+#[test]
+fn grouping_of_the_sample_equals_an_independent_count() {
+    if data::has_python() {
+        agrees_with_independent_count(&data::own("sample.log"));
+    }
+}
+
+#[test]
+fn grouping_of_a_real_log_equals_an_independent_count() {
+    if let (Some(log), true) = (data::public("apache_access_2015.log"), data::has_python()) {
+        agrees_with_independent_count(&log);
+    }
+}
+
+#[test]
+fn replayers_together_send_every_request_once_and_no_client_twice() {
+    let log = data::own("sample.log");
+    let whole = requests(&log, ReplayOptions::default());
+    let mut by_line: HashMap<u64, u32> = HashMap::new();
+    let mut owner: HashMap<u64, u32> = HashMap::new();
+    let mut sizes = Vec::new();
+    for index in 0..4 {
+        let part = requests(&log, ReplayOptions { share: Share { index, of: 4 }, ..Default::default() });
+        sizes.push(part.len());
+        let mut last: HashMap<u64, u64> = HashMap::new();
+        for request in &part {
+            assert_eq!(by_line.insert(request.line, index), None, "line {} is sent twice", request.line);
+            assert_eq!(*owner.entry(request.client).or_insert(index), index, "a client is split");
+            let before = last.insert(request.client, request.intended_ns);
+            assert!(before.is_none_or(|before| before <= request.intended_ns));
+        }
+        // The part's requests of a client are the whole's, in the same order, in the same second.
+        for client in last.keys() {
+            let of = |requests: &[PlannedRequest]| -> Vec<(u64, u64)> {
+                requests
+                    .iter()
+                    .filter(|r| r.client == *client)
+                    .map(|r| (r.line, r.intended_ns / 1_000_000_000))
+                    .collect()
+            };
+            assert_eq!(of(&part), of(&whole));
+        }
+    }
+    assert_eq!(by_line.len(), whole.len());
+    assert!(sizes.iter().filter(|size| **size > 0).count() > 1, "{sizes:?}");
+}
+
+#[test]
+fn speed_scales_every_intended_time() {
+    let log = data::own("sample.log");
+    let real = requests(&log, ReplayOptions::default());
+    let ten = requests(&log, ReplayOptions { pace: Pace::Original { speed: 10.0 }, ..Default::default() });
+    for (one, other) in real.iter().zip(&ten) {
+        assert!(one.intended_ns.abs_diff(other.intended_ns * 10) <= 10, "{} {}", one.intended_ns, other.intended_ns);
+    }
+    let fast = requests(&log, ReplayOptions { pace: Pace::AsFastAsPossible, ..Default::default() });
+    assert!(fast.iter().all(|request| request.intended_ns == 0));
+    let connections = |requests: &[PlannedRequest]| -> Vec<u64> { requests.iter().map(|r| r.connection).collect() };
+    assert_eq!(connections(&real), connections(&fast));
+}
+
+#[test]
+fn every_connection_is_closed_after_its_last_request_and_only_once() {
+    for grouping in
+        [Grouping::IdleGap { limit_ns: 15_000_000_000 }, Grouping::Period { limit_ns: 15_000_000_000 }, Grouping::Never]
+    {
+        let mut plan = plan(&data::own("sample.log"), ReplayOptions { grouping, ..Default::default() });
+        let mut open: HashMap<u64, u32> = HashMap::new();
+        let (mut closed, mut last_ns) = (0, 0);
+        for step in plan.by_ref() {
+            match step.unwrap() {
+                Step::Request(request) => {
+                    assert!(request.intended_ns >= last_ns);
+                    last_ns = request.intended_ns;
+                    let position = open.entry(request.connection).or_insert(0);
+                    assert_eq!(request.position, *position);
+                    *position += 1;
+                }
+                Step::Close { connection, at_ns } => {
+                    assert!(at_ns >= last_ns);
+                    last_ns = at_ns;
+                    assert!(open.remove(&connection).is_some(), "{connection} is not open");
+                    closed += 1;
+                }
+            }
+        }
+        assert!(open.is_empty());
+        assert_eq!(closed, plan.counts().connections);
+        if grouping == Grouping::Never {
+            assert_eq!(closed, plan.counts().requests);
+        }
+    }
+}
+
+#[test]
+fn what_went_back_is_counted() {
+    let mut plan = plan(&data::own("sample.log"), ReplayOptions { reorder_ns: 10_000_000_000, ..Default::default() });
+    assert!(plan.by_ref().all(|step| step.is_ok()));
+    let counts = plan.counts();
+    assert!(counts.went_back > counts.clamped && counts.clamped > 0, "{counts:?}");
+    assert!(counts.back_max_ns > 10_000_000_000, "{counts:?}");
+    assert_eq!(counts.requests, plan.lines().entries);
+    assert_eq!(plan.lines().rejected.total(), 4);
+}
+
+#[test]
+fn tight_limits_keep_every_request() {
+    let log = data::own("sample.log");
+    let options = ReplayOptions { held_limit: 3, clients_limit: 2, ..Default::default() };
+    let mut tight = plan(&log, options);
+    let mut lines: Vec<u64> = tight
+        .by_ref()
+        .filter_map(|step| match step.unwrap() {
+            Step::Request(request) => Some(request.line),
+            Step::Close { .. } => None,
+        })
+        .collect();
+    lines.sort_unstable();
+    let mut expected: Vec<u64> = requests(&log, ReplayOptions::default()).iter().map(|request| request.line).collect();
+    expected.sort_unstable();
+    assert_eq!(lines, expected);
+    assert!(tight.counts().evicted > 0 && tight.counts().forced > 0, "{:?}", tight.counts());
+}
+
+#[test]
+fn options_that_cannot_be_meant_are_refused() {
+    for speed in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        let reader = TraceReader::open(&data::own("sample.log"), &Format::Auto).unwrap();
+        let options = ReplayOptions { pace: Pace::Original { speed }, ..Default::default() };
+        assert!(matches!(Plan::new(reader, options), Err(ReplayError::Speed(_))));
+    }
+    let reader = TraceReader::open(&data::own("sample.log"), &Format::Auto).unwrap();
+    let options = ReplayOptions { share: Share { index: 4, of: 4 }, ..Default::default() };
+    assert!(matches!(Plan::new(reader, options), Err(ReplayError::Share { .. })));
+}
+
+#[test]
+fn a_damaged_end_yields_what_came_before_it() {
+    use std::io::Write;
+    let text = std::fs::read(data::own("sample.log")).unwrap();
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    // Large enough that the damage lies behind the first buffer.
+    for _ in 0..40 {
+        packed.write_all(&text).unwrap();
+    }
+    let mut packed = packed.finish().unwrap();
+    packed.truncate(packed.len() - 200);
+    let reader =
+        TraceReader::from_reader("cut.gz".into(), Box::new(std::io::Cursor::new(packed)), &Format::Auto).unwrap();
+    let steps: Vec<_> = Plan::new(reader, ReplayOptions::default()).unwrap().collect();
+    let (last, before) = steps.split_last().unwrap();
+    let message = last.as_ref().unwrap_err().to_string();
+    assert!(message.starts_with("cut.gz: the gzip data is damaged or cut off after line "), "{message}");
+    assert!(before.len() > 1000 && before.iter().all(Result::is_ok));
+}

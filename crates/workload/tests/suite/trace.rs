@@ -1,0 +1,246 @@
+//! Logs of every format, plain and packed, good and bad.
+
+use super::data;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use proptest::prelude::*;
+use std::io::{Cursor, Write};
+use workload::trace::{Format, Reason, SizeMeaning, TraceError, TraceReader};
+
+/// An entry with everything owned: line, client, time in ms, method and target, status, bytes.
+type Row = (u64, String, i64, String, Option<u16>, Option<u64>);
+
+fn open(text: &[u8], format: &str) -> Result<TraceReader, TraceError> {
+    TraceReader::from_reader("test.log".into(), Box::new(Cursor::new(text.to_vec())), &format.parse()?)
+}
+
+fn rows(reader: &mut TraceReader) -> Result<Vec<Row>, TraceError> {
+    let mut out = Vec::new();
+    while let Some(entry) = reader.next_entry()? {
+        let words = format!("{} {}", entry.method.escape_ascii(), entry.target.escape_ascii());
+        let client = String::from_utf8_lossy(entry.client).into_owned();
+        out.push((entry.line, client, entry.time_ns / 1_000_000, words, entry.status, entry.bytes));
+    }
+    Ok(out)
+}
+
+fn read(text: &[u8], format: &str) -> Vec<Row> {
+    rows(&mut open(text, format).unwrap()).unwrap()
+}
+
+const COMMON: &str = "192.0.2.7 - - [17/May/2015:10:05:03 +0000] \"GET /a?b=1 HTTP/1.1\" 200 1234";
+
+fn expected() -> Row {
+    (1, "192.0.2.7".into(), 1_431_857_103_000, "GET /a?b=1".into(), Some(200), Some(1234))
+}
+
+#[test]
+fn every_format_gives_the_same_request() {
+    let combined = format!("{COMMON} \"-\" \"agent\"");
+    for (text, format, found) in [
+        (COMMON.to_string(), "auto", Format::Common),
+        (combined.clone(), "auto", Format::Combined),
+        (combined.clone(), "nginx", Format::Combined),
+        (format!("www.example.org:80 {combined}"), "auto", Format::VhostCombined),
+        ("#Version: 1.0\n#Fields: date time c-ip cs-method cs-uri-stem cs-uri-query sc-status sc-bytes\n2015-05-17 10:05:03 192.0.2.7 GET /a b=1 200 1234".into(), "auto", Format::W3c),
+    ] {
+        let mut reader = open(text.as_bytes(), format).unwrap();
+        assert_eq!(*reader.format(), found, "{text}");
+        let mut row = rows(&mut reader).unwrap().remove(0);
+        row.0 = 1;
+        assert_eq!(row, expected(), "{text}");
+    }
+}
+
+#[test]
+fn format_strings_of_both_servers_are_understood() {
+    for (format, line) in [
+        (
+            r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_user_agent""#,
+            r#"192.0.2.7 - - [17/May/2015:10:05:03 +0000] "GET /a?b=1 HTTP/1.1" 200 1234 "x \" y""#,
+        ),
+        (
+            "$msec ${remote_addr} $request_method $request_uri $status $body_bytes_sent",
+            "1431857103.000 192.0.2.7 GET /a?b=1 200 1234",
+        ),
+        (
+            r#"{"t":"$time_iso8601","c":"$remote_addr","m":"$request_method","u":"$uri","q":"$args","s":$status,"b":$body_bytes_sent}"#,
+            r#"{"t":"2015-05-17T12:05:03+02:00","c":"192.0.2.7","m":"GET","u":"/a","q":"b=1","s":200,"b":1234}"#,
+        ),
+        (
+            "$host $remote_addr|$request_time|$time_iso8601|$request|$status|$bytes_sent",
+            "h 192.0.2.7|0.001|2015-05-17T10:05:03Z|GET /a?b=1 HTTP/2.0|200|1234",
+        ),
+        (
+            r#"%h %l %u %t "%r" %>s %b "%{Referer}i" %D"#,
+            r#"192.0.2.7 - me [17/May/2015:10:05:03 +0000] "GET /a?b=1 HTTP/1.1" 200 1234 "-" 99"#,
+        ),
+        (r#"%{usec}t %a "%m %U%q %H" %s %O"#, r#"1431857103000000 192.0.2.7 "GET /a?b=1 HTTP/1.1" 200 1234"#),
+        (
+            r#"%{c}a [%{%d/%b/%Y %T}t.%{msec_frac}t %{%z}t] \"%r\" %>s %B %!200,304{User-agent}i %%"#,
+            r#"192.0.2.7 [17/May/2015 10:05:03.000 +0000] "GET /a?b=1 HTTP/1.1" 200 1234 - %"#,
+        ),
+    ] {
+        assert_eq!(read(line.as_bytes(), format), [expected()], "{format}");
+    }
+    let reader = open(b"x", "%h %t \"%r\" %O");
+    assert_eq!(reader.unwrap().size_meaning(), SizeMeaning::HeaderAndBody);
+}
+
+#[test]
+fn finer_times_keep_their_resolution() {
+    let mut reader = open(b"1431857103.250 ::1 /x", "$msec $remote_addr $request_uri").unwrap();
+    let entry = reader.next_entry().unwrap().unwrap();
+    assert_eq!((entry.time_ns, entry.resolution_ns), (1_431_857_103_250_000_000, 1_000_000));
+    assert_eq!((entry.method, entry.status, entry.bytes), (&b"GET"[..], None, None));
+}
+
+#[test]
+fn format_strings_that_cannot_work_say_why() {
+    for (format, words) in [
+        ("$status $request", "no client address"),
+        ("$remote_addr $request", "no time"),
+        ("$remote_addr $msec", "no request"),
+        ("$remote_addr$request $msec", "touch"),
+        ("%h %{%Q}t %r", "%Q"),
+        ("%h %t %{Referer", "ends inside"),
+        ("%h %t %r %", "lone %"),
+        ("tsv", "is not a log format"),
+    ] {
+        let message = format.parse::<Format>().unwrap_err().to_string();
+        assert!(message.contains(words), "{format}: {message}");
+    }
+}
+
+#[test]
+fn gzip_of_several_members_reads_as_one_log() {
+    let mut packed = Vec::new();
+    for _ in 0..3 {
+        let mut member = GzEncoder::new(Vec::new(), Compression::fast());
+        writeln!(member, "{COMMON}").unwrap();
+        packed.extend(member.finish().unwrap());
+    }
+    let found = read(&packed, "auto");
+    assert_eq!(found.iter().map(|row| row.0).collect::<Vec<_>>(), [1, 2, 3]);
+}
+
+#[test]
+fn what_is_no_log_gets_one_clear_sentence() {
+    let cut = {
+        let mut member = GzEncoder::new(Vec::new(), Compression::default());
+        member.write_all(COMMON.repeat(100).as_bytes()).unwrap();
+        let mut packed = member.finish().unwrap();
+        packed.truncate(packed.len() / 2);
+        packed
+    };
+    for (bytes, words) in [
+        (&b""[..], "test.log is empty"),
+        (b"\n\n  \n", "test.log is empty"),
+        (b"\x7fELF\x02\x01\0\0\0", "NUL byte at offset 6"),
+        (b"hello\nworld\n", "no known log format"),
+        (b"BZh91AY&SY", "compressed with bzip2"),
+        (b"\xfd7zXZ\0\0", "compressed with xz"),
+        (b"\x28\xb5\x2f\xfd\x04\0", "compressed with zstd"),
+        (b"\x1f\x8b\x08", "the gzip data is damaged"),
+        (&cut, "the gzip data is damaged or cut off"),
+    ] {
+        let message = open(bytes, "auto").map(drop).unwrap_err().to_string();
+        assert!(message.contains(words), "{message}");
+        assert!(!message.contains('\n'));
+    }
+    let message = TraceReader::open(&data::own(""), &Format::Auto).map(drop).unwrap_err().to_string();
+    assert!(message.contains("is a directory"), "{message}");
+    let message = TraceReader::open(&data::own("absent.log"), &Format::Auto).map(drop).unwrap_err().to_string();
+    assert!(message.contains("absent.log") && message.contains("No such file"), "{message}");
+}
+
+#[test]
+fn a_chosen_format_that_no_line_follows_is_an_error_at_the_end() {
+    let mut reader = open(b"hello\nworld\n", "combined").unwrap();
+    let message = reader.next_entry().unwrap_err().to_string();
+    assert_eq!(
+        message,
+        "test.log: not one of 2 lines could be read as combined; the first: line 1: no client address: hello"
+    );
+}
+
+#[test]
+fn malformed_lines_are_counted_with_line_and_reason_and_the_rest_is_read() {
+    let mut reader = TraceReader::open(&data::own("sample.log"), &Format::Auto).unwrap();
+    let found = rows(&mut reader).unwrap();
+    assert_eq!(found.len(), 301);
+    assert!(found.iter().any(|row| row.3 == r#"GET /a\"b\\c"#), "escapes are undone");
+    let counts = reader.counts();
+    assert_eq!((counts.lines, counts.entries, counts.blank), (306, 301, 1));
+    let shown: Vec<(u64, Reason)> = counts.rejected.examples().iter().map(|line| (line.line, line.reason)).collect();
+    assert_eq!(shown, [(41, Reason::NoRequest), (81, Reason::Time), (121, Reason::Request), (161, Reason::Time)]);
+}
+
+#[test]
+fn a_line_of_a_megabyte_is_counted_and_passed() {
+    let mut text = format!("{COMMON}\n").into_bytes();
+    text.extend(vec![b'x'; 1 << 20]);
+    text.extend(format!("\n{COMMON}\n").into_bytes());
+    let mut reader = open(&text, "auto").unwrap();
+    assert_eq!(rows(&mut reader).unwrap().len(), 2);
+    assert_eq!(reader.counts().rejected.examples()[0].to_string(), "line 2: the line is longer than 64 KiB");
+}
+
+#[test]
+fn the_real_log_is_read_completely() {
+    let Some(log) = data::public("apache_access_2015.log") else { return };
+    let mut reader = TraceReader::open(&log, &Format::Auto).unwrap();
+    let (mut entries, mut clients, mut targets) =
+        (0, std::collections::HashSet::new(), std::collections::HashSet::new());
+    while let Some(entry) = reader.next_entry().unwrap() {
+        entries += 1;
+        clients.insert(entry.client.to_vec());
+        targets.insert(entry.target.to_vec());
+    }
+    assert_eq!((entries, clients.len(), *reader.format() == Format::Combined), (10_000, 1_753, true));
+    assert_eq!(reader.counts().rejected.total(), 0);
+    assert!(targets.len() > 1_400, "{}", targets.len());
+}
+
+/// Lines near enough to real ones that every branch of the parsers is reached.
+fn nearly() -> impl Strategy<Value = Vec<u8>> {
+    let word = prop_oneof![
+        Just(COMMON.to_string()),
+        Just("#Fields: date time c-ip cs-uri-stem cs-uri-query sc-bytes".to_string()),
+        Just("2015-05-17 10:05:03.5 ::1 /a - 7".to_string()),
+        Just("\"a\"\"b\"".to_string()),
+        Just("[17/May/2015:10:05:03 +0000]".to_string()),
+        Just("\"GET \\x41\\\" HTTP/1.1\" 200 -".to_string()),
+        "[ -~\\n\\t\"\\\\\\[\\]]{0,20}",
+    ];
+    let text = proptest::collection::vec(word, 0..12).prop_map(|words| words.concat().into_bytes());
+    prop_oneof![text, proptest::collection::vec(any::<u8>(), 0..300)]
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_panic_a_reader(bytes in nearly(), packed: bool) {
+        let bytes = if packed { [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3][..], &bytes].concat() } else { bytes };
+        for format in [
+            "auto", "common", "vhost", "w3c", "$remote_addr [$time_local] \"$request\" $status $bytes_sent",
+            "%{%Y-%m-%d %T}t.%{usec_frac}t %h %U%q %b \"%{x}i\"", "$msec $remote_addr $request_uri $args",
+        ] {
+            let Ok(mut reader) = open(&bytes, format) else { continue };
+            let mut lines = 0;
+            while let Ok(Some(entry)) = reader.next_entry() {
+                prop_assert!(entry.line > lines);
+                lines = entry.line;
+                prop_assert!(!entry.target.is_empty() && entry.target.iter().all(|b| *b > b' ' && *b != 0x7f));
+                prop_assert!((1..=32).contains(&entry.method.len()));
+                prop_assert!(!entry.client.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn no_text_panics_the_format_parser(text in "[%${}a-zA-Z_^!<>,0-9\"\\\\ :/.]{0,40}") {
+        if let Ok(format) = text.parse::<Format>() {
+            let _ = TraceReader::from_reader("t".into(), Box::new(Cursor::new(COMMON)), &format).map(|mut reader| reader.next_entry().map(|_| ()));
+        }
+    }
+}
