@@ -231,10 +231,11 @@ pub fn member<'a>(value: &'a serde_json::Value, name: &str) -> &'a serde_json::V
 /// The whole points of a run directory, as `find` left them.
 pub fn points(run: &Path) -> Vec<serde_json::Value> {
     let Ok(entries) = std::fs::read_dir(run.join("points")) else { return Vec::new() };
-    let mut names: Vec<PathBuf> = entries.flatten().map(|entry| entry.path().join("point.json")).collect();
-    names.sort();
-    let is_visible = |path: &&PathBuf| !path.to_string_lossy().contains("/.");
-    names.iter().filter(is_visible).filter_map(|path| serde_json::from_slice(&std::fs::read(path).ok()?).ok()).collect()
+    let is_whole = |entry: &std::fs::DirEntry| !entry.file_name().to_string_lossy().starts_with('.');
+    let mut folders: Vec<PathBuf> = entries.flatten().filter(is_whole).map(|entry| entry.path()).collect();
+    folders.sort();
+    let read = |folder: &PathBuf| serde_json::from_slice(&std::fs::read(folder.join("point.json")).ok()?).ok();
+    folders.iter().filter_map(read).collect()
 }
 
 /// `run.json` of a run directory.
