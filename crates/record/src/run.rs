@@ -95,6 +95,12 @@ pub enum RunError {
         /// What is wrong with it.
         why: String,
     },
+    /// The directory is taken.
+    #[error("{path} already holds a run; choose another place with --out, nothing was overwritten")]
+    Occupied {
+        /// Which directory.
+        path: PathBuf,
+    },
     /// The directory was written by a later version.
     #[error("{path} was written with schema {found}, this straingauge reads up to {SCHEMA}; use a newer straingauge")]
     Newer {
@@ -115,6 +121,10 @@ fn write_error(path: &Path, source: io::Error) -> RunError {
         _ => "choose another place with --out",
     };
     RunError::Write { path: path.into(), source, remedy }
+}
+
+fn occupied(path: &Path) -> RunError {
+    RunError::Occupied { path: path.into() }
 }
 
 /// A run directory being written.
@@ -141,10 +151,7 @@ impl RunWriter {
             Some(path) => {
                 fs::create_dir_all(path).map_err(|error| write_error(path, error))?;
                 if path.join("run.json").exists() {
-                    return Err(RunError::Malformed {
-                        path: path.into(),
-                        why: "it already holds a run; choose another place with --out, nothing was overwritten".into(),
-                    });
+                    return Err(occupied(path));
                 }
                 path.to_path_buf()
             }
@@ -160,6 +167,19 @@ impl RunWriter {
         let writer = RunWriter { path, record, next_index: 0 };
         writer.save()?;
         Ok(writer)
+    }
+
+    /// Says early whether [`create`](Self::create) could succeed, before a server is started and load is sent: makes the
+    /// folder, writes and removes a file in it. A folder that it had to make stays.
+    pub fn check(parent: &Path, exact: Option<&Path>) -> Result<(), RunError> {
+        let folder = exact.unwrap_or(parent);
+        if folder.join("run.json").exists() {
+            return Err(occupied(folder));
+        }
+        fs::create_dir_all(folder).map_err(|error| write_error(folder, error))?;
+        let probe = folder.join(format!(".writable-{}", std::process::id()));
+        write_new(&probe, b"straingauge looks whether it can write here\n")?;
+        fs::remove_file(&probe).map_err(|error| write_error(&probe, error))
     }
 
     /// The run's directory.
@@ -403,4 +423,31 @@ fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, RunError> {
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, RunError> {
     let bytes = read_bounded(path, MAX_JSON_BYTES)?;
     serde_json::from_slice(&bytes).map_err(|error| RunError::Malformed { path: path.into(), why: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_harmless_path_components() {
+        assert_eq!(file_name("127.0.0.1-8080-1k.bin"), "127.0.0.1-8080-1k.bin");
+        assert_eq!(file_name("../../etc/passwd"), "etc-passwd");
+        assert_eq!(file_name("\u{1b}[31m"), "31m");
+        assert_eq!(file_name(""), "run");
+        assert!(file_name(&"x".repeat(500)).len() <= 60);
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_refused_before_anything_is_measured() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(RunWriter::check(folder.path(), None).is_ok());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "the check left something behind");
+        let file = folder.path().join("file");
+        fs::write(&file, "x").unwrap();
+        let error = RunWriter::check(folder.path(), Some(&file.join("run"))).unwrap_err().to_string();
+        assert!(error.contains("--out"), "{error}");
+        fs::write(folder.path().join("run.json"), "{}").unwrap();
+        assert!(matches!(RunWriter::check(folder.path(), Some(folder.path())), Err(RunError::Occupied { .. })));
+    }
 }

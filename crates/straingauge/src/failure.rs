@@ -46,7 +46,7 @@ pub fn usage(error: clap::Error) -> ExitCode {
         .lines()
         .map(str::trim)
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
-        .filter(|line| !line.is_empty())
+        .filter(|line| !line.is_empty() && !line.starts_with("tip: to pass"))
         .collect();
     let sentence = sentence.join(" ");
     let sentence = sentence.strip_prefix("error: ").unwrap_or(&sentence);
@@ -61,10 +61,24 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     }) {
         return ExitCode::from(DONE);
     }
-    let sentence = format!("{error:#}").replace(['\n', '\r'], " ");
+    let sentence = sentence(error).replace(['\n', '\r'], " ");
     let _ = writeln!(std::io::stderr(), "straingauge: {sentence}");
     let is_usage = error.chain().any(|cause| cause.is::<UsageError>());
     ExitCode::from(if is_usage { USAGE } else { FAILED })
+}
+
+/// The error and its causes in one sentence. A cause that the message before it already quotes is not said twice.
+pub fn sentence(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let words = cause.to_string();
+        if text.is_empty() {
+            text = words;
+        } else if !text.contains(&words) {
+            text = format!("{text}: {words}");
+        }
+    }
+    text
 }
 
 /// Prints to standard output; a closed pipe ends the printing, not the program.
@@ -73,4 +87,18 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quoted_cause_is_not_said_twice() {
+        let cause = std::io::Error::from_raw_os_error(2);
+        let error = anyhow::Error::new(record::RunError::Read { path: "x".into(), source: cause });
+        let words = sentence(&error);
+        assert_eq!(words.matches("No such file").count(), 1, "{words}");
+        assert_eq!(sentence(&anyhow::anyhow!("b").context("a")), "a: b");
+    }
 }

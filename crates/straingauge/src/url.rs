@@ -46,15 +46,18 @@ impl Target {
         if name.is_empty() {
             return Err(wrong_usage(format!("'{}' names no host: {example}", shorten(typed))));
         }
-        let port = match authority.port() {
-            Some(port) if port.as_u16() != 0 => port.as_u16(),
-            Some(_) => return Err(wrong_usage("port 0 cannot be loaded: name the port that the server listens on")),
-            None if authority.as_str().ends_with(|last: char| last.is_ascii_digit())
-                && authority.as_str().contains("]:") =>
-            {
+        // What follows the host is nothing, or a colon and a port.
+        let after_host =
+            authority.as_str().rsplit(']').next().and_then(|rest| rest.split_once(':')).map(|(_, port)| port);
+        let port = match after_host.map(str::parse::<u16>) {
+            None => 80,
+            Some(Ok(0)) => {
+                return Err(wrong_usage("port 0 cannot be loaded: name the port that the server listens on"));
+            }
+            Some(Ok(port)) => port,
+            Some(Err(_)) => {
                 return Err(wrong_usage(format!("'{}' has no valid port: ports go from 1 to 65535", shorten(typed))));
             }
-            None => 80,
         };
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let path = if path.starts_with('/') { path.to_string() } else { format!("/{path}") };

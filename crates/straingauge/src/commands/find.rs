@@ -39,6 +39,7 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
     let target = Target::parse(&typed)?;
     let sweep = plan::sweep_plan(&find_options, &load_options)?;
     let which = find_options.sweep.unwrap_or(SweepWord::Both);
+    RunWriter::check(Path::new("runs"), args.output.out.as_deref())?;
     let session = Session::open(&Wanted {
         target: &target,
         load: &load_options,

@@ -27,6 +27,9 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
         .or(file.url)
         .ok_or_else(|| wrong_usage("load needs a URL: straingauge load http://127.0.0.1:8080/"))?;
     let target = Target::parse(&typed)?;
+    if let Some(out) = &args.output.out {
+        RunWriter::check(out, Some(out))?;
+    }
     let mut session = Session::open(&Wanted {
         target: &target,
         load: &options,
