@@ -17,6 +17,7 @@
 pub mod doubt;
 pub mod figure;
 pub mod histogram;
+pub mod layers;
 pub mod machine;
 pub mod names;
 pub mod outcome;

@@ -1,0 +1,328 @@
+//! Which layer of the network stack a kernel function belongs to: one reviewed table (`data/layers.txt`) and the walk of a
+//! stack that uses it.
+//!
+//! A function *names* a layer, or is a *helper* (buffers, memory, copies, locks, timers), or is unknown. The work of a
+//! sample belongs to the layer that its innermost naming function names: a helper is charged to whoever called it, as Kim
+//! and Rixner's profiler charged every function that was not listed (2005, section 3). A sample in which no function names
+//! a layer is unattributed and stays a row of its own.
+//!
+//! Names are compared without leading underscores and without the compiler's suffixes (`.isra.0`, `.part.0`, `.cold`, ...).
+//! An exact name wins over a prefix (`tcp_*`), a longer prefix over a shorter one, so the table's order has no meaning.
+
+use serde::{Deserialize, Serialize};
+use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
+
+/// The table that ships with the program.
+pub const TABLE: &str = include_str!("../data/layers.txt");
+
+static BUILT_IN: LazyLock<Rule> = LazyLock::new(|| Rule::parse(TABLE).unwrap_or_default());
+
+/// The layers, from the server's own code down to the wire. Their sum, with what is unattributed, is the whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Layer {
+    /// User mode.
+    #[serde(rename = "user")]
+    User,
+    /// System calls down to the protocol: entry, socket layer, event notification, files.
+    #[serde(rename = "system-call")]
+    SystemCall,
+    /// TCP: segments, acknowledgements, timers, connections.
+    #[serde(rename = "tcp")]
+    Tcp,
+    /// IPv4 and IPv6: routing, fragments, packet filters.
+    #[serde(rename = "ip")]
+    Ip,
+    /// The device-independent part of the link layer: queues, backlog, NAPI, GRO, neighbours.
+    #[serde(rename = "ethernet")]
+    Ethernet,
+    /// The driver of the network interface, virtual ones included.
+    #[serde(rename = "driver")]
+    Driver,
+    /// The rest of the kernel: scheduler, interrupts, page faults, measurement.
+    #[serde(rename = "other")]
+    Other,
+    /// The CPU had nothing to do.
+    #[serde(rename = "idle")]
+    Idle,
+}
+
+impl Layer {
+    /// All layers in the order of tables.
+    pub const ALL: [Layer; 8] = [
+        Layer::User,
+        Layer::SystemCall,
+        Layer::Tcp,
+        Layer::Ip,
+        Layer::Ethernet,
+        Layer::Driver,
+        Layer::Other,
+        Layer::Idle,
+    ];
+
+    /// The word used in tables and in `data/layers.txt`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Layer::User => "User",
+            Layer::SystemCall => "System Call",
+            Layer::Tcp => "TCP",
+            Layer::Ip => "IP",
+            Layer::Ethernet => "Ethernet",
+            Layer::Driver => "Driver",
+            Layer::Other => "Other",
+            Layer::Idle => "Idle",
+        }
+    }
+
+    /// The layer of a word, as written by [`Layer::word`].
+    pub fn from_word(word: &str) -> Option<Layer> {
+        Layer::ALL.into_iter().find(|layer| layer.word() == word)
+    }
+
+    /// Whether the layer is part of the network stack proper (the paper's "Overall Stack": all but User, Other and Idle).
+    pub fn is_stack(self) -> bool {
+        matches!(self, Layer::SystemCall | Layer::Tcp | Layer::Ip | Layer::Ethernet | Layer::Driver)
+    }
+}
+
+/// A line of the table: a layer, and the part of it that the table tells apart (`socket layer` of System Call); the part
+/// is empty where a layer has none.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Row {
+    /// The layer.
+    pub layer: Layer,
+    /// The part, in words, or nothing.
+    pub part: String,
+}
+
+/// What the table says of a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role<'r> {
+    /// It names a layer.
+    Names(&'r Row),
+    /// It works for whoever called it; the word says at what.
+    Helper(&'r str),
+    /// The table does not know it; it is charged like a helper and counted as not classified.
+    Unknown,
+}
+
+/// Why a table cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line} of the layer table {what}")]
+pub struct RuleError {
+    /// Line, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Entry {
+    Row(Row),
+    Helper(String),
+}
+
+/// The rule: function and module names to rows and helpers.
+#[derive(Debug, Clone, Default)]
+pub struct Rule {
+    entries: Vec<Entry>,
+    exact: HashMap<String, usize>,
+    prefixes: HashMap<String, usize>,
+    modules: HashMap<String, usize>,
+    longest_prefix: usize,
+}
+
+impl Rule {
+    /// The rule that ships with the program (a test proves that it parses).
+    pub fn built_in() -> &'static Rule {
+        &BUILT_IN
+    }
+
+    /// Parses a table: sections `[Layer]`, `[Layer: part]`, `[helper: what]`, `[modules of Layer]`, each followed by names
+    /// and prefixes (`tcp_*`) separated by white space; `#` begins a comment. A name may stand only once.
+    pub fn parse(text: &str) -> Result<Rule, RuleError> {
+        let mut rule = Rule::default();
+        let mut section: Option<(usize, bool)> = None;
+        for (index, line) in text.lines().enumerate() {
+            let error = |what: String| RuleError { line: index + 1, what };
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if let Some(title) = line.strip_prefix('[') {
+                let title = title.strip_suffix(']').ok_or_else(|| error("lacks the closing ]".into()))?;
+                let (entry, is_modules) =
+                    parse_title(title).ok_or_else(|| error(format!("names no layer: [{title}]")))?;
+                rule.entries.push(entry);
+                section = Some((rule.entries.len() - 1, is_modules));
+                continue;
+            }
+            for word in line.split_whitespace() {
+                let (entry, is_modules) = section.ok_or_else(|| error("comes before the first section".into()))?;
+                let bare = bare_name(word);
+                let (table, name) = match bare.strip_suffix('*') {
+                    _ if is_modules => (&mut rule.modules, word),
+                    Some(prefix) => (&mut rule.prefixes, prefix),
+                    None => (&mut rule.exact, bare),
+                };
+                if name.is_empty() || name.contains('*') {
+                    return Err(error(format!("has '{word}', which is neither a name nor a prefix such as tcp_*")));
+                }
+                if table.insert(name.to_string(), entry).is_some() {
+                    return Err(error(format!("repeats '{word}'")));
+                }
+                rule.longest_prefix = rule.longest_prefix.max(name.len());
+            }
+        }
+        Ok(rule)
+    }
+
+    /// What the table says of `function`, which lies in the loadable `module` (nothing for built-in code).
+    pub fn role(&self, function: &str, module: Option<&str>) -> Role<'_> {
+        let bare = bare_name(function);
+        if let Some(&entry) = self.exact.get(bare) {
+            return self.as_role(entry);
+        }
+        // A module's own name says more than a prefix: veth's veth_* and anybody's get_* alike are the driver's.
+        if let Some(&entry) = module.and_then(|module| self.modules.get(module)) {
+            return self.as_role(entry);
+        }
+        let longest = bare.len().min(self.longest_prefix);
+        (1..=longest)
+            .rev()
+            .filter_map(|end| bare.get(..end))
+            .find_map(|prefix| self.prefixes.get(prefix))
+            .map_or(Role::Unknown, |&entry| self.as_role(entry))
+    }
+
+    /// The row of a kernel stack, innermost function first: the first that names a layer; `None` = unattributed.
+    pub fn row_of<'f>(&self, stack: impl IntoIterator<Item = (&'f str, Option<&'f str>)>) -> Option<&Row> {
+        stack.into_iter().find_map(|(function, module)| match self.role(function, module) {
+            Role::Names(row) => Some(row),
+            Role::Helper(_) | Role::Unknown => None,
+        })
+    }
+
+    /// Every row that the table can name, in the table's order, each once.
+    pub fn rows(&self) -> Vec<&Row> {
+        let mut seen = HashSet::new();
+        let rows = self.entries.iter().filter_map(|entry| match entry {
+            Entry::Row(row) => Some(row),
+            Entry::Helper(_) => None,
+        });
+        rows.filter(|row| seen.insert(*row)).collect()
+    }
+
+    fn as_role(&self, entry: usize) -> Role<'_> {
+        match &self.entries[entry] {
+            Entry::Row(row) => Role::Names(row),
+            Entry::Helper(what) => Role::Helper(what),
+        }
+    }
+}
+
+fn parse_title(title: &str) -> Option<(Entry, bool)> {
+    let title = title.trim();
+    if let Some(what) = title.strip_prefix("helper:") {
+        return Some((Entry::Helper(what.trim().to_string()), false));
+    }
+    let (title, is_modules) = match title.strip_prefix("modules of ") {
+        Some(rest) => (rest, true),
+        None => (title, false),
+    };
+    let (word, part) = title.split_once(':').unwrap_or((title, ""));
+    let layer = Layer::from_word(word.trim())?;
+    Some((Entry::Row(Row { layer, part: part.trim().to_string() }), is_modules))
+}
+
+/// The name as the table compares it: no leading underscores, no compiler's suffix.
+pub fn bare_name(function: &str) -> &str {
+    let name = function.trim_start_matches(['_', '.']);
+    name.split('.').next().unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row_of(functions: &[&str]) -> String {
+        match Rule::built_in().row_of(functions.iter().map(|function| (*function, None))) {
+            Some(row) if row.part.is_empty() => row.layer.word().to_string(),
+            Some(row) => format!("{}: {}", row.layer.word(), row.part),
+            None => "unattributed".into(),
+        }
+    }
+
+    #[test]
+    fn the_table_that_ships_is_well_formed() {
+        let rule = Rule::parse(TABLE).unwrap();
+        assert!(rule.rows().len() >= 12, "{:?}", rule.rows());
+    }
+
+    #[test]
+    fn a_helper_is_charged_to_its_caller() {
+        assert_eq!(row_of(&["__memcpy", "skb_copy_bits", "tcp_collapse"]), "TCP");
+        assert_eq!(row_of(&["kmem_cache_alloc_noprof", "__alloc_skb", "sock_alloc_send_pskb"]), "unattributed");
+        assert_eq!(row_of(&["_raw_spin_unlock_irqrestore", "try_to_wake_up", "ep_poll_callback"]), "System Call: event notification");
+    }
+
+    #[test]
+    fn an_interrupt_is_not_charged_to_what_it_interrupted() {
+        assert_eq!(row_of(&["handle_softirqs", "irq_exit_rcu", "asm_sysvec_apic_timer_interrupt", "tcp_sendmsg_locked"]), "Other: interrupts");
+        assert_eq!(row_of(&["tcp_rcv_established", "net_rx_action", "handle_softirqs", "ext4_file_read_iter"]), "TCP");
+    }
+
+    #[test]
+    fn both_families_and_the_usual_devices_are_known() {
+        for (function, module, expected) in [
+            ("ip_queue_xmit", None, "IP"),
+            ("__ip_queue_xmit", None, "IP"),
+            ("inet6_csk_xmit", None, "IP"),
+            ("ip6_finish_output2", None, "IP"),
+            ("fib6_table_lookup", None, "IP"),
+            ("tcp_v6_rcv", None, "TCP"),
+            ("tcp_ack.isra.0", None, "TCP"),
+            ("loopback_xmit", None, "Driver"),
+            ("veth_xmit", Some("veth"), "Driver"),
+            ("start_xmit", Some("virtio_net"), "Driver"),
+            ("handle_tx_queue_of_some_kind", Some("mlx5_core"), "Driver"),
+            ("nf_hook_slow", None, "IP"),
+            ("anything_at_all", Some("nf_conntrack"), "IP"),
+            ("__netif_receive_skb_core.constprop.0", None, "Ethernet"),
+            ("fq_dequeue", Some("sch_fq"), "Ethernet"),
+        ] {
+            match Rule::built_in().role(function, module) {
+                Role::Names(row) => assert_eq!(row.layer.word(), expected, "{function}"),
+                other => panic!("{function}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn an_exact_name_wins_over_a_prefix_and_a_longer_prefix_over_a_shorter() {
+        let rule = Rule::parse("[TCP]\na_*\n[IP]\na_b*\n[Driver]\na_bc\n").unwrap();
+        let layer = |name: &str| match rule.role(name, None) {
+            Role::Names(row) => Some(row.layer),
+            _ => None,
+        };
+        assert_eq!(layer("a_x"), Some(Layer::Tcp));
+        assert_eq!(layer("a_bx"), Some(Layer::Ip));
+        assert_eq!(layer("a_bc"), Some(Layer::Driver));
+        assert_eq!(layer("b"), None);
+    }
+
+    #[test]
+    fn a_faulty_table_is_refused_with_its_line() {
+        let refused = |text: &str| Rule::parse(text).unwrap_err().to_string();
+        assert_eq!(refused("[TCP]\ntcp_* tcp_*\n"), "line 2 of the layer table repeats 'tcp_*'");
+        assert!(refused("[Tcp]\n").contains("names no layer"));
+        assert!(refused("tcp_*\n").contains("before the first section"));
+        assert!(refused("[TCP]\n*\n").contains("neither a name nor a prefix"));
+        assert!(refused("[TCP\n").contains("closing"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_panics_the_rule(text in "\\PC{0,80}", name in "\\PC{0,40}") {
+            let _ = Rule::parse(&text);
+            let _ = Rule::built_in().role(&name, Some(&text));
+        }
+    }
+}
