@@ -55,14 +55,10 @@ static __always_inline bool is_user_mode(const struct perf_event_context *contex
 #endif
 }
 
-const volatile __u16 server_port;
-const volatile __u32 server_netns;
-
-/* Written by the reader. */
-__u32 is_open;
-__u32 block;
-
-struct cpu_row rows[CPUS];
+/* Sections of their own, so that the reader meets each alone. */
+const volatile struct target target SEC(".rodata.target");
+volatile struct gate gate SEC(".bss.gate");
+struct cpu_row rows[CPUS] SEC(".bss.rows");
 
 struct {
 	__uint(type, MAP_HASH);
@@ -117,10 +113,10 @@ static __always_inline __u64 hash_of(const __u64 *frames, __u32 count, __u32 lim
 SEC("perf_event")
 int sample_taken(struct perf_event_context *context)
 {
-	if (!is_open)
+	if (!gate.is_open)
 		return 0;
 	struct cpu_row *own = row();
-	struct sample key = { .event = bpf_get_attach_cookie(context), .side = own->side, .block = block };
+	struct sample key = { .event = bpf_get_attach_cookie(context), .side = own->side, .block = gate.block };
 	__u64 pid_tgid = bpf_get_current_pid_tgid();
 	__u32 tgid = pid_tgid >> 32, zero = 0;
 	bool is_member = bpf_map_lookup_elem(&members, &tgid);
@@ -253,13 +249,13 @@ int BPF_PROG(packet_received, struct sk_buff___profile *skb)
 		own->side = SIDE_NOBODY;
 		return 0;
 	}
-	if (packet.to == server_port && skb->dev->nd_net.net->ns.inum == server_netns) {
+	if (packet.to == target.port && skb->dev->nd_net.net->ns.inum == target.netns) {
 		own->side = SIDE_SERVER;
-		if (is_open)
+		if (gate.is_open)
 			count_packet(own, IN, skb, &packet);
-	} else if (packet.from == server_port) {
+	} else if (packet.from == target.port) {
 		own->side = SIDE_PEER;
-		own->peer_packets += is_open;
+		own->peer_packets += gate.is_open;
 	} else {
 		own->side = SIDE_NOBODY;
 	}
@@ -269,7 +265,7 @@ int BPF_PROG(packet_received, struct sk_buff___profile *skb)
 SEC("tp_btf/net_dev_queue")
 int BPF_PROG(packet_queued, struct sk_buff___profile *skb)
 {
-	if (!is_open)
+	if (!gate.is_open)
 		return 0;
 	struct cpu_row *own = row();
 	struct packet packet;
@@ -277,7 +273,7 @@ int BPF_PROG(packet_queued, struct sk_buff___profile *skb)
 	__u32 link = ip - skb->data;
 	if (!parse(ip, skb->len - skb->data_len - link, skb->len - link, &packet, own))
 		return 0;
-	if (packet.from == server_port && skb->dev->nd_net.net->ns.inum == server_netns)
+	if (packet.from == target.port && skb->dev->nd_net.net->ns.inum == target.netns)
 		count_packet(own, OUT, skb, &packet);
 	return 0;
 }

@@ -53,6 +53,16 @@ struct cpu_row {
 	__u64 reserved[3];
 };
 
+/* Written by the reader: samples and packets count only while it keeps the gate open. */
+struct gate {
+	__u32 is_open;
+	__u32 block;
+};
+struct target {
+	__u32 port;
+	__u32 netns; /* inode number of the server's network namespace */
+};
+
 _Static_assert(sizeof(struct sample) == 24, "layout.rs");
 _Static_assert(sizeof(struct cpu_row) == 128, "layout.rs");
 

@@ -1,0 +1,231 @@
+//! Whose work a sample was, and in which layer.
+//!
+//! The server's work is what its processes run, and the network softirq work on packets that its connections receive,
+//! wherever it ran: in another process, in ksoftirqd, on an idle CPU. On loopback and veth the other end's receive path
+//! runs in the server's own send: it is the *peer's* work, though the scheduler charges the server for it. Both sums are
+//! kept, so that the first describes the server and the second can be checked against the scheduler.
+
+use super::layout::{BLOCKS, RawSamples, SampleKey, Side, TGID_IDLE, TGID_OTHERS};
+use super::names::{Frame, Names};
+use record::layers::{Layer, Role, Row, Rule};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// Whose work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Owner {
+    /// The server's.
+    Server,
+    /// The other end's, on this machine.
+    Peer,
+    /// Of neither.
+    Others,
+    /// Nobody's.
+    Idle,
+}
+
+/// Where it ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ran {
+    /// In a process of the server: in the scheduler's account of it.
+    Server,
+    /// In another process.
+    Others,
+    /// On an idle CPU.
+    Idle,
+}
+
+/// The CPU's mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// User mode.
+    User,
+    /// In the kernel for a process.
+    Kernel,
+    /// In a software interrupt.
+    Softirq,
+    /// In an interrupt of a device or timer.
+    Interrupt,
+}
+
+/// Samples of one stack.
+#[derive(Debug, Clone)]
+pub struct Stack {
+    /// Whose work.
+    pub owner: Owner,
+    /// Where it ran.
+    pub ran: Ran,
+    /// The layer; `None` = no function of the stack names one.
+    pub row: Option<Row>,
+    /// The CPU's mode.
+    pub mode: Mode,
+    /// Functions, innermost first; empty where none could be kept.
+    pub frames: Vec<Frame>,
+    /// Number of the event.
+    pub event: u8,
+    /// The server's process, where one ran.
+    pub tgid: u32,
+    /// Samples in each tenth of the window.
+    pub blocks: [u64; BLOCKS as usize],
+}
+
+impl Stack {
+    /// All samples.
+    pub fn count(&self) -> u64 {
+        self.blocks.iter().sum()
+    }
+}
+
+/// Functions that receive packets or send them on in a software interrupt: below them the packet decides, not the process.
+const NETWORK_SOFTIRQ: [&str; 4] = ["net_rx_action", "net_tx_action", "napi_threaded_poll", "run_backlog_napi"];
+const SOFTIRQ: [&str; 5] =
+    ["handle_softirqs", "__do_softirq", "run_ksoftirqd", "napi_threaded_poll", "run_backlog_napi"];
+
+/// Gives every sample its owner and its row. `is_alive` processes are asked for the names of their functions.
+pub fn attribute(raw: &RawSamples, names: &mut Names<'_>, rule: &Rule) -> Vec<Stack> {
+    learn_users(raw, names);
+    let mut kernel: HashMap<u64, (Vec<Frame>, Option<Row>, Mode, bool)> = HashMap::new();
+    let mut stacks: BTreeMap<(SampleKey, u8), Stack> = BTreeMap::new();
+    for (key, count) in &raw.samples {
+        let block = usize::from(key.block).min(BLOCKS as usize - 1);
+        let place = SampleKey { block: 0, ..*key };
+        let stack = stacks.entry((place, key.event)).or_insert_with(|| {
+            if key.is_user {
+                return user_stack(raw, names, key);
+            }
+            let (frames, row, mode, is_network) = kernel
+                .entry(key.kernel_stack)
+                .or_insert_with(|| {
+                    let frames = raw.kernel_stacks.get(&key.kernel_stack).map(|stack| names.kernel_stack(stack));
+                    classify(frames.unwrap_or_default(), rule)
+                })
+                .clone();
+            let owner = owner_of(key, is_network, row.as_ref());
+            Stack {
+                owner,
+                ran: ran_in(key),
+                row,
+                mode,
+                frames,
+                event: key.event,
+                tgid: key.tgid,
+                blocks: [0; BLOCKS as usize],
+            }
+        });
+        stack.blocks[block] += count;
+    }
+    stacks.into_values().collect()
+}
+
+fn learn_users(raw: &RawSamples, names: &mut Names<'_>) {
+    let mut by_process: BTreeMap<u32, HashSet<u64>> = BTreeMap::new();
+    for (key, _) in raw.samples.iter().filter(|(key, _)| key.user_stack != 0) {
+        by_process.entry(key.tgid).or_default().insert(key.user_stack);
+    }
+    for (pid, hashes) in by_process {
+        let stacks: Vec<&Vec<u64>> = hashes.iter().filter_map(|hash| raw.user_stacks.get(hash)).collect();
+        names.learn_user(pid, &stacks);
+    }
+}
+
+fn user_stack(raw: &RawSamples, names: &Names<'_>, key: &SampleKey) -> Stack {
+    let frames = raw.user_stacks.get(&key.user_stack).map(|stack| names.user_stack(key.tgid, stack));
+    Stack {
+        owner: if key.tgid == TGID_OTHERS { Owner::Others } else { Owner::Server },
+        ran: ran_in(key),
+        row: Some(Row { layer: Layer::User, part: String::new() }),
+        mode: Mode::User,
+        frames: frames.unwrap_or_default(),
+        event: key.event,
+        tgid: key.tgid,
+        blocks: [0; BLOCKS as usize],
+    }
+}
+
+fn ran_in(key: &SampleKey) -> Ran {
+    match key.tgid {
+        TGID_IDLE => Ran::Idle,
+        TGID_OTHERS => Ran::Others,
+        _ => Ran::Server,
+    }
+}
+
+fn owner_of(key: &SampleKey, is_network: bool, row: Option<&Row>) -> Owner {
+    match (is_network, key.side, ran_in(key)) {
+        (true, Side::Server, _) => Owner::Server,
+        (true, Side::Peer, _) => Owner::Peer,
+        (true, Side::Nobody, _) => Owner::Others,
+        (false, _, Ran::Server) => Owner::Server,
+        (false, _, Ran::Idle) if row.is_none_or(|row| row.layer == Layer::Idle) => Owner::Idle,
+        (false, ..) => Owner::Others,
+    }
+}
+
+/// The row of a kernel stack, its mode, and whether the packet under way decides whose work it is.
+fn classify(frames: Vec<Frame>, rule: &Rule) -> (Vec<Frame>, Option<Row>, Mode, bool) {
+    let row = rule.row_of(frames.iter().map(|frame| (frame.function.as_str(), frame.module.as_deref()))).cloned();
+    let has = |names: &[&str]| frames.iter().any(|frame| names.contains(&frame.function.as_str()));
+    let is_network = has(&NETWORK_SOFTIRQ);
+    let softirq = frames.iter().position(|frame| SOFTIRQ.contains(&frame.function.as_str()));
+    let interrupt = frames.iter().position(|frame| is_interrupt(&frame.function));
+    // The inner one counts: an interrupt may come during a software interrupt, and the other way round.
+    let mode = match (softirq, interrupt) {
+        (Some(softirq), Some(interrupt)) if interrupt < softirq => Mode::Interrupt,
+        (Some(_), _) => Mode::Softirq,
+        (None, Some(_)) => Mode::Interrupt,
+        (None, None) => Mode::Kernel,
+    };
+    // A device's interrupt that came during network work is not the packet's.
+    let is_packets = is_network && mode == Mode::Softirq;
+    (frames, row, mode, is_packets)
+}
+
+fn is_interrupt(function: &str) -> bool {
+    [
+        "asm_sysvec_",
+        "asm_common_interrupt",
+        "common_interrupt",
+        "sysvec_",
+        "el1h_64_irq",
+        "el0t_64_irq",
+        "do_interrupt_handler",
+    ]
+    .iter()
+    .any(|prefix| function.starts_with(prefix))
+}
+
+/// How much of the kernel's samples the rule knows.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Coverage {
+    /// Samples in the kernel.
+    pub kernel_samples: u64,
+    /// Those whose stack names a layer.
+    pub attributed: u64,
+    /// Those whose innermost function is in the table, as naming a layer or as a helper.
+    pub classified: u64,
+    /// Innermost functions that the table does not know, with their samples, most first.
+    pub not_classified: Vec<(String, u64)>,
+}
+
+/// Checks the rule against what was sampled.
+pub fn coverage<'s>(stacks: impl IntoIterator<Item = &'s Stack>, rule: &Rule) -> Coverage {
+    let mut coverage = Coverage::default();
+    let mut unknown: BTreeMap<&str, u64> = BTreeMap::new();
+    for stack in stacks.into_iter().filter(|stack| stack.mode != Mode::User) {
+        let count = stack.count();
+        coverage.kernel_samples += count;
+        coverage.attributed += if stack.row.is_some() { count } else { 0 };
+        let Some(leaf) = stack.frames.first() else { continue };
+        if rule.role(&leaf.function, leaf.module.as_deref()) == Role::Unknown {
+            *unknown.entry(&leaf.function).or_default() += count;
+        } else {
+            coverage.classified += count;
+        }
+    }
+    coverage.not_classified = unknown.into_iter().map(|(name, count)| (name.to_string(), count)).collect();
+    coverage.not_classified.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    coverage
+}

@@ -1,0 +1,59 @@
+//! Why a server could not be profiled.
+
+use super::symbols::SymbolsError;
+use std::io;
+
+/// An error of the profile. The message is one sentence: what, why, what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    /// No right to load programs or to open events.
+    #[error(
+        "sampling the kernel is not permitted: run as root, or give the program cap_bpf, cap_perfmon and cap_syslog (setcap cap_bpf,cap_perfmon,cap_syslog+ep straingauge)"
+    )]
+    NotPermitted,
+    /// The program was built without BPF.
+    #[error(
+        "this straingauge was built without BPF (--no-default-features): build it with the feature bpf, which wants clang"
+    )]
+    NotBuilt,
+    /// The kernel refused a program.
+    #[error(
+        "the kernel refused the sampler's programs ({0}): they need Linux 5.15 or later with BTF (CONFIG_DEBUG_INFO_BTF)"
+    )]
+    Refused(String),
+    /// No timer on any CPU.
+    #[error("cannot sample by the CPU clock: {0}")]
+    NoClock(io::Error),
+    /// The kernel's functions cannot be named.
+    #[error(transparent)]
+    Symbols(#[from] SymbolsError),
+    /// Nobody listens.
+    #[error(
+        "nothing listens on port {port}: is the server running, on this port? (in another network namespace: name one of its processes with --pid)"
+    )]
+    NoServer {
+        /// Which port.
+        port: u16,
+    },
+    /// The server used no CPU.
+    #[error(
+        "no sample fell on the server in {seconds:.1} s: put load on it while it is profiled, or profile for longer"
+    )]
+    NoSamples {
+        /// Length of the window.
+        seconds: f64,
+    },
+    /// A group that cannot match.
+    #[error(
+        "group '{group}': no function of this kernel matches '{pattern}' (functions of the server are written user:{pattern})"
+    )]
+    UnknownPattern {
+        /// The group's name.
+        group: String,
+        /// The pattern.
+        pattern: String,
+    },
+    /// The unprivileged part failed.
+    #[error(transparent)]
+    Observe(#[from] crate::error::ObserveError),
+}

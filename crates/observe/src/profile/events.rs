@@ -1,0 +1,147 @@
+//! What makes a sample: the CPU clock, and the events of the hardware where it counts them, each at a fixed period.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// One kind of event. A sample stands for `period` of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventKind {
+    /// Name in tables and JSON.
+    pub name: &'static str,
+    kind: u32,
+    config: u64,
+    /// Events from one sample to the next. Odd, so that it does not beat with loops of the program.
+    pub period: u64,
+}
+
+const HARDWARE: u32 = 0;
+const SOFTWARE: u32 = 1;
+const CACHE: u32 = 3;
+/// PERF_COUNT_HW_CACHE_x | op << 8 | result << 16: loads that miss.
+const fn load_misses(cache: u64) -> u64 {
+    cache | 1 << 16
+}
+
+/// The events of the hardware (include/uapi/linux/perf_event.h). Their periods give about a thousand samples a second and
+/// CPU at usual rates.
+pub const HARDWARE_EVENTS: [EventKind; 9] = [
+    EventKind { name: "cycles", kind: HARDWARE, config: 0, period: 2_000_003 },
+    EventKind { name: "instructions", kind: HARDWARE, config: 1, period: 2_000_003 },
+    EventKind { name: "l1d-load-misses", kind: CACHE, config: load_misses(0), period: 50_021 },
+    EventKind { name: "l1i-load-misses", kind: CACHE, config: load_misses(1), period: 50_021 },
+    EventKind { name: "llc-load-misses", kind: CACHE, config: load_misses(2), period: 10_007 },
+    EventKind { name: "dtlb-load-misses", kind: CACHE, config: load_misses(3), period: 10_007 },
+    EventKind { name: "itlb-load-misses", kind: CACHE, config: load_misses(4), period: 10_007 },
+    EventKind { name: "branch-misses", kind: HARDWARE, config: 5, period: 20_011 },
+    EventKind { name: "cache-misses", kind: HARDWARE, config: 3, period: 10_007 },
+];
+
+/// Why L2 misses have no row.
+pub const L2_NOT_SUPPORTED: &str = "not supported: the kernel has no event for L2 that every processor shares";
+
+/// The CPU clock at a frequency: a high-resolution timer on each CPU.
+pub fn cpu_clock(frequency_hz: u32) -> EventKind {
+    EventKind { name: "cpu-clock", kind: SOFTWARE, config: 0, period: 1_000_000_000 / u64::from(frequency_hz.max(1)) }
+}
+
+/// Page faults: counted by the kernel itself, so the path of a second event can be tried on any machine.
+pub const PAGE_FAULTS: EventKind = EventKind { name: "page-faults", kind: SOFTWARE, config: 2, period: 1 };
+
+/// `struct perf_event_attr` up to the size of its first version, which every kernel takes.
+#[repr(C)]
+#[derive(Default)]
+struct Attributes {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    bp_type: u32,
+    config1: u64,
+}
+
+/// An event on one CPU, stopped until a program is attached.
+#[derive(Debug)]
+pub struct Event(OwnedFd);
+
+impl Event {
+    /// Opens the event for whatever runs on `cpu`.
+    pub fn open(kind: EventKind, cpu: usize) -> io::Result<Event> {
+        const TIMES: u64 = 3; // PERF_FORMAT_TOTAL_TIME_ENABLED | _RUNNING
+        const DISABLED: u64 = 1;
+        let attributes = Attributes {
+            kind: kind.kind,
+            size: size_of::<Attributes>() as u32,
+            config: kind.config,
+            sample_period: kind.period,
+            read_format: TIMES,
+            flags: DISABLED,
+            ..Attributes::default()
+        };
+        const CLOSE_ON_EXEC: u64 = 8;
+        // SAFETY: `attributes` is a complete perf_event_attr of the size it states and outlives the call.
+        let fd =
+            unsafe { libc::syscall(libc::SYS_perf_event_open, &attributes, -1, cpu as libc::c_int, -1, CLOSE_ON_EXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel just returned this descriptor, and nobody else owns it.
+        Ok(Event(unsafe { OwnedFd::from_raw_fd(fd as RawFd) }))
+    }
+
+    /// Events so far, and the share of the time in which the counter was not lent to others.
+    pub fn read(&self) -> io::Result<(u64, f64)> {
+        let mut words = [0u64; 3];
+        // SAFETY: the buffer holds the 24 bytes that this read_format yields.
+        let count = unsafe { libc::read(self.0.as_raw_fd(), words.as_mut_ptr().cast(), size_of_val(&words)) };
+        if count != size_of_val(&words) as isize {
+            return Err(io::Error::last_os_error());
+        }
+        let [value, enabled, running] = words;
+        Ok((value, if enabled == 0 { 1.0 } else { running as f64 / enabled as f64 }))
+    }
+
+    /// For attaching a program.
+    pub fn raw(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// The CPUs that are online.
+pub fn online_cpus() -> Vec<usize> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let cpus = parse_cpu_list(text.trim());
+    if cpus.is_empty() { vec![0] } else { cpus }
+}
+
+fn parse_cpu_list(text: &str) -> Vec<usize> {
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        if let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse::<usize>()) {
+            cpus.extend(first..=last.min(first.saturating_add(8192)));
+        }
+    }
+    cpus
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cpu_list_is_read_as_the_kernel_writes_it() {
+        assert_eq!(parse_cpu_list("0-1,4"), vec![0, 1, 4]);
+        assert!(parse_cpu_list("").is_empty());
+        assert!(parse_cpu_list("x-y").is_empty());
+    }
+
+    #[test]
+    fn a_frequency_becomes_a_period_in_nanoseconds() {
+        assert_eq!(cpu_clock(997).period, 1_003_009);
+        assert_eq!(cpu_clock(0).period, 1_000_000_000);
+    }
+}

@@ -1,0 +1,139 @@
+//! Groups of functions that the user names, as Kim and Rixner's profiler allowed: `name=pattern,pattern`.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// More patterns in a group than anybody types.
+const MAX_PATTERNS: usize = 256;
+
+/// A name or a pattern with `*` (any characters) for functions of the kernel, or with `user:` before it for functions of
+/// the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pattern {
+    glob: String,
+    is_user: bool,
+}
+
+impl Pattern {
+    /// Whether a function matches.
+    pub fn matches(&self, function: &str, is_user: bool) -> bool {
+        self.is_user == is_user && glob_matches(&self.glob, function)
+    }
+
+    /// Whether it is about the server's own functions, which are only known after the run.
+    pub fn is_user(&self) -> bool {
+        self.is_user
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", if self.is_user { "user:" } else { "" }, self.glob)
+    }
+}
+
+/// A named group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FunctionGroup {
+    /// Its name.
+    pub name: String,
+    /// What belongs to it.
+    pub patterns: Vec<Pattern>,
+}
+
+impl FunctionGroup {
+    /// Whether a function belongs to it.
+    pub fn contains(&self, function: &str, is_user: bool) -> bool {
+        self.patterns.iter().any(|pattern| pattern.matches(function, is_user))
+    }
+}
+
+/// Why a text is no group.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a group: write it as name=pattern,pattern, for instance acks=tcp_ack*,tcp_clean_rtx_queue")]
+pub struct GroupError(pub String);
+
+impl FromStr for FunctionGroup {
+    type Err = GroupError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || GroupError(text.chars().filter(|c| !c.is_control()).take(80).collect());
+        let (name, patterns) = text.split_once('=').ok_or_else(wrong)?;
+        let name = name.trim();
+        if name.is_empty() || name.chars().any(char::is_control) {
+            return Err(wrong());
+        }
+        let patterns: Vec<Pattern> = patterns
+            .split(',')
+            .take(MAX_PATTERNS + 1)
+            .map(|pattern| {
+                let pattern = pattern.trim();
+                let (glob, is_user) = pattern.strip_prefix("user:").map_or((pattern, false), |glob| (glob, true));
+                Pattern { glob: glob.to_string(), is_user }
+            })
+            .collect();
+        let is_wrong = |pattern: &Pattern| pattern.glob.is_empty() || pattern.glob.chars().any(char::is_control);
+        if patterns.len() > MAX_PATTERNS || patterns.iter().any(is_wrong) {
+            return Err(wrong());
+        }
+        Ok(FunctionGroup { name: name.to_string(), patterns })
+    }
+}
+
+/// `*` stands for any characters, everything else for itself. Linear in the text for each star.
+fn glob_matches(glob: &str, text: &str) -> bool {
+    let mut parts = glob.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else { return false };
+    let mut parts: Vec<&str> = parts.collect();
+    let Some(last) = parts.pop() else { return rest.is_empty() };
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_group_holds_what_its_patterns_match() {
+        let group: FunctionGroup = "acks = tcp_ack*, tcp_clean_rtx_queue ,user:ngx_*_handler".parse().unwrap();
+        assert_eq!(group.name, "acks");
+        assert!(group.contains("tcp_ack_update_rtt", false));
+        assert!(group.contains("tcp_clean_rtx_queue", false));
+        assert!(!group.contains("tcp_clean_rtx_queue2", false));
+        assert!(group.contains("ngx_http_handler", true));
+        assert!(!group.contains("ngx_http_handler", false));
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_an_example() {
+        for text in ["", "acks", "=tcp_*", "acks=", "acks=tcp_*,,x"] {
+            let sentence = text.parse::<FunctionGroup>().expect_err(text).to_string();
+            assert!(sentence.contains("name=pattern"), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn a_star_may_stand_anywhere() {
+        assert!(glob_matches("*_xmit", "veth_xmit"));
+        assert!(glob_matches("tcp*ack*", "tcp_send_ack"));
+        assert!(!glob_matches("*ack*nowhere", "tcp_send_ack"));
+        assert!(glob_matches("*", ""));
+        assert!(!glob_matches("ab*ba", "aba"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics_the_matcher(glob in "\\PC{0,30}", text in "\\PC{0,60}") {
+            let _ = glob_matches(&glob, &text);
+            let _ = glob.parse::<FunctionGroup>();
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Where the CPU goes: the server's time by layer of the network stack, per packet and per request, after the profiler of
+//! Kim and Rixner (2005).
+//!
+//! *Sampled*: a timer on every CPU interrupts about a thousand times a second; a BPF program counts the stacks in the
+//! kernel, and `record::layers` says which layer each belongs to. Two more programs see every packet of the port, so that
+//! work in network softirqs is charged to the end of the connection whose packet it handles, and costs can be divided by
+//! packets. docs/layers.md describes the rule, the biases and the checks.
+//!
+//! Rooms inside: `sampler`, `layout`, `events` (the kernel's side), `symbols`, `names` (addresses to functions),
+//! [`attribute`] (whose work, which layer), [`result`] (the tables), [`folded`], [`flame`] (stacks for viewers),
+//! [`scaling`] (what select, poll, epoll, accept and descriptors cost on this kernel).
+
+pub mod attribute;
+pub mod error;
+pub mod events;
+pub mod folded;
+pub mod groups;
+pub mod interval;
+pub mod layout;
+pub mod names;
+pub mod result;
+#[cfg(feature = "bpf")]
+mod sampler;
+pub mod symbols;
+#[cfg(feature = "bpf")]
+mod window;
+
+pub use error::ProfileError;
+pub use folded::Folded;
+pub use groups::FunctionGroup;
+pub use result::Profile;
+#[cfg(feature = "bpf")]
+pub use sampler::{EventState, Sampler, SamplerOptions};
+#[cfg(feature = "bpf")]
+pub use window::{ProfileOptions, Profiler, run};

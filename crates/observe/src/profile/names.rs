@@ -1,0 +1,101 @@
+//! Addresses to names: the kernel's by kallsyms, the server's by blazesym from its executables, libraries and, for
+//! just-in-time compilers, /tmp/perf-PID.map.
+
+use super::symbols::KernelSymbols;
+use blazesym::Pid;
+use blazesym::symbolize::source::{Process, Source};
+use blazesym::symbolize::{Input, Symbolized, Symbolizer};
+use std::collections::HashMap;
+
+/// C++ names may be pages long.
+const MAX_NAME_CHARS: usize = 200;
+
+/// A function of a stack.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Frame {
+    /// Its name; untrusted text without control characters, `;` or white space at its ends.
+    pub function: String,
+    /// The kernel's loadable module, or the server's file.
+    pub module: Option<String>,
+    /// Whether it is the kernel's.
+    pub is_kernel: bool,
+}
+
+/// Names, each address asked for once.
+pub struct Names<'s> {
+    symbols: &'s KernelSymbols,
+    kernel: HashMap<u64, Frame>,
+    user: HashMap<(u32, u64), Option<Frame>>,
+    symbolizer: Symbolizer,
+}
+
+impl<'s> Names<'s> {
+    /// Over the kernel's functions.
+    pub fn new(symbols: &'s KernelSymbols) -> Self {
+        Names { symbols, kernel: HashMap::new(), user: HashMap::new(), symbolizer: Symbolizer::new() }
+    }
+
+    /// Names a kernel stack, innermost first. All but the innermost are return addresses, which may lie behind the end of
+    /// a function that never returns: they are looked up one byte before.
+    pub fn kernel_stack(&mut self, addresses: &[u64]) -> Vec<Frame> {
+        let symbols = self.symbols;
+        let name = |address: u64| match symbols.at(address) {
+            Some(function) => {
+                Frame { function: clean(&function.name), module: function.module.clone(), is_kernel: true }
+            }
+            None => Frame { function: "[unknown]".into(), module: None, is_kernel: true },
+        };
+        let caller = |index: usize, address: u64| if index == 0 { address } else { address.saturating_sub(1) };
+        addresses
+            .iter()
+            .enumerate()
+            .map(|(index, address)| caller(index, *address))
+            .map(|address| self.kernel.entry(address).or_insert_with(|| name(address)).clone())
+            .collect()
+    }
+
+    /// Asks for the names of user stacks of one process at once, while it still lives.
+    pub fn learn_user(&mut self, pid: u32, stacks: &[&Vec<u64>]) {
+        let mut addresses: Vec<u64> = stacks.iter().flat_map(|stack| stack.iter().copied()).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses.retain(|address| !self.user.contains_key(&(pid, *address)));
+        let source = Source::Process(Process::new(Pid::from(pid)));
+        // A process that has ended has no map any more; its frames stay unknown.
+        let found = self.symbolizer.symbolize(&source, Input::AbsAddr(&addresses)).unwrap_or_default();
+        let mut found = found.into_iter();
+        for address in addresses {
+            let frame = match found.next() {
+                Some(Symbolized::Sym(symbol)) => Some(Frame {
+                    function: clean(&symbol.name),
+                    module: symbol
+                        .module
+                        .and_then(|path| Some(clean(&path.to_string_lossy().rsplit('/').next()?.to_string()))),
+                    is_kernel: false,
+                }),
+                _ => None,
+            };
+            self.user.insert((pid, address), frame);
+        }
+    }
+
+    /// Names a user stack, innermost first. Without frame pointers only its first frame is sure: the rest ends where an
+    /// address is in no function.
+    pub fn user_stack(&self, pid: u32, addresses: &[u64]) -> Vec<Frame> {
+        let known = |address: &u64| self.user.get(&(pid, *address)).cloned().flatten();
+        let unknown = || Frame { function: "[unknown]".into(), module: None, is_kernel: false };
+        let mut frames = Vec::new();
+        if let Some(first) = addresses.first() {
+            frames.push(known(first).unwrap_or_else(unknown));
+        }
+        frames.extend(addresses.iter().skip(1).map_while(known));
+        frames
+    }
+}
+
+fn clean(name: &str) -> String {
+    let clean: String =
+        name.chars().map(|c| if c.is_control() || c == ';' { '?' } else { c }).take(MAX_NAME_CHARS).collect();
+    let clean = clean.trim();
+    if clean.is_empty() { "[unknown]".into() } else { clean.to_string() }
+}

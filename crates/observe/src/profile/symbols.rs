@@ -1,0 +1,158 @@
+//! The kernel's functions by address, from /proc/kallsyms.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+
+/// The largest kernels with all their modules list 300,000 symbols; more than this is not read.
+const MAX_SYMBOLS: usize = 2_000_000;
+const MAX_LINE_BYTES: u64 = 1024;
+
+/// A function's name and its module, nothing for built-in code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KernelFunction {
+    /// Name as the kernel lists it, compiler's suffixes included.
+    pub name: String,
+    /// Loadable module.
+    pub module: Option<String>,
+}
+
+/// Why the kernel's functions cannot be named.
+#[derive(Debug, thiserror::Error)]
+pub enum SymbolsError {
+    /// All addresses read as 0.
+    #[error(
+        "the kernel hides its symbols (kernel.kptr_restrict = {restrict}), so no sample can be given a layer: run as root with 'sysctl kernel.kptr_restrict=1', or with CAP_SYSLOG"
+    )]
+    Hidden {
+        /// The setting, as read.
+        restrict: String,
+    },
+    /// No such file, or it is empty.
+    #[error("cannot read /proc/kallsyms ({0}): the kernel needs CONFIG_KALLSYMS for layers")]
+    Unreadable(io::Error),
+}
+
+/// The functions, sorted by address.
+#[derive(Debug, Default)]
+pub struct KernelSymbols {
+    addresses: Vec<u64>,
+    functions: Vec<KernelFunction>,
+}
+
+impl KernelSymbols {
+    /// Reads the running kernel's.
+    pub fn read() -> Result<Self, SymbolsError> {
+        let file = File::open("/proc/kallsyms").map_err(SymbolsError::Unreadable)?;
+        let restrict =
+            || std::fs::read_to_string("/proc/sys/kernel/kptr_restrict").unwrap_or_else(|_| "unknown".into());
+        Self::parse(BufReader::new(file), |_| true)
+            .map_err(SymbolsError::Unreadable)?
+            .ok_or_else(|| SymbolsError::Hidden { restrict: restrict().trim().to_string() })
+    }
+
+    /// Reads the text of kallsyms: `ADDRESS TYPE NAME [MODULE]`. Of several names of one address the first that `prefers`
+    /// accepts is kept. `None`: there are names, but all addresses are hidden.
+    pub fn parse(mut text: impl BufRead, prefers: impl Fn(&KernelFunction) -> bool) -> io::Result<Option<Self>> {
+        let mut found: Vec<(u64, KernelFunction)> = Vec::new();
+        let mut hidden = 0u64;
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            if Read::take(&mut text, MAX_LINE_BYTES).read_until(b'\n', &mut line)? == 0 || found.len() >= MAX_SYMBOLS {
+                break;
+            }
+            match parse_line(&line) {
+                Some((0, _)) => hidden += 1,
+                Some(symbol) => found.push(symbol),
+                None => {}
+            }
+        }
+        if found.is_empty() {
+            return if hidden > 0 {
+                Ok(None)
+            } else {
+                Err(io::Error::new(io::ErrorKind::InvalidData, "it lists no function"))
+            };
+        }
+        found.sort_by_key(|(address, _)| *address);
+        let mut symbols = KernelSymbols::default();
+        for (address, function) in found {
+            if symbols.addresses.last() == Some(&address) {
+                if let Some(kept) = symbols.functions.last_mut()
+                    && !prefers(kept)
+                    && prefers(&function)
+                {
+                    *kept = function;
+                }
+                continue;
+            }
+            symbols.addresses.push(address);
+            symbols.functions.push(function);
+        }
+        Ok(Some(symbols))
+    }
+
+    /// The function that contains `address`; `None` below the first.
+    pub fn at(&self, address: u64) -> Option<&KernelFunction> {
+        let after = self.addresses.partition_point(|start| *start <= address);
+        self.functions.get(after.checked_sub(1)?)
+    }
+
+    /// All functions.
+    pub fn iter(&self) -> impl Iterator<Item = &KernelFunction> {
+        self.functions.iter()
+    }
+}
+
+/// Functions only, without the padding that precedes them on some kernels.
+fn parse_line(line: &[u8]) -> Option<(u64, KernelFunction)> {
+    let line = std::str::from_utf8(line).ok()?;
+    let mut words = line.split_whitespace();
+    let address = u64::from_str_radix(words.next()?, 16).ok()?;
+    let kind = words.next()?;
+    let name = words.next()?;
+    if !matches!(kind, "t" | "T" | "w" | "W") || name.starts_with("__pfx_") || name.starts_with("__cfi_") {
+        return None;
+    }
+    let module = words.next().map(|module| module.trim_matches(['[', ']']).to_string());
+    Some((address, KernelFunction { name: name.to_string(), module }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TEXT: &str = "ffffffff81000000 T _stext\nffffffff81000010 t __pfx_tcp_ack\nffffffff81000020 t tcp_ack\n\
+        ffffffff81000020 t aliased\nffffffffc0000000 t veth_xmit\t[veth]\nffffffff82000000 D some_data\nnonsense\n";
+
+    #[test]
+    fn an_address_inside_a_function_finds_it() {
+        let symbols = KernelSymbols::parse(TEXT.as_bytes(), |_| true).unwrap().unwrap();
+        assert_eq!(symbols.at(0xffff_ffff_8100_0025).unwrap().name, "tcp_ack");
+        assert_eq!(symbols.at(0xffff_ffff_c000_0001).unwrap().module.as_deref(), Some("veth"));
+        assert!(symbols.at(5).is_none());
+    }
+
+    #[test]
+    fn of_two_names_the_classified_one_is_kept() {
+        let symbols = KernelSymbols::parse(TEXT.as_bytes(), |function| function.name == "aliased").unwrap().unwrap();
+        assert_eq!(symbols.at(0xffff_ffff_8100_0020).unwrap().name, "aliased");
+    }
+
+    #[test]
+    fn hidden_addresses_are_told_from_an_empty_file() {
+        let hidden = "0000000000000000 T _stext\n0000000000000000 t tcp_ack\n";
+        assert!(KernelSymbols::parse(hidden.as_bytes(), |_| true).unwrap().is_none());
+        assert!(KernelSymbols::parse("".as_bytes(), |_| true).is_err());
+        let sentence = SymbolsError::Hidden { restrict: "2".into() }.to_string();
+        assert!(sentence.contains("kptr_restrict = 2") && sentence.contains("CAP_SYSLOG"), "{sentence}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics_the_reader(text in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let _ = KernelSymbols::parse(text.as_slice(), |_| true);
+        }
+    }
+}

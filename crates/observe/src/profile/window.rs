@@ -1,0 +1,330 @@
+//! A profile from beginning to end: find the server, sample it for a window, say where its time went.
+
+use super::attribute::{attribute, coverage};
+use super::error::ProfileError;
+use super::events::{EventKind, HARDWARE_EVENTS};
+use super::groups::FunctionGroup;
+use super::layout::{BLOCKS, PacketCounts};
+use super::names::Names;
+use super::result::{self, CpuCheck, Denominators, EventRow, Profile};
+use super::sampler::{Sampler, SamplerOptions};
+use super::symbols::KernelSymbols;
+use crate::group::ServerGroup;
+use crate::listening::{ServerProcess, server_on_port};
+use crate::processes::ProcessTable;
+use record::layers::{Layer, Rule};
+use record::{Doubt, DoubtKind, Severity};
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+
+/// The difference between sampled and scheduled CPU time that is not remarked upon.
+const CPU_TOLERANCE: f64 = 0.02;
+/// The share of kernel samples that the layer rule must place.
+const COVERAGE_WANTED: f64 = 0.98;
+
+/// What to profile, and how.
+#[derive(Debug, Clone)]
+pub struct ProfileOptions {
+    /// The server's port.
+    pub port: u16,
+    /// A process in whose network namespace the server listens; `None` = the caller's.
+    pub netns_pid: Option<u32>,
+    /// Samples a second and CPU.
+    pub frequency_hz: u32,
+    /// Length of the window; divided into tenths for the intervals.
+    pub duration: Duration,
+    /// Groups of functions to be summed.
+    pub groups: Vec<FunctionGroup>,
+    /// Events beside the CPU clock, where the machine has them.
+    pub events: Vec<EventKind>,
+}
+
+impl ProfileOptions {
+    /// The defaults for a port: 10 s at 997 Hz with all events of the hardware.
+    pub fn new(port: u16) -> Self {
+        ProfileOptions {
+            port,
+            netns_pid: None,
+            frequency_hz: 997,
+            duration: Duration::from_secs(10),
+            groups: Vec::new(),
+            events: HARDWARE_EVENTS.to_vec(),
+        }
+    }
+}
+
+/// An attached profiler with its window open.
+#[derive(Debug)]
+pub struct Profiler {
+    options: ProfileOptions,
+    server: ServerProcess,
+    symbols: KernelSymbols,
+    sampler: Sampler,
+    group: ServerGroup,
+    table: ProcessTable,
+    block: u32,
+    opened: Instant,
+    cpu_before_ns: u64,
+    edges: Vec<PacketCounts>,
+    event_counts: Vec<u64>,
+}
+
+impl Profiler {
+    /// Finds the server, attaches, and opens the window.
+    pub fn open(options: ProfileOptions) -> Result<Self, ProfileError> {
+        let server =
+            server_on_port(options.port, options.netns_pid)?.ok_or(ProfileError::NoServer { port: options.port })?;
+        let symbols = KernelSymbols::read()?;
+        check_patterns(&options.groups, &symbols)?;
+        let netns_inode = std::fs::metadata(format!("/proc/{}/ns/net", server.pid)).map_or(0, |file| file.ino() as u32);
+        let sampler = Sampler::attach(&SamplerOptions {
+            port: options.port,
+            netns_inode,
+            frequency_hz: options.frequency_hz,
+            events: options.events.clone(),
+        })?;
+        let roots: Vec<u32> = server.sharing.iter().copied().chain([server.pid]).collect();
+        let mut profiler = Profiler {
+            group: ServerGroup::new(roots, None),
+            options,
+            server,
+            symbols,
+            sampler,
+            table: ProcessTable::default(),
+            block: 0,
+            opened: Instant::now(),
+            cpu_before_ns: 0,
+            edges: Vec::new(),
+            event_counts: Vec::new(),
+        };
+        profiler.admit()?;
+        profiler.group.read();
+        profiler.cpu_before_ns = profiler.group.counters().cpu_ns;
+        profiler.event_counts = profiler.sampler.events.iter().map(|event| event.read().0).collect();
+        profiler.edges.push(profiler.sampler.packets()?);
+        profiler.sampler.set_gate(true, 0)?;
+        profiler.opened = Instant::now();
+        Ok(profiler)
+    }
+
+    /// Looks for new processes and begins the next tenth when it is due. To be called at least ten times a window.
+    pub fn tick(&mut self) -> Result<(), ProfileError> {
+        let tenth = self.options.duration / BLOCKS;
+        while self.block + 1 < BLOCKS && self.opened.elapsed() >= tenth * (self.block + 1) {
+            self.block += 1;
+            self.sampler.set_gate(true, self.block)?;
+            self.edges.push(self.sampler.packets()?);
+            self.admit()?;
+            self.group.read();
+        }
+        Ok(())
+    }
+
+    /// When the window should end.
+    pub fn is_due(&self) -> bool {
+        self.opened.elapsed() >= self.options.duration
+    }
+
+    fn admit(&mut self) -> Result<(), ProfileError> {
+        self.table.scan();
+        self.group.admit(&self.table);
+        self.sampler.add_members(self.group.pids())
+    }
+
+    /// Ends the window and says what it saw. `requests`: how many the server completed in it, where the caller knows.
+    pub fn close(mut self, requests: Option<u64>) -> Result<Profile, ProfileError> {
+        self.sampler.set_gate(false, self.block)?;
+        let duration = self.opened.elapsed();
+        self.group.read();
+        let scheduler_ns = (self.group.counters().cpu_ns - self.cpu_before_ns) as f64;
+        self.edges.push(self.sampler.packets()?);
+        let counters: Vec<(u64, f64)> = self.sampler.events.iter().map(|event| event.read()).collect();
+        let raw = self.sampler.read()?;
+        let rule = Rule::built_in();
+        let mut names = Names::new(&self.symbols);
+        let stacks = attribute(&raw, &mut names, rule);
+        let samples = result::sums(&stacks);
+        if samples.in_server() + samples.server() == 0 {
+            return Err(ProfileError::NoSamples { seconds: duration.as_secs_f64() });
+        }
+        let period_ns = self.sampler.events[0].kind.period;
+        let events = self.event_rows(&stacks, &counters);
+        let (by, packets) = self.denominators(requests);
+        let sampled_ns = samples.in_server() as f64 * period_ns as f64;
+        let mut profile = Profile {
+            method: "sampled",
+            clock: self.sampler.events[0].kind.name,
+            period_ns,
+            duration_ns: duration.as_nanos() as u64,
+            port: self.options.port,
+            pid: self.server.pid,
+            command: self.server.command.clone(),
+            cpus: super::events::online_cpus().len(),
+            layers: result::layer_rows(&stacks, period_ns, &by, &events),
+            functions: result::function_rows(&stacks, &samples),
+            groups: result::group_rows(&stacks, &self.options.groups, period_ns, &by),
+            unattributed_top: result::unattributed_top(&stacks),
+            requests: requests.unwrap_or(packets.data_packets[0]),
+            requests_are_counted: requests.is_some(),
+            packets,
+            cpu_check: CpuCheck {
+                sampled_ns,
+                scheduler_ns,
+                difference_ratio: (scheduler_ns > 0.0).then(|| sampled_ns / scheduler_ns - 1.0),
+            },
+            coverage: coverage(stacks.iter().filter(|stack| stack.event == 0), rule),
+            events,
+            losses: raw.losses,
+            doubts: Vec::new(),
+            samples,
+            stacks,
+        };
+        profile.doubts = doubts(&profile, &self.options.groups);
+        Ok(profile)
+    }
+
+    fn event_rows(&self, stacks: &[super::attribute::Stack], counters: &[(u64, f64)]) -> Vec<EventRow> {
+        let states = self.sampler.events.iter().enumerate().skip(1);
+        states
+            .map(|(number, state)| EventRow {
+                event: state.kind.name.to_string(),
+                period: state.kind.period,
+                samples: stacks
+                    .iter()
+                    .filter(|stack| {
+                        usize::from(stack.event) == number && stack.owner == super::attribute::Owner::Server
+                    })
+                    .map(|stack| stack.count())
+                    .sum(),
+                counter_ran_ratio: counters.get(number).map_or(1.0, |(_, ran)| *ran),
+                not_measured: state.missing.clone(),
+            })
+            .collect()
+    }
+
+    /// Packets and requests by tenth. Requests that the caller counted are spread like packets with payload.
+    fn denominators(&self, requests: Option<u64>) -> (Denominators, PacketCounts) {
+        let mut by = Denominators { packets: [0.0; BLOCKS as usize], requests: [0.0; BLOCKS as usize] };
+        for (index, edges) in self.edges.windows(2).enumerate().take(BLOCKS as usize) {
+            let packets = edges[1].since(&edges[0]);
+            by.packets[index] = packets.total() as f64;
+            by.requests[index] = packets.data_packets[0] as f64;
+        }
+        let whole = match self.edges.as_slice() {
+            [first, .., last] => last.since(first),
+            _ => PacketCounts::default(),
+        };
+        if let Some(requests) = requests {
+            let seen: f64 = by.requests.iter().sum();
+            let even = requests as f64 / f64::from(BLOCKS);
+            by.requests = by.requests.map(|part| if seen > 0.0 { part * requests as f64 / seen } else { even });
+        }
+        (by, whole)
+    }
+}
+
+/// Profiles for the whole window, or until `is_stopped`; then with what there is.
+pub fn run(options: ProfileOptions, is_stopped: &dyn Fn() -> bool) -> Result<Profile, ProfileError> {
+    let step = (options.duration / BLOCKS).min(Duration::from_millis(20));
+    let mut profiler = Profiler::open(options)?;
+    while !profiler.is_due() && !is_stopped() {
+        std::thread::sleep(step);
+        profiler.tick()?;
+    }
+    profiler.close(None)
+}
+
+/// A pattern for the kernel that no function matches is a mistake that can be told at once.
+fn check_patterns(groups: &[FunctionGroup], symbols: &KernelSymbols) -> Result<(), ProfileError> {
+    for group in groups {
+        for pattern in group.patterns.iter().filter(|pattern| !pattern.is_user()) {
+            if !symbols.iter().any(|function| pattern.matches(&function.name, false)) {
+                return Err(ProfileError::UnknownPattern { group: group.name.clone(), pattern: pattern.to_string() });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn doubts(profile: &Profile, groups: &[FunctionGroup]) -> Vec<Doubt> {
+    let mut doubts = Vec::new();
+    let mut add = |kind, severity, what: String, remedy: &str| doubts.push(Doubt::new(kind, severity, what, remedy));
+    if profile.packets.total() == 0 {
+        let what = format!("no packet of port {} was seen, so nothing can be given per packet", profile.port);
+        add(
+            DoubtKind::NotWatched,
+            Severity::Warning,
+            what,
+            "put load on the server while it is profiled; a server in another network namespace is named with --pid",
+        );
+    }
+    if let Some(difference) = profile.cpu_check.difference_ratio.filter(|difference| difference.abs() > CPU_TOLERANCE) {
+        let what = format!("the samples' CPU time differs from the scheduler's by {:+.1} %", difference * 100.0);
+        add(
+            DoubtKind::SourcesDisagree,
+            Severity::Warning,
+            what,
+            "profile for longer, or look for CPU time taken by a hypervisor",
+        );
+    }
+    let coverage = &profile.coverage;
+    let covered = coverage.attributed as f64 / coverage.kernel_samples.max(1) as f64;
+    if coverage.kernel_samples > 0 && covered < COVERAGE_WANTED {
+        let tops: Vec<&str> = profile.unattributed_top.iter().take(3).map(|(name, _)| name.as_str()).collect();
+        let what = format!(
+            "{:.1} % of the kernel's samples have no layer (mostly {})",
+            (1.0 - covered) * 100.0,
+            tops.join(", ")
+        );
+        add(
+            DoubtKind::NotWatched,
+            Severity::Warning,
+            what,
+            "report the functions, so that the layer table can name them",
+        );
+    }
+    if profile.samples.server() < 1000 {
+        let what = format!("only {} samples fell on the server", profile.samples.server());
+        add(DoubtKind::TooFewSamples, Severity::Warning, what, "profile for longer, or under more load");
+    }
+    if profile.losses.stacks + profile.losses.samples > 0 {
+        let what = format!(
+            "{} samples lost their stack and {} were lost, as the tables were full",
+            profile.losses.stacks, profile.losses.samples
+        );
+        add(DoubtKind::LostEvents, Severity::Warning, what, "profile for less time at once");
+    }
+    if profile.clock == "cpu-clock" {
+        let what = "the CPU clock cannot interrupt code that runs with interrupts off: its time shows where interrupts come on again, which takes some from Driver and lock holders";
+        add(DoubtKind::NotWatched, Severity::Note, what.into(), "use a machine whose hardware counters are visible");
+    }
+    for group in groups {
+        let is_seen = |pattern: &super::groups::Pattern| {
+            profile
+                .stacks
+                .iter()
+                .flat_map(|stack| &stack.frames)
+                .any(|frame| pattern.matches(&frame.function, !frame.is_kernel))
+        };
+        for pattern in group.patterns.iter().filter(|pattern| pattern.is_user() && !is_seen(pattern)) {
+            let what = format!("group '{}': no sampled function of the server matches '{pattern}'", group.name);
+            add(
+                DoubtKind::NotWatched,
+                Severity::Warning,
+                what,
+                "check the spelling; a stripped program shows only its exported functions",
+            );
+        }
+    }
+    if profile.layer(Some(Layer::User)).is_none_or(|row| row.samples == 0)
+        && profile.samples.server_in_own_process > 100
+    {
+        add(
+            DoubtKind::NotWatched,
+            Severity::Note,
+            "no sample fell into user mode".into(),
+            "none needed if the server hardly computes",
+        );
+    }
+    doubts
+}
