@@ -76,7 +76,11 @@ impl SizeClasses {
         SizeClasses(
             starts
                 .zip(ends)
-                .map(|(from_bytes, below_bytes)| SizeClass { name: name(from_bytes, below_bytes), from_bytes, below_bytes })
+                .map(|(from_bytes, below_bytes)| SizeClass {
+                    name: name(from_bytes, below_bytes),
+                    from_bytes,
+                    below_bytes,
+                })
                 .collect(),
         )
     }

@@ -5,13 +5,19 @@
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
     /// The program was built without BPF.
-    #[error("this straingauge was built without BPF (--no-default-features): build it with the feature bpf, which wants clang")]
+    #[error(
+        "this straingauge was built without BPF (--no-default-features): build it with the feature bpf, which wants clang"
+    )]
     NotBuilt,
     /// The kernel describes no types.
-    #[error("the kernel has no type information (/sys/kernel/btf/vmlinux: {0}): use a kernel built with CONFIG_DEBUG_INFO_BTF, 5.15 or later")]
+    #[error(
+        "the kernel has no type information (/sys/kernel/btf/vmlinux: {0}): use a kernel built with CONFIG_DEBUG_INFO_BTF, 5.15 or later"
+    )]
     NoTypes(String),
     /// No right to load programs.
-    #[error("loading BPF programs is not permitted: run as root, or give the program cap_bpf and cap_perfmon (setcap cap_bpf,cap_perfmon+ep straingauge)")]
+    #[error(
+        "loading BPF programs is not permitted: run as root, or give the program cap_bpf and cap_perfmon (setcap cap_bpf,cap_perfmon+ep straingauge)"
+    )]
     NotPermitted,
     /// A hook that cannot be done without is missing.
     #[error("this kernel has no {0}, which counting requests needs: use Linux 5.15 or later")]

@@ -1,5 +1,6 @@
 //! What the BPF programs write and the reader reads: the same structures as in `bpf/watch.h`, which asserts the sizes on
-//! its side. All fields are whole numbers, so any bytes are a valid value.
+//! its side, and says what each field means. All fields are whole numbers, so any bytes are a valid value.
+#![allow(missing_docs)]
 
 /// Size classes at most.
 pub const SIZE_CLASSES: usize = 8;

@@ -173,20 +173,12 @@ impl Programs {
         Ok(self.swept.get(0))
     }
 
-    /// How often each attached program ran, while the kernel's run statistics are on (they cost more than the programs).
-    pub fn hooks(&self) -> KernelHooks {
-        self.hooks
-    }
-
     fn set_control(&self, control: Control) {
         self.control.set(0, control);
     }
 
     fn program(&self, name: &str) -> Result<ProgramMut<'_>, WatchError> {
-        self.object
-            .progs_mut()
-            .find(|program| program.name() == name)
-            .ok_or_else(|| odd_object("a program is missing"))
+        self.object.progs_mut().find(|program| program.name() == name).ok_or_else(|| odd_object("a program is missing"))
     }
 
     fn attach(&self, name: &str) -> Result<Link, WatchError> {

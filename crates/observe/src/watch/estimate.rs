@@ -1,0 +1,120 @@
+//! Estimates from windows, with their intervals.
+//!
+//! Requests are counted exactly all the time; their phases are timed in windows only. The mean of a phase is the ratio of
+//! two sums over windows (time in the phase, requests), and windows, not requests, are the independent samples: requests
+//! of one window share its load. Variance of a ratio from K of the run's windows (Cochran, *Sampling Techniques*, 1977,
+//! section 6.4): `(1 - f) / (K (K - 1) nbar^2) * sum (y_w - ybar n_w)^2`, f the share of the time that was in a window.
+
+use serde::Serialize;
+
+/// Fewer windows than this give a mean and no interval.
+pub const FEWEST_WINDOWS: u64 = 5;
+
+/// Running sums over windows.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct RatioEstimator {
+    windows: f64,
+    n: f64,
+    nn: f64,
+    y: f64,
+    yy: f64,
+    ny: f64,
+}
+
+/// A mean per request with the half-width of its 95 % interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Estimate {
+    /// Mean per request.
+    pub mean: f64,
+    /// Half of the 95 % interval's width; `None` with fewer than five windows, or in exact mode where there is no sampling.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub half_width: Option<f64>,
+    /// Requests that were timed.
+    pub requests: u64,
+    /// Windows in which there were any.
+    pub windows: u64,
+}
+
+impl RatioEstimator {
+    /// Adds a window with `requests` requests that took `total` together. A window without requests says nothing.
+    pub fn add(&mut self, requests: u64, total: f64) {
+        if requests == 0 {
+            return;
+        }
+        let n = requests as f64;
+        self.windows += 1.0;
+        self.n += n;
+        self.nn += n * n;
+        self.y += total;
+        self.yy += total * total;
+        self.ny += n * total;
+    }
+
+    /// Sum of what was added.
+    pub fn total(&self) -> f64 {
+        self.y
+    }
+
+    /// Requests that were added.
+    pub fn requests(&self) -> u64 {
+        self.n as u64
+    }
+
+    /// The mean per request; `None` before the first request. `share`: the part of the time that was in windows.
+    pub fn estimate(&self, share: f64) -> Option<Estimate> {
+        if self.n <= 0.0 {
+            return None;
+        }
+        let mean = self.y / self.n;
+        let k = self.windows;
+        let half_width = (k >= FEWEST_WINDOWS as f64).then(|| {
+            let nbar = self.n / k;
+            let squares = (self.yy - 2.0 * mean * self.ny + mean * mean * self.nn).max(0.0);
+            let variance = (1.0 - share.clamp(0.0, 1.0)) * squares / (k * (k - 1.0) * nbar * nbar);
+            1.96 * variance.sqrt()
+        });
+        Some(Estimate { mean, half_width, requests: self.n as u64, windows: k as u64 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn equal_windows_have_no_variance() {
+        let mut estimator = RatioEstimator::default();
+        for _ in 0..10 {
+            estimator.add(100, 500.0);
+        }
+        let estimate = estimator.estimate(0.2).unwrap();
+        assert_eq!((estimate.mean, estimate.requests, estimate.windows), (5.0, 1000, 10));
+        assert!(estimate.half_width.unwrap() < 1e-6);
+    }
+
+    #[test]
+    fn few_windows_give_no_interval() {
+        let mut estimator = RatioEstimator::default();
+        assert_eq!(estimator.estimate(0.2), None);
+        estimator.add(0, 0.0);
+        assert_eq!(estimator.estimate(0.2), None);
+        estimator.add(10, 20.0);
+        assert_eq!(estimator.estimate(0.2).unwrap().half_width, None);
+    }
+
+    proptest! {
+        #[test]
+        fn the_interval_shrinks_when_everything_was_in_a_window(
+            windows in proptest::collection::vec((1u64..1000, 0.0f64..1e6), 5..50)
+        ) {
+            let mut estimator = RatioEstimator::default();
+            for (n, y) in &windows {
+                estimator.add(*n, *y);
+            }
+            let sampled = estimator.estimate(0.2).unwrap().half_width.unwrap();
+            let whole = estimator.estimate(1.0).unwrap().half_width.unwrap();
+            prop_assert!(whole == 0.0 && sampled >= 0.0 && sampled.is_finite());
+        }
+    }
+}

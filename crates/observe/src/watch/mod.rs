@@ -1,0 +1,42 @@
+//! Every request of a port, from inside the kernel: counts, bytes and CPU time exactly, phases in windows, connection
+//! states on each transition. Any server, unmodified; what cannot be seen this way is listed in docs/watching.md.
+//!
+//! The design follows Webmonitor (Almeida, Almeida and Yates, "Measuring the Behavior of a World-Wide Web Server", 1996):
+//! sampling of the kernel's counters together with tracing of every request by size class. What it patched into kernel
+//! and server is done here by BPF programs (`bpf/watch.bpf.c`).
+//!
+//! [`Watcher`] is the entrance; it holds windows while it waits ([`Watcher::wait_until`]) and hands out [`Reading`]s.
+//! Rooms inside: `layout`, `mapped`, `programs`, `kernel` (the programs), `calibration` (their cost), `schedule`,
+//! [`estimate`] (windows), [`states`] (connections), [`classes`], [`reading`], `totals` (what is read), [`demand`],
+//! [`regression`] (what follows).
+
+#[cfg(feature = "bpf")]
+mod calibration;
+pub mod classes;
+mod error;
+pub mod estimate;
+#[cfg(feature = "bpf")]
+mod kernel;
+mod layout;
+#[cfg(feature = "bpf")]
+mod mapped;
+#[cfg(feature = "bpf")]
+mod phases;
+#[cfg(feature = "bpf")]
+mod programs;
+pub mod reading;
+pub mod schedule;
+mod server;
+pub mod states;
+#[cfg(feature = "bpf")]
+mod totals;
+#[cfg(feature = "bpf")]
+mod tracer;
+mod watcher;
+
+pub use classes::{ClassError, SizeClass, SizeClasses};
+pub use error::WatchError;
+pub use layout::{BUCKETS, bucket_end_ns};
+pub use reading::Reading;
+pub use schedule::Mode;
+pub use watcher::{WatchOptions, Watcher};

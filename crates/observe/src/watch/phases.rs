@@ -1,0 +1,221 @@
+//! Sums phases over windows, by size class.
+
+use super::classes::SizeClasses;
+use super::estimate::{Estimate, RatioEstimator};
+use super::layout::{PHASE_LOG, PHASES, PhaseRow, RequestRecord, SIZE_CLASSES, zeroed};
+use super::reading::{ClassTotals, Log2Histogram, PhaseTotals};
+
+/// What the windows so far gave.
+#[derive(Debug)]
+pub struct PhaseSums {
+    classes: Vec<ClassSums>,
+    /// The rows as of the end of the last window, summed over CPUs.
+    earlier: Vec<PhaseRow>,
+}
+
+#[derive(Debug, Default)]
+struct ClassSums {
+    elapsed: [RatioEstimator; PHASES],
+    cpu: [RatioEstimator; PHASES],
+    sends: RatioEstimator,
+    receives: RatioEstimator,
+    disk_bytes: RatioEstimator,
+    elapsed_histograms: [Log2Histogram; PHASES],
+    cpu_histograms: [Log2Histogram; PHASES],
+    split: u64,
+    windows: u64,
+}
+
+impl PhaseSums {
+    /// Nothing yet.
+    pub fn new(classes: usize) -> Self {
+        PhaseSums {
+            classes: (0..classes).map(|_| ClassSums::default()).collect(),
+            earlier: vec![zeroed(); SIZE_CLASSES],
+        }
+    }
+
+    /// Takes in a window: the rows of all CPUs as they stand now, and the requests that were answered in it and whose
+    /// connection had no further event.
+    pub fn add_window(
+        &mut self,
+        rows: impl Iterator<Item = PhaseRow>,
+        unfinished: impl Iterator<Item = RequestRecord>,
+        window: u32,
+        sizes: &SizeClasses,
+    ) {
+        let now = sum_rows(rows);
+        let mut grown: Vec<PhaseRow> =
+            now.iter().zip(&self.earlier).map(|(now, earlier)| since(now, earlier)).collect();
+        self.earlier = now;
+        for record in unfinished {
+            if record.window == window && record.phase == PHASE_LOG && record.bytes_in > 0 && record.sends > 0 {
+                add_record(&mut grown[sizes.of(record.bytes_sent)], &record);
+            }
+        }
+        for (sums, row) in self.classes.iter_mut().zip(&grown) {
+            sums.add(row);
+        }
+    }
+
+    /// The phases by class. `share`: the part of the run that was in windows. `exact`: the classes as counted.
+    pub fn totals(&self, share: f64, exact: &[ClassTotals]) -> Vec<PhaseTotals> {
+        self.classes.iter().zip(exact).map(|(sums, class)| sums.totals(share, class)).collect()
+    }
+}
+
+impl ClassSums {
+    fn add(&mut self, row: &PhaseRow) {
+        if row.requests == 0 {
+            return;
+        }
+        self.windows += 1;
+        self.split += row.split;
+        self.sends.add(row.requests, row.sends as f64);
+        self.receives.add(row.requests, row.receives as f64);
+        self.disk_bytes.add(row.requests, row.disk_bytes as f64);
+        for phase in 0..PHASES {
+            self.elapsed[phase].add(row.requests, row.elapsed_ns[phase] as f64);
+            self.cpu[phase].add(row.requests, row.cpu_ns[phase] as f64);
+            self.elapsed_histograms[phase].add(&row.elapsed[phase]);
+            self.cpu_histograms[phase].add(&row.cpu[phase]);
+        }
+    }
+
+    fn totals(&self, share: f64, exact: &ClassTotals) -> PhaseTotals {
+        // Windows give the shares of the phases; the whole is known exactly.
+        let timed: f64 = self.cpu.iter().map(RatioEstimator::total).sum();
+        let timed_mean = timed / self.sends.requests().max(1) as f64;
+        let exact_mean = exact.cpu_ns as f64 / exact.requests.max(1) as f64;
+        let scale = if timed_mean > 0.0 && exact_mean > 0.0 { exact_mean / timed_mean } else { 1.0 };
+        let scaled = |estimate: Estimate| Estimate {
+            mean: estimate.mean * scale,
+            half_width: estimate.half_width.map(|half| half * scale),
+            ..estimate
+        };
+        PhaseTotals {
+            requests: self.sends.requests(),
+            windows: self.windows,
+            split: self.split,
+            sends: self.sends.estimate(share),
+            receives: self.receives.estimate(share),
+            disk_bytes: self.disk_bytes.estimate(share),
+            elapsed_ns: std::array::from_fn(|phase| self.elapsed[phase].estimate(share)),
+            cpu_ns: std::array::from_fn(|phase| self.cpu[phase].estimate(share).map(scaled)),
+            elapsed: self.elapsed_histograms.clone(),
+            cpu: self.cpu_histograms.clone(),
+        }
+    }
+}
+
+fn sum_rows(rows: impl Iterator<Item = PhaseRow>) -> Vec<PhaseRow> {
+    let mut sums: Vec<PhaseRow> = vec![zeroed(); SIZE_CLASSES];
+    for (index, row) in rows.enumerate() {
+        if row.requests > 0 {
+            combine(&mut sums[index % SIZE_CLASSES], &row, u64::wrapping_add, i64::wrapping_add);
+        }
+    }
+    sums
+}
+
+fn since(now: &PhaseRow, earlier: &PhaseRow) -> PhaseRow {
+    let mut grown = *now;
+    combine(&mut grown, earlier, u64::saturating_sub, i64::wrapping_sub);
+    grown
+}
+
+fn combine(into: &mut PhaseRow, with: &PhaseRow, count: fn(u64, u64) -> u64, time: fn(i64, i64) -> i64) {
+    for (mine, theirs) in [
+        (&mut into.requests, with.requests),
+        (&mut into.bytes_in, with.bytes_in),
+        (&mut into.bytes_out, with.bytes_out),
+        (&mut into.receives, with.receives),
+        (&mut into.sends, with.sends),
+        (&mut into.disk_bytes, with.disk_bytes),
+        (&mut into.split, with.split),
+    ] {
+        *mine = count(*mine, theirs);
+    }
+    for phase in 0..PHASES {
+        into.elapsed_ns[phase] = count(into.elapsed_ns[phase], with.elapsed_ns[phase]);
+        into.cpu_ns[phase] = time(into.cpu_ns[phase], with.cpu_ns[phase]);
+        for (mine, theirs) in into.elapsed[phase].iter_mut().zip(&with.elapsed[phase]) {
+            *mine = count(*mine, *theirs);
+        }
+        for (mine, theirs) in into.cpu[phase].iter_mut().zip(&with.cpu[phase]) {
+            *mine = count(*mine, *theirs);
+        }
+    }
+}
+
+fn add_record(row: &mut PhaseRow, record: &RequestRecord) {
+    let end_ns = if record.end_ns == 0 { record.last_send_ns } else { record.end_ns };
+    let elapsed = [
+        record.parsed_ns.saturating_sub(record.begun_ns),
+        record.last_send_ns.saturating_sub(record.parsed_ns),
+        end_ns.saturating_sub(record.last_send_ns),
+    ];
+    row.requests += 1;
+    row.bytes_in += record.bytes_in;
+    row.bytes_out += record.bytes_sent;
+    row.receives += u64::from(record.receives);
+    row.sends += u64::from(record.sends);
+    row.disk_bytes += record.disk_bytes;
+    row.split += u64::from(record.is_split);
+    for phase in 0..PHASES {
+        row.elapsed_ns[phase] += elapsed[phase];
+        row.cpu_ns[phase] += record.phase_cpu_ns[phase];
+        row.elapsed[phase][bucket_of(elapsed[phase])] += 1;
+        row.cpu[phase][bucket_of(record.phase_cpu_ns[phase].max(0) as u64)] += 1;
+    }
+}
+
+fn bucket_of(ns: u64) -> usize {
+    let bits = 64 - (ns >> 6).leading_zeros() as usize;
+    bits.min(super::layout::BUCKETS - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layout::bucket_end_ns;
+    use super::*;
+
+    #[test]
+    fn buckets_are_those_of_the_kernel_side() {
+        for ns in [0, 63, 64, 127, 128, 1 << 20, (1 << 20) - 1, u64::MAX] {
+            let bucket = bucket_of(ns);
+            assert!(ns < bucket_end_ns(bucket) || bucket == super::super::layout::BUCKETS - 1, "{ns}");
+            assert!(bucket == 0 || ns >= bucket_end_ns(bucket - 1), "{ns}");
+        }
+    }
+
+    #[test]
+    fn cpu_phases_add_up_to_the_exact_cpu_time() {
+        let mut row: PhaseRow = zeroed();
+        row.requests = 10;
+        row.sends = 10;
+        row.cpu_ns = [10, 20, 70];
+        let mut sums = PhaseSums::new(1);
+        sums.add_window(std::iter::once(row), std::iter::empty(), 1, &SizeClasses::parse("").unwrap());
+        let exact = ClassTotals { requests: 1000, cpu_ns: 20_000, ..ClassTotals::default() };
+        let totals = sums.totals(0.2, std::slice::from_ref(&exact));
+        let parts: Vec<f64> = totals[0].cpu_ns.iter().map(|part| part.unwrap().mean).collect();
+        assert_eq!(parts, [2.0, 4.0, 14.0]);
+        assert_eq!(totals[0].requests, 10);
+    }
+
+    #[test]
+    fn a_second_window_counts_only_what_grew() {
+        let mut row: PhaseRow = zeroed();
+        row.requests = 10;
+        row.elapsed_ns = [100, 0, 0];
+        let sizes = SizeClasses::parse("").unwrap();
+        let mut sums = PhaseSums::new(1);
+        sums.add_window(std::iter::once(row), std::iter::empty(), 1, &sizes);
+        row.requests = 15;
+        row.elapsed_ns = [200, 0, 0];
+        sums.add_window(std::iter::once(row), std::iter::empty(), 2, &sizes);
+        let parse = sums.totals(0.2, &[ClassTotals::default()])[0].elapsed_ns[0].unwrap();
+        assert_eq!((parse.mean, parse.requests, parse.windows), (200.0 / 15.0, 15, 2));
+    }
+}

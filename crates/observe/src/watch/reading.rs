@@ -1,0 +1,318 @@
+//! What a reading holds: totals since the watch began, so that any two readings give rates. Plain data; JSON as it stands.
+
+use super::estimate::Estimate;
+use super::layout::{BUCKETS, PHASES, bucket_end_ns};
+use super::states::Reconciliation;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Counts by powers of two of nanoseconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Log2Histogram(pub [u64; BUCKETS]);
+
+impl Default for Log2Histogram {
+    fn default() -> Self {
+        Log2Histogram([0; BUCKETS])
+    }
+}
+
+impl Serialize for Log2Histogram {
+    /// As pairs of (upper end in nanoseconds, count), without the empty buckets.
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let filled = self.0.iter().enumerate().filter(|(_, count)| **count > 0);
+        serializer.collect_seq(filled.map(|(bucket, count)| (bucket_end_ns(bucket), *count)))
+    }
+}
+
+impl Log2Histogram {
+    /// Adds another's counts.
+    pub fn add(&mut self, other: &[u64; BUCKETS]) {
+        for (mine, theirs) in self.0.iter_mut().zip(other) {
+            *mine = mine.wrapping_add(*theirs);
+        }
+    }
+
+    /// Counts since an earlier reading.
+    pub fn since(&self, earlier: &Log2Histogram) -> Log2Histogram {
+        let mut difference = self.clone();
+        for (mine, theirs) in difference.0.iter_mut().zip(&earlier.0) {
+            *mine = mine.saturating_sub(*theirs);
+        }
+        difference
+    }
+
+    /// The upper end of the bucket in which a quantile lies: the value is at most this, and more than half of it. `None`
+    /// when empty.
+    pub fn quantile_at_most_ns(&self, quantile: f64) -> Option<u64> {
+        let total: u64 = self.0.iter().sum();
+        let rank = ((total as f64 * quantile).ceil() as u64).max(1);
+        let mut seen = 0;
+        self.0
+            .iter()
+            .position(|count| {
+                seen += count;
+                total > 0 && seen >= rank
+            })
+            .map(bucket_end_ns)
+    }
+}
+
+/// Requests of one size class.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct ClassTotals {
+    /// Requests answered (counted).
+    pub requests: u64,
+    /// Bytes of request, as read by the server (counted).
+    pub bytes_in: u64,
+    /// Bytes of response, as written by the server (counted).
+    pub bytes_out: u64,
+    /// Reads (counted).
+    pub receives: u64,
+    /// CPU time of the server's threads from the request's first read on, until they turned to another (timed).
+    pub cpu_ns: i64,
+    /// First read to the departure of the response's last segment, summed (timed).
+    pub elapsed_ns: u64,
+    /// How many requests `elapsed_ns` holds.
+    pub timed: u64,
+    /// Their distribution.
+    pub elapsed: Log2Histogram,
+}
+
+/// Phases of one size class, from windows or from every request.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PhaseTotals {
+    /// Requests whose phases were timed.
+    pub requests: u64,
+    /// Windows in which there were any.
+    pub windows: u64,
+    /// How many of them had their parse phase ended by a system call; the others by the first send.
+    pub split: u64,
+    /// Sends per request.
+    pub sends: Option<Estimate>,
+    /// Reads per request.
+    pub receives: Option<Estimate>,
+    /// Bytes read from disks per request.
+    pub disk_bytes: Option<Estimate>,
+    /// Elapsed nanoseconds per request: parse, process, log.
+    pub elapsed_ns: [Option<Estimate>; PHASES],
+    /// CPU nanoseconds per request: parse, process, log. Scaled so that their sum is the class's exact CPU time.
+    pub cpu_ns: [Option<Estimate>; PHASES],
+    /// Distributions of elapsed times.
+    pub elapsed: [Log2Histogram; PHASES],
+    /// Distributions of CPU times.
+    pub cpu: [Log2Histogram; PHASES],
+}
+
+/// The port's connections.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct ConnectionTotals {
+    /// Sockets now, by TCP state.
+    pub states: BTreeMap<&'static str, u64>,
+    /// How the states compare with scans.
+    pub reconciliation: Reconciliation,
+    /// Connections established.
+    pub accepted: u64,
+    /// Connections closed.
+    pub closed: u64,
+    /// Closed by a reset or a timeout.
+    pub aborted: u64,
+    /// Segments retransmitted by the server's side.
+    pub retransmits: Option<u64>,
+    /// Resets sent and received.
+    pub resets_sent: Option<u64>,
+    /// See `resets_sent`.
+    pub resets_received: Option<u64>,
+    /// Connections waiting to be accepted, over all listeners, and the limit of each.
+    pub accept_queue: Option<u64>,
+    /// See `accept_queue`.
+    pub accept_queue_limit: Option<u64>,
+    /// Connections dropped because the accept queue was full, in the whole network namespace.
+    pub listen_overflows: Option<u64>,
+    /// SYNs dropped at listeners, in the whole network namespace.
+    pub listen_drops: Option<u64>,
+    /// From TCP's own counters of connections that closed.
+    pub closed_bytes_received: u64,
+    /// See `closed_bytes_received`; bytes that the client acknowledged, with at most one for each connection's end.
+    pub closed_bytes_acked: u64,
+    /// Segments with data received: requests, where each came in one segment.
+    pub closed_data_segments_in: u64,
+    /// Segments with data sent.
+    pub closed_data_segments_out: u64,
+    /// Connections whose first byte was read.
+    pub connects: u64,
+    /// From establishment to the first read, summed.
+    pub connect_elapsed_ns: u64,
+    /// Distribution of it.
+    pub connect_elapsed: Log2Histogram,
+    /// CPU time of accepting, where the thread did nothing else since its last connection ended.
+    pub connect_cpu_ns: i64,
+    /// How many connections `connect_cpu_ns` is of.
+    pub connects_with_cpu: u64,
+}
+
+/// Requests of one process.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ProcessTotals {
+    /// Its number; 0 = of processes whose place was taken by others.
+    pub pid: u32,
+    /// Requests that it finished.
+    pub requests: u64,
+    /// Bytes read.
+    pub bytes_in: u64,
+    /// Bytes written.
+    pub bytes_out: u64,
+}
+
+/// A request that has not ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OpenRequest {
+    /// Since its first read.
+    pub age_ns: u64,
+    /// Bytes read so far.
+    pub bytes_in: u64,
+    /// Bytes written so far.
+    pub bytes_out: u64,
+    /// CPU time so far.
+    pub cpu_ns: i64,
+    /// Process that reads it (thread's number).
+    pub thread: u32,
+    /// Written in part: waits for the client or the network.
+    pub is_sending: bool,
+}
+
+/// Requests in progress.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct OpenTotals {
+    /// Read, not answered yet.
+    pub waiting: u64,
+    /// Answered, not all of it acknowledged by the client.
+    pub sending: u64,
+    /// The longest, oldest first.
+    pub longest: Vec<OpenRequest>,
+}
+
+/// The scheduler's account of the server's processes, and how much of it is explained.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct CpuTotals {
+    /// All processes of the group (timed by the scheduler).
+    pub group_ns: u64,
+    /// Part in user mode, by the kernel's own division.
+    pub user_ratio: Option<f64>,
+    /// Charged to requests, finished or in progress.
+    pub requests_ns: i64,
+    /// Accepting connections.
+    pub connect_ns: i64,
+    /// Closing connections and whatever threads did between the end of one and the next request.
+    pub between_ns: i64,
+    /// The rest: threads that never read from the port, and what threads did before their first read.
+    pub elsewhere_ns: i64,
+    /// Context switches of the group.
+    pub switches: u64,
+    /// Major faults of the group.
+    pub major_faults: u64,
+    /// Processes and threads now.
+    pub processes: u64,
+    /// See `processes`.
+    pub threads: u64,
+    /// Resident memory now.
+    pub resident_bytes: u64,
+}
+
+/// What the watch itself costs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct CostTotals {
+    /// CPU time of this process.
+    pub own_cpu_ns: u64,
+    /// Added to the server: events times the calibrated cost of one.
+    pub added_ns: f64,
+    /// Cost of one event that counts a request, and of one send in a window.
+    pub receive_event_ns: f64,
+    /// See `receive_event_ns`.
+    pub send_event_ns: f64,
+    /// `added_ns` as a share of the server's CPU time since the watch began.
+    pub added_ratio: Option<f64>,
+    /// Windows held, and nanoseconds in them.
+    pub windows: u64,
+    /// See `windows`.
+    pub window_ns: u64,
+}
+
+/// What was lost or could not be told apart. All 0 in a sound run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Losses {
+    /// Requests whose record was displaced by another connection before their response was written.
+    pub displaced_open: u64,
+    /// Records displaced after the response was written: counted, and closed then.
+    pub displaced_answered: u64,
+    /// Requests whose connection ended before a byte of response was written.
+    pub unanswered: u64,
+}
+
+/// A reading. Counts are totals since the watch began.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Reading {
+    /// CLOCK_MONOTONIC.
+    pub at_ns: u64,
+    /// Wall clock, Unix milliseconds.
+    pub unix_ms: u64,
+    /// Since the watch began.
+    pub elapsed_ns: u64,
+    /// Requests by size class; empty when requests are not counted.
+    pub classes: Vec<ClassTotals>,
+    /// Phases by size class; empty when none are timed.
+    pub phases: Vec<PhaseTotals>,
+    /// Connections.
+    pub connections: ConnectionTotals,
+    /// Requests by process, most first.
+    pub processes: Vec<ProcessTotals>,
+    /// Requests in progress.
+    pub open: OpenTotals,
+    /// CPU time.
+    pub cpu: CpuTotals,
+    /// Cost of watching.
+    pub cost: CostTotals,
+    /// Losses.
+    pub losses: Losses,
+}
+
+impl Reading {
+    /// The classes together.
+    pub fn all(&self) -> ClassTotals {
+        let mut all = ClassTotals::default();
+        for class in &self.classes {
+            all.requests += class.requests;
+            all.bytes_in += class.bytes_in;
+            all.bytes_out += class.bytes_out;
+            all.receives += class.receives;
+            all.cpu_ns += class.cpu_ns;
+            all.elapsed_ns += class.elapsed_ns;
+            all.timed += class.timed;
+            all.elapsed.add(&class.elapsed.0);
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quantile_is_the_upper_end_of_its_bucket() {
+        let mut histogram = Log2Histogram::default();
+        assert_eq!(histogram.quantile_at_most_ns(0.5), None);
+        histogram.0[0] = 9;
+        histogram.0[4] = 1;
+        assert_eq!(histogram.quantile_at_most_ns(0.5), Some(64));
+        assert_eq!(histogram.quantile_at_most_ns(0.9), Some(64));
+        assert_eq!(histogram.quantile_at_most_ns(0.91), Some(1024));
+        assert_eq!(histogram.quantile_at_most_ns(1.0), Some(1024));
+    }
+
+    #[test]
+    fn json_leaves_empty_buckets_out() {
+        let mut histogram = Log2Histogram::default();
+        histogram.0[1] = 3;
+        assert_eq!(serde_json::to_string(&histogram).unwrap(), "[[128,3]]");
+    }
+}

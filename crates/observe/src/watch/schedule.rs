@@ -1,0 +1,136 @@
+//! When windows open: seldom enough to stay within the budget, at moments that no period of the server can match.
+
+use serde::Serialize;
+use std::time::Duration;
+
+/// How much is traced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Connection states and the kernel's own counters of closed connections; nothing runs per request.
+    Zero,
+    /// Every request is counted with its bytes and CPU time; no phases.
+    Counts,
+    /// Counts always, phases in windows.
+    Default,
+    /// Phases of every request.
+    Exact,
+}
+
+impl Mode {
+    /// Whether requests are counted.
+    pub fn counts_requests(self) -> bool {
+        self != Mode::Zero
+    }
+}
+
+/// Length of a window.
+pub const WINDOW: Duration = Duration::from_secs(1);
+/// Time between windows at best: one second in five.
+pub const SHORTEST_PERIOD: Duration = Duration::from_secs(5);
+/// More seldom than this a window says nothing about the present.
+pub const LONGEST_PERIOD: Duration = Duration::from_secs(120);
+/// After the gate is shut, requests that began in the window are timed for this long.
+pub const DRAIN: Duration = Duration::from_millis(50);
+
+/// Chooses the openings.
+#[derive(Debug)]
+pub struct Schedule {
+    period: Duration,
+    next_ns: u64,
+    period_ends_ns: u64,
+    random: u64,
+    is_suspended: bool,
+}
+
+impl Schedule {
+    /// The first window opens soon after `now_ns`.
+    pub fn new(now_ns: u64, seed: u64) -> Self {
+        let mut schedule = Schedule {
+            period: SHORTEST_PERIOD,
+            next_ns: now_ns,
+            period_ends_ns: now_ns,
+            random: seed | 1,
+            is_suspended: false,
+        };
+        schedule.next_ns = now_ns + 200_000_000;
+        schedule.period_ends_ns = now_ns + schedule.period.as_nanos() as u64;
+        schedule
+    }
+
+    /// When the next window opens; `None` while windows would cost too much.
+    pub fn next_ns(&self) -> Option<u64> {
+        (!self.is_suspended).then_some(self.next_ns)
+    }
+
+    /// A window was held: the next one lies at a random place of the next period.
+    pub fn held(&mut self, now_ns: u64) {
+        let period_ns = self.period.as_nanos() as u64;
+        let free_ns = period_ns.saturating_sub((WINDOW + DRAIN).as_nanos() as u64);
+        let begins_ns = self.period_ends_ns.max(now_ns);
+        self.next_ns = begins_ns + self.random_below(free_ns.max(1));
+        self.period_ends_ns = begins_ns + period_ns;
+    }
+
+    /// Adapts the period to what windows cost. `always` and `window`: cost of counting and the added cost inside a window,
+    /// each as a share of the server's CPU time; `budget`: what both may cost together on average.
+    pub fn adapt(&mut self, always: f64, window: f64, budget: f64) {
+        // Aim at 80 % of the budget: the calibration is no better than that.
+        let left = 0.8 * budget - always;
+        if !(window > 0.0 && window.is_finite()) {
+            return;
+        }
+        let share = left / window;
+        let wanted = WINDOW.as_secs_f64() / share.max(1e-9);
+        self.is_suspended = left <= 0.0 || wanted > LONGEST_PERIOD.as_secs_f64();
+        if !self.is_suspended {
+            self.period = Duration::from_secs_f64(wanted.max(SHORTEST_PERIOD.as_secs_f64()));
+        }
+    }
+
+    /// The present period; `None` while suspended.
+    pub fn period(&self) -> Option<Duration> {
+        (!self.is_suspended).then_some(self.period)
+    }
+
+    fn random_below(&mut self, bound: u64) -> u64 {
+        // xorshift64: it only has to be out of step with the server.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % bound
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_keep_their_period_on_average_and_do_not_overlap() {
+        let mut schedule = Schedule::new(0, 7);
+        let mut ends = Vec::new();
+        for _ in 0..200 {
+            let opens = schedule.next_ns().unwrap();
+            assert!(ends.last().is_none_or(|end| opens >= *end), "windows overlap");
+            let ends_at = opens + 1_050_000_000;
+            ends.push(ends_at);
+            schedule.held(ends_at);
+        }
+        let mean = (ends[199] - ends[0]) as f64 / 199.0 / 1e9;
+        assert!((4.5..6.0).contains(&mean), "a window each {mean} s");
+    }
+
+    #[test]
+    fn dear_windows_become_rare_and_end_at_last() {
+        let mut schedule = Schedule::new(0, 7);
+        schedule.adapt(0.004, 0.01, 0.01);
+        assert_eq!(schedule.period(), Some(SHORTEST_PERIOD));
+        schedule.adapt(0.004, 0.04, 0.01);
+        assert_eq!(schedule.period(), Some(Duration::from_secs(10)));
+        schedule.adapt(0.009, 0.04, 0.01);
+        assert_eq!((schedule.period(), schedule.next_ns()), (None, None));
+        schedule.adapt(0.001, f64::NAN, 0.01);
+        assert_eq!(schedule.period(), None, "nonsense changes nothing");
+    }
+}

@@ -1,0 +1,141 @@
+//! The unprivileged half of a watch: the server's processes, its listeners, scans of its sockets.
+
+use crate::error::ObserveError;
+use crate::group::{Group, GroupCounters, GroupSize, ServerGroup};
+use crate::listening::server_on_port;
+use crate::namespace::in_namespace_of;
+use crate::network::{NetworkReader, NetworkReading};
+use crate::processes::ProcessTable;
+use crate::sock_diag::{DiagSocket, PortSockets, Scope};
+use crate::{cpu_clock, facts};
+use std::collections::HashSet;
+
+/// What of the server can be seen by anybody.
+#[derive(Debug)]
+pub struct ServerSide {
+    port: u16,
+    netns_pid: Option<u32>,
+    follows_port: bool,
+    group: ServerGroup,
+    table: ProcessTable,
+    diag: DiagSocket,
+    network: NetworkReader,
+    network_at_start: NetworkReading,
+    inodes: HashSet<u64>,
+    /// Why the processes cannot be seen.
+    pub trouble: Option<String>,
+}
+
+/// One reading of it.
+#[derive(Debug, Clone, Default)]
+pub struct ServerReading {
+    /// CPU time and more since the watch began.
+    pub counters: GroupCounters,
+    /// Processes now.
+    pub size: GroupSize,
+    /// Connections waiting to be accepted, over all listeners; `None` when nobody listens.
+    pub accept_queue: Option<u64>,
+    /// The smallest limit among the listeners.
+    pub accept_queue_limit: Option<u64>,
+    /// Connections dropped because the accept queue was full since the watch began, in the whole namespace.
+    pub listen_overflows: Option<u64>,
+    /// SYNs dropped at listeners since then.
+    pub listen_drops: Option<u64>,
+}
+
+impl ServerSide {
+    /// Opens everything; a port where nobody listens is no error.
+    pub fn open(port: u16, group: Group, netns_pid: Option<u32>) -> Result<Self, ObserveError> {
+        let diag = in_namespace_of(netns_pid, DiagSocket::connect)?
+            .map_err(|source| ObserveError::Sockets { port, source })?;
+        let mut side = ServerSide {
+            port,
+            netns_pid,
+            follows_port: !matches!(group, Group::Tree(_)),
+            group: ServerGroup::default(),
+            table: ProcessTable::default(),
+            diag,
+            network: NetworkReader::open(netns_pid),
+            network_at_start: NetworkReading::default(),
+            inodes: HashSet::new(),
+            trouble: None,
+        };
+        side.network_at_start = side.network.read();
+        let roots = match group {
+            Group::Tree(pid) => vec![pid],
+            _ => side.find_roots(),
+        };
+        let cgroup = roots.first().and_then(|root| facts::own_cgroup_folder(*root));
+        side.group = ServerGroup::new(roots, cgroup);
+        side.table.scan();
+        side.group.admit(&side.table);
+        side.group.read();
+        Ok(side)
+    }
+
+    fn find_roots(&mut self) -> Vec<u32> {
+        match server_on_port(self.port, self.netns_pid) {
+            Ok(Some(server)) => {
+                self.trouble = None;
+                std::iter::once(server.pid).chain(server.sharing).collect()
+            }
+            Ok(None) => {
+                self.trouble = Some(format!("nothing listens on port {}", self.port));
+                Vec::new()
+            }
+            Err(error) => {
+                self.trouble = Some(error.to_string());
+                Vec::new()
+            }
+        }
+    }
+
+    /// Reads processes, listeners and counters. Follows the port to a server that was started anew.
+    pub fn read(&mut self) -> ServerReading {
+        let (network, before) = (self.network.read(), self.network_at_start);
+        let since = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
+        let mut reading = ServerReading {
+            listen_overflows: since(network.listen_overflows, before.listen_overflows),
+            listen_drops: since(network.listen_drops, before.listen_drops),
+            ..ServerReading::default()
+        };
+        if let Ok(sockets) = self.diag.read_port(self.port, Scope::Listeners) {
+            let inodes: HashSet<u64> = sockets.listeners.iter().map(|listener| listener.inode).collect();
+            if self.follows_port && inodes != self.inodes {
+                self.inodes = inodes;
+                let roots = self.find_roots();
+                self.group.add_roots(roots);
+            }
+            if !sockets.listeners.is_empty() {
+                reading.accept_queue = Some(sockets.listeners.iter().map(|listener| u64::from(listener.queue)).sum());
+                reading.accept_queue_limit =
+                    sockets.listeners.iter().map(|listener| u64::from(listener.queue_limit)).min();
+            }
+        }
+        self.table.scan();
+        self.group.admit(&self.table);
+        self.group.read();
+        reading.counters = self.group.counters();
+        reading.size = self.group.size();
+        reading
+    }
+
+    /// All sockets of the port, and this thread's CPU time for the scan.
+    pub fn scan(&mut self) -> std::io::Result<(PortSockets, u64)> {
+        let before = cpu_clock::of_this_thread();
+        let sockets = self.diag.read_port(self.port, Scope::AllStates)?;
+        Ok((sockets, cpu_clock::of_this_thread() - before))
+    }
+
+    /// The processes.
+    pub fn pids(&self) -> Vec<u32> {
+        self.group.pids()
+    }
+}
+
+/// Inode number of the network namespace of a process, or of this thread: what the programs compare.
+pub fn namespace_number(netns_pid: Option<u32>) -> Option<u32> {
+    let path = netns_pid.map_or_else(|| "/proc/thread-self/ns/net".to_string(), |pid| format!("/proc/{pid}/ns/net"));
+    let link = std::fs::read_link(path).ok()?;
+    link.to_str()?.strip_prefix("net:[")?.strip_suffix(']')?.parse().ok()
+}

@@ -1,0 +1,363 @@
+//! The watch of one port: programs where the kernel lets them in, scans where it does not, one form of reading.
+
+use super::classes::SizeClasses;
+use super::error::WatchError;
+use super::layout::{PortCounts, zeroed};
+use super::reading::{ConnectionTotals, CpuTotals, Log2Histogram, Losses, Reading};
+use super::schedule::Mode;
+use super::server::{ServerReading, ServerSide, namespace_number};
+use super::states::{ByState, StateModel};
+#[cfg(feature = "bpf")]
+use super::{totals, tracer::Tracer};
+use crate::cpu_clock;
+use crate::error::ObserveError;
+use crate::group::Group;
+use crate::sock_diag::STATES;
+use record::time::{monotonic_ns, unix_ms};
+use record::{Doubt, DoubtKind, Severity};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Scans correct the model of the states at this interval at the most.
+const RECONCILE: Duration = Duration::from_secs(10);
+/// A scan may take this share of one CPU.
+const RECONCILE_SHARE: u64 = 1000;
+/// A sleep is cut into pieces, so that a signal that came just before it is seen.
+const NAP_NS: u64 = 200_000_000;
+
+/// What to watch, and how closely.
+#[derive(Debug, Clone)]
+pub struct WatchOptions {
+    /// The server's port.
+    pub port: u16,
+    /// Its processes.
+    pub group: Group,
+    /// Watch in this process's network namespace; `None` = in that of the calling thread.
+    pub netns_pid: Option<u32>,
+    /// How closely.
+    pub mode: Mode,
+    /// What watching may cost the server at most on average, as a share of its CPU time.
+    pub overhead_ratio: f64,
+    /// Size classes.
+    pub classes: SizeClasses,
+    /// In some windows, end the parse phase where the server opens or looks up a file, not at its first send.
+    pub splits: bool,
+}
+
+impl WatchOptions {
+    /// Everything as by default, for a port of this namespace.
+    pub fn of_port(port: u16) -> Self {
+        WatchOptions {
+            port,
+            group: Group::ListeningOn(port),
+            netns_pid: None,
+            mode: Mode::Default,
+            overhead_ratio: 0.01,
+            classes: SizeClasses::default(),
+            splits: true,
+        }
+    }
+}
+
+/// A watch. Dropping it detaches every program.
+#[derive(Debug)]
+pub struct Watcher {
+    options: WatchOptions,
+    #[cfg(feature = "bpf")]
+    tracer: Option<Tracer>,
+    why_no_programs: Option<WatchError>,
+    server: ServerSide,
+    states: StateModel,
+    started_ns: u64,
+    own_cpu_at_start_ns: u64,
+    next_scan_ns: u64,
+    scan_error: Option<String>,
+    last: Reading,
+}
+
+impl Watcher {
+    /// Starts watching. Where programs cannot be loaded, connections are scanned instead and requests are not counted:
+    /// [`Watcher::why_no_programs`] tells.
+    pub fn start(options: WatchOptions) -> Result<Self, ObserveError> {
+        let mut server = ServerSide::open(options.port, options.group, options.netns_pid)?;
+        let own_cpu_at_start_ns = cpu_clock::of_process(std::process::id()).unwrap_or(0);
+        let seen = server.scan().map(|(sockets, _)| sockets.by_state.iter().sum()).unwrap_or(0);
+        let (tracer, why_no_programs) = start_tracer(&options, seen);
+        #[cfg(not(feature = "bpf"))]
+        let () = tracer;
+        let started_ns = monotonic_ns();
+        let mut watcher = Watcher {
+            options,
+            #[cfg(feature = "bpf")]
+            tracer,
+            why_no_programs,
+            server,
+            states: StateModel::default(),
+            started_ns,
+            own_cpu_at_start_ns,
+            next_scan_ns: started_ns,
+            scan_error: None,
+            last: Reading::default(),
+        };
+        watcher.reconcile(started_ns);
+        watcher.last = watcher.read();
+        Ok(watcher)
+    }
+
+    /// Why requests are not counted from inside the kernel; `None` when they are.
+    pub fn why_no_programs(&self) -> Option<&WatchError> {
+        self.why_no_programs.as_ref()
+    }
+
+    /// The options.
+    pub fn options(&self) -> &WatchOptions {
+        &self.options
+    }
+
+    /// The server's processes.
+    pub fn pids(&self) -> Vec<u32> {
+        self.server.pids()
+    }
+
+    /// Sleeps until `deadline_ns` (monotonic) or until `stop` is set, and holds the windows that fall into that time.
+    pub fn wait_until(&mut self, deadline_ns: u64, stop: &AtomicBool) {
+        loop {
+            let now_ns = monotonic_ns();
+            let next_ns = self.step(now_ns).unwrap_or(u64::MAX).min(deadline_ns);
+            if now_ns >= deadline_ns || stop.load(Ordering::Relaxed) {
+                return;
+            }
+            let nap_ns = next_ns.saturating_sub(monotonic_ns()).min(NAP_NS);
+            let nap = libc::timespec {
+                tv_sec: (nap_ns / 1_000_000_000) as libc::time_t,
+                tv_nsec: (nap_ns % 1_000_000_000) as libc::c_long,
+            };
+            // SAFETY: `nap` is a live timespec; the remaining time is not asked for. A signal ends the sleep early.
+            unsafe { libc::nanosleep(&nap, std::ptr::null_mut()) };
+        }
+    }
+
+    fn step(&mut self, now_ns: u64) -> Option<u64> {
+        #[cfg(feature = "bpf")]
+        return self.tracer.as_mut().and_then(|tracer| tracer.step(now_ns));
+        #[cfg(not(feature = "bpf"))]
+        {
+            let _ = now_ns;
+            None
+        }
+    }
+
+    fn counts(&self) -> PortCounts {
+        #[cfg(feature = "bpf")]
+        return self.tracer.as_ref().map_or_else(zeroed, Tracer::counts);
+        #[cfg(not(feature = "bpf"))]
+        zeroed()
+    }
+
+    fn has_programs(&self) -> bool {
+        self.why_no_programs.is_none()
+    }
+
+    /// Connections by state now, from transitions alone: reads memory, no system call. Indices as in
+    /// [`crate::sock_diag::STATES`].
+    pub fn states(&mut self) -> ByState {
+        let counts = self.counts();
+        self.states.read(monotonic_ns(), &counts)
+    }
+
+    /// Compares the states with a scan now, and corrects them.
+    pub fn reconcile(&mut self, now_ns: u64) {
+        let before = self.counts();
+        match self.server.scan() {
+            Ok((sockets, cost_ns)) => {
+                let after = self.counts();
+                self.states.reconcile(now_ns, &before, &after, &sockets.by_state, cost_ns);
+                let rest_ns = (cost_ns * RECONCILE_SHARE).max(RECONCILE.as_nanos() as u64);
+                self.next_scan_ns = now_ns + rest_ns;
+                self.scan_error = None;
+            }
+            Err(error) => {
+                self.scan_error = Some(error.to_string());
+                self.next_scan_ns = now_ns + RECONCILE.as_nanos() as u64;
+            }
+        }
+    }
+
+    /// Reads everything.
+    pub fn read(&mut self) -> Reading {
+        let now_ns = monotonic_ns();
+        if now_ns >= self.next_scan_ns || !self.has_programs() {
+            self.reconcile(now_ns);
+        }
+        let server = self.server.read();
+        let counts = self.counts();
+        let mut reading =
+            Reading { at_ns: now_ns, unix_ms: unix_ms(), elapsed_ns: now_ns - self.started_ns, ..Reading::default() };
+        reading.connections = self.connections(now_ns, &counts, &server);
+        reading.cpu = cpu(&server, self.server.trouble.is_none());
+        #[cfg(feature = "bpf")]
+        self.read_programs(&mut reading, &counts);
+        reading.cost.own_cpu_ns =
+            cpu_clock::of_process(std::process::id()).unwrap_or(0).saturating_sub(self.own_cpu_at_start_ns);
+        reading.losses = Losses {
+            displaced_open: counts.lost_open,
+            displaced_answered: counts.displaced,
+            unanswered: counts.unanswered,
+        };
+        self.last = reading.clone();
+        reading
+    }
+
+    #[cfg(feature = "bpf")]
+    fn read_programs(&mut self, reading: &mut Reading, counts: &PortCounts) {
+        let Some(tracer) = &mut self.tracer else { return };
+        let (processes, between_ns) = totals::processes(tracer.programs().threads.iter(), counts);
+        reading.processes = processes;
+        let mut charged_ns = 0;
+        if self.options.mode.counts_requests() {
+            let swept = tracer.sweep().unwrap_or_else(|_| zeroed());
+            reading.classes = tracer.classes(&swept);
+            reading.phases = tracer.phases(reading.at_ns, &reading.classes);
+            reading.open = totals::open(&swept);
+            charged_ns = reading.classes.iter().map(|class| class.cpu_ns).sum::<i64>() + swept.waiting_cpu_ns;
+        }
+        let receives: u64 = reading.classes.iter().map(|class| class.receives).sum();
+        let group_ns = reading.cpu.group_ns;
+        reading.cost = tracer.cost(receives, counts, (group_ns > 0).then_some(group_ns));
+        tracer.keep_budget(group_ns, receives, self.options.overhead_ratio);
+        reading.cpu.requests_ns = charged_ns;
+        reading.cpu.connect_ns = counts.connect_cpu_ns;
+        reading.cpu.between_ns = between_ns;
+        reading.cpu.elsewhere_ns = group_ns as i64 - charged_ns - counts.connect_cpu_ns - between_ns;
+    }
+
+    fn connections(&mut self, now_ns: u64, counts: &PortCounts, server: &ServerReading) -> ConnectionTotals {
+        let states = self.states.read(now_ns, counts);
+        let seen = self.has_programs();
+        let mut connect_elapsed = Log2Histogram::default();
+        connect_elapsed.add(&counts.connect_elapsed);
+        ConnectionTotals {
+            states: STATES
+                .iter()
+                .copied()
+                .zip(states)
+                .filter(|(name, count)| *count > 0 && *name != "unknown")
+                .collect(),
+            reconciliation: self.states.reconciliation(),
+            accepted: counts.accepted,
+            closed: counts.closed,
+            aborted: counts.aborted,
+            retransmits: seen.then_some(counts.retransmits),
+            resets_sent: seen.then_some(counts.resets_sent),
+            resets_received: seen.then_some(counts.resets_received),
+            accept_queue: server.accept_queue,
+            accept_queue_limit: server.accept_queue_limit,
+            listen_overflows: server.listen_overflows,
+            listen_drops: server.listen_drops,
+            closed_bytes_received: counts.closed_bytes_received,
+            closed_bytes_acked: counts.closed_bytes_acked,
+            closed_data_segments_in: counts.closed_data_segs_in,
+            closed_data_segments_out: counts.closed_data_segs_out,
+            connects: counts.connects,
+            connect_elapsed_ns: counts.connect_elapsed_ns,
+            connect_elapsed,
+            connect_cpu_ns: counts.connect_cpu_ns,
+            connects_with_cpu: counts.connects_with_cpu,
+        }
+    }
+
+    /// Reasons not to trust the last reading, each with its remedy.
+    pub fn doubts(&self) -> Vec<Doubt> {
+        let mut doubts = Vec::new();
+        let mut add =
+            |kind, severity, what: String, remedy: &str| doubts.push(Doubt::new(kind, severity, what, remedy));
+        if let Some(error) = &self.why_no_programs {
+            add(
+                DoubtKind::NotWatched,
+                Severity::Warning,
+                format!("requests are not counted: {error}"),
+                "see straingauge doctor",
+            );
+        }
+        if let Some(why) = &self.server.trouble {
+            add(
+                DoubtKind::NotWatched,
+                Severity::Warning,
+                format!("the server's processes are not watched: {why}"),
+                "start the server, or run as root",
+            );
+        }
+        if let Some(why) = &self.scan_error {
+            add(
+                DoubtKind::NotWatched,
+                Severity::Note,
+                format!("connections could not be scanned: {why}"),
+                "see straingauge doctor",
+            );
+        }
+        #[cfg(feature = "bpf")]
+        if let Some(note) = self.tracer.as_ref().and_then(Tracer::windows_note) {
+            add(
+                DoubtKind::NotWatched,
+                Severity::Note,
+                note,
+                "raise --overhead, or use --mode counts if phases do not matter",
+            );
+        }
+        #[cfg(feature = "bpf")]
+        if self.last.losses.displaced_open > 0 {
+            let slots = self.tracer.as_ref().map_or(0, Tracer::slots);
+            add(
+                DoubtKind::LostEvents,
+                Severity::Warning,
+                format!(
+                    "{} requests were lost: the table has room for {slots} connections",
+                    self.last.losses.displaced_open
+                ),
+                "start the watch when the connections are there: it makes room for four times as many",
+            );
+        }
+        let cpu = &self.last.cpu;
+        let missing = -cpu.elsewhere_ns as f64 / cpu.group_ns.max(1) as f64;
+        if cpu.group_ns > 100_000_000 && missing > 0.01 {
+            add(
+                DoubtKind::SourcesDisagree,
+                Severity::Warning,
+                format!("CPU time charged to requests exceeds the scheduler's account by {:.1} %", missing * 100.0),
+                "part of the server runs outside the watched process group: name its port's owner",
+            );
+        }
+        doubts
+    }
+}
+
+#[cfg(feature = "bpf")]
+fn start_tracer(options: &WatchOptions, connections: u64) -> (Option<Tracer>, Option<WatchError>) {
+    let number = namespace_number(options.netns_pid).unwrap_or(0);
+    match Tracer::start(options, number, connections) {
+        Ok(tracer) => (Some(tracer), None),
+        Err(error) => (None, Some(error)),
+    }
+}
+
+#[cfg(not(feature = "bpf"))]
+fn start_tracer(options: &WatchOptions, _connections: u64) -> ((), Option<WatchError>) {
+    let _ = namespace_number(options.netns_pid);
+    ((), Some(WatchError::NotBuilt))
+}
+
+fn cpu(server: &ServerReading, is_visible: bool) -> CpuTotals {
+    let counters = &server.counters;
+    let ticks = counters.user_ticks + counters.system_ticks;
+    let page_bytes = rustix::param::page_size() as u64;
+    CpuTotals {
+        group_ns: if is_visible || counters.cpu_ns > 0 { counters.cpu_ns } else { 0 },
+        user_ratio: (ticks >= 10).then(|| counters.user_ticks as f64 / ticks as f64),
+        switches: counters.switches,
+        major_faults: counters.major_faults,
+        processes: server.size.processes,
+        threads: server.size.threads,
+        resident_bytes: server.size.resident_pages * page_bytes,
+        ..CpuTotals::default()
+    }
+}

@@ -1,0 +1,10 @@
+//! The watch on real servers: what it counts is compared with what a client counts, with the scheduler, with scans.
+//! Needs root or CAP_BPF and CAP_PERFMON; says so where it does not run.
+#![cfg(feature = "bpf")]
+
+#[path = "watch/client.rs"]
+mod client;
+#[path = "watch/counts.rs"]
+mod counts;
+#[path = "watch/rig.rs"]
+mod rig;

@@ -1,0 +1,49 @@
+//! Requests and bytes against the client's own count; CPU time against the scheduler's.
+
+use crate::client::{Count, close_each, keep_alive};
+use crate::rig::{Server, counting, settle, watch};
+use observe::watch::Reading;
+
+fn counted(reading: &Reading) -> Count {
+    let all = reading.all();
+    Count { requests: all.requests, bytes_sent: all.bytes_in, bytes_received: all.bytes_out }
+}
+
+fn check_keep_alive(test: &str, name: &str, paths: &'static [&'static str]) {
+    let Some(server) = Server::start(test, name) else { return };
+    let Some(mut watcher) = watch(test, counting(server.port)) else { return };
+    let (open, count) = keep_alive(server.port, 8, 300, paths);
+    settle(&mut watcher);
+    let while_open = watcher.read();
+    assert_eq!(counted(&while_open), count, "with connections open");
+    assert_eq!(while_open.connections.states.get("established"), Some(&8));
+    drop(open);
+    settle(&mut watcher);
+    let reading = watcher.read();
+    println!("{name}: {reading:#?}");
+    assert_eq!(counted(&reading), count, "after the connections closed");
+    assert_eq!(reading.losses.displaced_open, 0);
+    assert_eq!(reading.connections.accepted, 8);
+    assert_eq!(reading.connections.closed, 8);
+    assert_eq!(reading.connections.closed_bytes_received, count.bytes_sent + 8, "each end of stream counts one");
+    let elsewhere = reading.cpu.elsewhere_ns as f64 / reading.cpu.group_ns as f64;
+    println!("{name}: CPU of no request {:.1} %", elsewhere * 100.0);
+}
+
+#[test]
+fn nginx_requests_and_bytes_equal_the_clients() {
+    check_keep_alive("nginx_requests_and_bytes_equal_the_clients", "nginx", &["/1k.bin", "/100k.bin", "/10k.bin"]);
+}
+
+#[test]
+fn closing_after_each_request_counts_each() {
+    let test = "closing_after_each_request_counts_each";
+    let Some(server) = Server::start(test, "nginx") else { return };
+    let Some(mut watcher) = watch(test, counting(server.port)) else { return };
+    let count = close_each(server.port, 500, "/1k.bin");
+    settle(&mut watcher);
+    let reading = watcher.read();
+    println!("{reading:#?}");
+    assert_eq!(counted(&reading), count);
+    assert_eq!((reading.connections.accepted, reading.connections.closed), (500, 500));
+}

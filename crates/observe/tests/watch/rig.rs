@@ -1,0 +1,107 @@
+//! Servers for the tests, and the reasons why a test does not run.
+
+use observe::watch::{Mode, WatchOptions, Watcher};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+/// A server of the testbed in a session of its own.
+pub struct Server {
+    pub port: u16,
+    child: Child,
+    _state: tempfile::TempDir,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Server {
+    /// Starts one; `None` where its program is missing, after saying so.
+    pub fn start(test: &str, name: &str) -> Option<Self> {
+        Server::start_on(test, name, free_port())
+    }
+
+    pub fn start_on(test: &str, name: &str, port: u16) -> Option<Self> {
+        let state = tempfile::Builder::new().prefix("straingauge-watch-").tempdir().expect("a folder");
+        std::fs::set_permissions(state.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("its mode");
+        let script = root().join("testbed/serve");
+        let child = Command::new("setsid")
+            .arg(script)
+            .args([name, "--port", &port.to_string(), "--state"])
+            .arg(state.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the testbed starts");
+        let mut server = Server { port, child, _state: state };
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            if let Ok(Some(status)) = server.child.try_wait() {
+                eprintln!("SKIPPED {test}: {name} does not start here ({status})");
+                return None;
+            }
+            assert!(Instant::now() < deadline, "{name} does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // Its first connection, made by this loop, shall be over before anything is counted.
+        std::thread::sleep(Duration::from_millis(100));
+        Some(server)
+    }
+
+    pub fn kill(&mut self) {
+        let session = self.child.id() as i32;
+        for pid in session_of(session) {
+            // SAFETY: no memory is passed; the processes are those of the session that this test started.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Every process of a session.
+fn session_of(session: i32) -> Vec<i32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+        // SAFETY: no memory is passed.
+        .filter(|pid| unsafe { libc::getsid(*pid) } == session)
+        .collect()
+}
+
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+pub fn free_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr()).expect("a port").port()
+}
+
+/// A watch with programs; `None` where they may not be loaded, after saying so.
+pub fn watch(test: &str, options: WatchOptions) -> Option<Watcher> {
+    let watcher = Watcher::start(options).expect("the unprivileged part works");
+    if let Some(error) = watcher.why_no_programs() {
+        // On a machine where tests run as root a refused program is a failure, not a reason to skip.
+        // SAFETY: no memory is passed.
+        assert!(unsafe { libc::geteuid() } != 0, "the programs were refused: {error}");
+        eprintln!("SKIPPED {test}: {error}");
+        return None;
+    }
+    Some(watcher)
+}
+
+pub fn counting(port: u16) -> WatchOptions {
+    WatchOptions { mode: Mode::Counts, ..WatchOptions::of_port(port) }
+}
+
+/// Lets acknowledgements arrive and servers close.
+pub fn settle(watcher: &mut Watcher) {
+    let until = record::time::monotonic_ns() + 300_000_000;
+    watcher.wait_until(until, &AtomicBool::new(false));
+}
