@@ -115,9 +115,7 @@ mod tests {
     #[test]
     fn threads_together_keep_the_constant_gap() {
         let mut all: Vec<u64> = (0..3)
-            .flat_map(|index| {
-                Schedule::new(1000.0, Arrival::Constant, 9, Share { index, of: 3 }, 0, 1_000_000_000)
-            })
+            .flat_map(|index| Schedule::new(1000.0, Arrival::Constant, 9, Share { index, of: 3 }, 0, 1_000_000_000))
             .collect();
         all.sort_unstable();
         let expected: Vec<u64> = (0..1000).map(|n| n * 1_000_000).collect();

@@ -74,13 +74,19 @@ fn check_numbers(plan: &LoadPlan) -> Result<(), LoadError> {
 
 fn check_request(plan: &LoadPlan) -> Result<(), LoadError> {
     if !is_token(plan.method.as_bytes()) {
-        return Err(wrong(format!("{} is not an HTTP method: it may have letters, digits and -_. only", quoted(&plan.method))));
+        return Err(wrong(format!(
+            "{} is not an HTTP method: it may have letters, digits and -_. only",
+            quoted(&plan.method)
+        )));
     }
     if plan.method == "CONNECT" {
         return Err(wrong("CONNECT opens a tunnel and makes no request load: choose another method"));
     }
     if plan.host.is_empty() || plan.host.bytes().any(|byte| byte <= b' ' || byte >= 0x7f) {
-        return Err(wrong(format!("{} cannot be a Host: it must be printable ASCII without spaces", quoted(&plan.host))));
+        return Err(wrong(format!(
+            "{} cannot be a Host: it must be printable ASCII without spaces",
+            quoted(&plan.host)
+        )));
     }
     if plan.targets.is_empty() {
         return Err(wrong("there is no target: give at least one URL"));
@@ -99,7 +105,10 @@ fn check_request(plan: &LoadPlan) -> Result<(), LoadError> {
     }
     for (name, value) in &plan.headers {
         if !is_token(name.as_bytes()) {
-            return Err(wrong(format!("{} is not a header name: it has a character that is not allowed there", quoted(name))));
+            return Err(wrong(format!(
+                "{} is not a header name: it has a character that is not allowed there",
+                quoted(name)
+            )));
         }
         if OWNED_FIELDS.iter().any(|owned| name.eq_ignore_ascii_case(owned)) {
             return Err(wrong(format!("the header {name} is written by the engine itself: leave it out")));
@@ -168,7 +177,9 @@ fn check_sources(plan: &LoadPlan) -> Result<(), LoadError> {
     let target = plan.addresses[0];
     for address in &plan.source_addresses {
         if address.is_ipv4() != target.is_ipv4() {
-            return Err(wrong(format!("the source address {address} and the server {target} are of different IP versions")));
+            return Err(wrong(format!(
+                "the source address {address} and the server {target} are of different IP versions"
+            )));
         }
         std::net::TcpListener::bind(SocketAddr::new(*address, 0))
             .map_err(|cause| LoadError::Source { address: *address, cause })?;

@@ -51,7 +51,10 @@ fn saturated(result: &LoadResult) -> Option<Doubt> {
         Doubt::new(
             DoubtKind::ClientSaturated,
             Severity::Warning,
-            format!("the busiest client thread used {} of its CPU: this may be the client's limit, not the server's", percent(ratio)),
+            format!(
+                "the busiest client thread used {} of its CPU: this may be the client's limit, not the server's",
+                percent(ratio)
+            ),
             "give the client more CPUs and threads (--cpus, --threads), or another machine",
         )
     })
@@ -63,7 +66,10 @@ fn kept_waiting(result: &LoadResult) -> Option<Doubt> {
         Doubt::new(
             DoubtKind::SharedCpus,
             Severity::Warning,
-            format!("a client thread was ready to run but had no CPU for {} of the window: something else ran there", percent(ratio)),
+            format!(
+                "a client thread was ready to run but had no CPU for {} of the window: something else ran there",
+                percent(ratio)
+            ),
             "pin the client to CPUs that nothing else uses (--cpus)",
         )
     })

@@ -197,6 +197,7 @@ impl<'a> Conductor<'a> {
 
     fn conduct(&mut self, handles: &[Handle<'_>]) {
         let any_over = |handles: &[Handle<'_>]| handles.iter().any(ScopedJoinHandle::is_finished);
+        self.tell_progress(monotonic_ns());
         let give_up_ns = self.began_ns.saturating_add(opening_limit_ns(self.plan));
         while self.control.ready() < handles.len() && monotonic_ns() < give_up_ns && !any_over(handles) {
             if !self.pause(2_000_000) {
@@ -268,7 +269,8 @@ impl<'a> Conductor<'a> {
             connected: sum(|live| &live.connected),
             completed: sum(|live| &live.completed),
             failed: sum(|live| &live.failed),
-            interval_throughput_per_sec: (total.saturating_sub(last_total)) as f64 * 1e9 / (now - last_ns) as f64,
+            interval_throughput_per_sec: (total.saturating_sub(last_total)) as f64 * 1e9
+                / (now - last_ns).max(1) as f64,
             in_warmup: window_elapsed_ns.is_none(),
             is_draining: now >= self.end_ns,
         };
@@ -298,7 +300,8 @@ impl<'a> Conductor<'a> {
         let mut tally = tally.expect("there is at least one thread");
         tally.finish();
         engine.memory_bytes_per_connection = connection_bytes as f64 / self.plan.connections as f64;
-        let window_ns = if self.begin_ns == u64::MAX { 0 } else { self.end_ns.saturating_sub(self.begin_ns) };
+        // As the threads saw it: a run that is cut short ends for each of them when it looks up.
+        let window_ns = if self.begin_ns == u64::MAX { 0 } else { tally.end_ns.saturating_sub(tally.begin_ns) };
         let mut service = tally.whole.clone();
         service.merge(&tally.pieces);
         let mut first_byte: Latency = tally.whole;

@@ -48,7 +48,9 @@ pub enum LoadError {
         high: u16,
     },
     /// A source address is not one of this machine's.
-    #[error("the source address {address} cannot be used: {cause}; give an address of this machine (ip address shows them)")]
+    #[error(
+        "the source address {address} cannot be used: {cause}; give an address of this machine (ip address shows them)"
+    )]
     Source {
         /// The address.
         address: IpAddr,
@@ -67,7 +69,9 @@ pub enum LoadError {
     #[error("{0} refuses connections: is the server running, and on this port?")]
     Refused(SocketAddr),
     /// No answer to the connection attempt.
-    #[error("{address} did not accept a connection within {after_ms} ms: is the address right, and no firewall between?")]
+    #[error(
+        "{address} did not accept a connection within {after_ms} ms: is the address right, and no firewall between?"
+    )]
     ConnectTimeout {
         /// The server.
         address: SocketAddr,
@@ -109,7 +113,9 @@ pub enum LoadError {
         start: String,
     },
     /// The body ended before its announced length.
-    #[error("{address} closed the connection before the response was complete ({received} bytes came): the body ends early")]
+    #[error(
+        "{address} closed the connection before the response was complete ({received} bytes came): the body ends early"
+    )]
     Truncated {
         /// The server.
         address: SocketAddr,

@@ -3,6 +3,8 @@
 //! A server's accept queue holds 5 to 4,096 connections; what comes while it is full is dropped and repeated after a
 //! second. So the herd starts gently, doubles while all goes well, and falls back when an attempt hangs.
 
+use std::num::NonZeroU64;
+
 /// An attempt that takes longer than this hangs: on any path that carries load a handshake is faster, and a dropped
 /// SYN takes a second.
 pub(crate) const HANGS_AFTER_NS: u64 = 200_000_000;
@@ -20,8 +22,8 @@ pub(crate) struct Herd {
     /// Attempts under way at once.
     under_way: u64,
     next_tick_ns: u64,
-    /// A fixed rate asked for by the plan, as the gap between attempts; 0 = adaptive.
-    gap_ns: u64,
+    /// A fixed rate asked for by the plan, as the gap between attempts; none = adaptive.
+    gap_ns: Option<NonZeroU64>,
     last_fall_ns: u64,
     good_ticks: u32,
 }
@@ -29,15 +31,9 @@ pub(crate) struct Herd {
 impl Herd {
     /// `rate_per_sec`: attempts per second of this thread; 0 = as fast as goes well.
     pub(crate) fn new(rate_per_sec: f64) -> Self {
-        let gap_ns = if rate_per_sec > 0.0 { (1e9 / rate_per_sec) as u64 } else { 0 };
-        Herd {
-            burst: GENTLE,
-            under_way: 4 * GENTLE,
-            next_tick_ns: 0,
-            gap_ns: gap_ns.max(u64::from(rate_per_sec > 0.0)),
-            last_fall_ns: 0,
-            good_ticks: 0,
-        }
+        let gap_ns =
+            (rate_per_sec > 0.0).then(|| NonZeroU64::new((1e9 / rate_per_sec) as u64).unwrap_or(NonZeroU64::MIN));
+        Herd { burst: GENTLE, under_way: 4 * GENTLE, next_tick_ns: 0, gap_ns, last_fall_ns: 0, good_ticks: 0 }
     }
 
     /// Attempts that may begin now, with `under_way` begun and not decided. Each call with a result above 0 uses it up.
@@ -45,11 +41,11 @@ impl Herd {
         if now_ns < self.next_tick_ns {
             return 0;
         }
-        if self.gap_ns > 0 {
+        if let Some(gap_ns) = self.gap_ns {
             // Late ticks catch up within a millisecond's worth, not more: no burst after a pause.
-            let missed = if self.next_tick_ns == 0 { 0 } else { (now_ns - self.next_tick_ns).min(TICK_NS) / self.gap_ns };
-            self.next_tick_ns = now_ns + self.gap_ns;
-            return 1 + missed;
+            let missed_ns = if self.next_tick_ns == 0 { 0 } else { (now_ns - self.next_tick_ns).min(TICK_NS) };
+            self.next_tick_ns = now_ns + gap_ns.get();
+            return 1 + missed_ns / gap_ns;
         }
         let free = self.under_way.saturating_sub(under_way);
         if free == 0 {

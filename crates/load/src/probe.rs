@@ -142,7 +142,16 @@ fn exchange(
                     return Err(not_http(address, Malformed("more bytes came than the response announced"), &start));
                 }
                 if fed.is_complete {
-                    return Ok(response(address, &framing, &start, received, body, connect_ns, begun, requests.is_head));
+                    return Ok(response(
+                        address,
+                        &framing,
+                        &start,
+                        received,
+                        body,
+                        connect_ns,
+                        begun,
+                        requests.is_head,
+                    ));
                 }
             }
             Err(malformed) => return Err(not_http(address, malformed, &start)),
@@ -160,7 +169,8 @@ fn not_http(address: SocketAddr, malformed: Malformed, start: &[u8]) -> LoadErro
 
 /// Outside bytes in a sentence: quoted, escaped, at most `limit` of them.
 fn printable(bytes: &[u8], limit: usize) -> String {
-    let short: String = bytes.iter().take(limit).flat_map(|byte| std::ascii::escape_default(*byte)).map(char::from).collect();
+    let short: String =
+        bytes.iter().take(limit).flat_map(|byte| std::ascii::escape_default(*byte)).map(char::from).collect();
     let more = if bytes.len() > limit { "..." } else { "" };
     format!("\"{short}{more}\"")
 }

@@ -9,8 +9,7 @@ const SUB: u64 = 1 << SUB_BITS;
 const BUCKETS: usize = ((42 - SUB_BITS as usize) + 1) * SUB as usize;
 
 /// The header line of `series.csv`. Times are at the end of the step.
-pub const HEADER: &str =
-    "t_s,completed,failed,received_bytes,response_p50_us,response_p99_us,lag_max_us,connections\n";
+pub const HEADER: &str = "t_s,completed,failed,received_bytes,response_p50_us,response_p99_us,lag_max_us,connections\n";
 
 /// One step's counts.
 #[derive(Debug, Clone)]

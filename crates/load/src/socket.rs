@@ -162,8 +162,9 @@ pub(crate) fn take_error(fd: i32) -> Option<Errno> {
     let mut error: libc::c_int = 0;
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: both pointers are to live values of this frame with their sizes.
-    let result =
-        unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, std::ptr::from_mut(&mut error).cast(), &mut len) };
+    let result = unsafe {
+        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, std::ptr::from_mut(&mut error).cast(), &mut len)
+    };
     if result < 0 {
         return Some(Errno::last());
     }

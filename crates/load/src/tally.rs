@@ -313,6 +313,7 @@ impl Tally {
     pub(crate) fn merge(&mut self, mut other: Tally) {
         self.settle_status();
         other.settle_status();
+        self.end_ns = self.end_ns.max(other.end_ns);
         self.outcomes.add(&other.outcomes);
         for (mine, theirs) in [
             (&mut self.whole, &other.whole),

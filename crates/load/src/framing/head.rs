@@ -237,7 +237,9 @@ mod tests {
     fn http_1_0_closes_unless_it_says_otherwise() {
         assert!(!parse("HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\n").unwrap().is_keep_alive);
         assert!(parse("HTTP/1.0 200 OK\r\nContent-Length: 1\r\nConnection: Keep-Alive\r\n\r\n").unwrap().is_keep_alive);
-        assert!(!parse("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: foo, Close\r\n\r\n").unwrap().is_keep_alive);
+        assert!(
+            !parse("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: foo, Close\r\n\r\n").unwrap().is_keep_alive
+        );
     }
 
     #[test]
@@ -267,7 +269,10 @@ mod tests {
 
     #[test]
     fn what_could_be_read_in_two_ways_is_refused() {
-        assert_eq!(refused("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n"), "more than one Content-Length");
+        assert_eq!(
+            refused("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n"),
+            "more than one Content-Length"
+        );
         assert!(refused("HTTP/1.1 200 OK\r\nContent-Length: 1, 1\r\n\r\n").contains("one decimal number"));
         assert!(refused("HTTP/1.1 200 OK\r\nContent-Length: +1\r\n\r\n").contains("one decimal number"));
         assert!(refused("HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n").contains("64 bits"));

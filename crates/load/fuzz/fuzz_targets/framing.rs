@@ -1,0 +1,43 @@
+//! Response framing: no bytes may panic it, make it keep more than a head, or be understood differently in other
+//! pieces or with a remembered head.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use load::framing::{AtEnd, Framing, HeadCache, MAX_HEAD_BYTES};
+
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Malformed,
+    Complete(u16, usize, usize, bool),
+    Ended(AtEnd, usize),
+}
+
+fn verdict(heads: &mut HeadCache, bytes: &[u8], size: usize) -> Verdict {
+    let mut framing = Framing::new();
+    let (mut used, mut body) = (0, 0);
+    while used < bytes.len() {
+        let piece = &bytes[used..bytes.len().min(used + size)];
+        let Ok(fed) = framing.feed(heads, 0, piece) else { return Verdict::Malformed };
+        assert!(fed.used <= piece.len() && fed.body <= fed.used);
+        assert!(framing.carry_bytes() <= 4 * MAX_HEAD_BYTES);
+        used += fed.used;
+        body += fed.body;
+        if fed.is_complete {
+            return Verdict::Complete(framing.status(), used, body, framing.is_keep_alive());
+        }
+        assert_eq!(fed.used, piece.len());
+    }
+    Verdict::Ended(framing.at_end(), body)
+}
+
+// The first byte chooses method and piece size.
+fuzz_target!(|data: &[u8]| {
+    let Some((choice, bytes)) = data.split_first() else { return };
+    let is_head = choice & 1 == 1;
+    let whole = verdict(&mut HeadCache::new(is_head, 1), bytes, usize::MAX);
+    let mut heads = HeadCache::new(is_head, 1);
+    for size in [1, usize::from(choice >> 1).max(1), usize::MAX, usize::MAX] {
+        assert_eq!(verdict(&mut heads, bytes, size), whole);
+    }
+});

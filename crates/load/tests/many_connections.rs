@@ -1,0 +1,92 @@
+//! As many connections as one process may have, against a child process that accepts them.
+
+use crate::servers::{MS, plan, run};
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::AsRawFd;
+use std::process::{Command, Stdio};
+
+const AS_CHILD: &str = "STRAINGAUGE_TEST_SERVER";
+const WANTED: u64 = 19_000;
+
+/// Not a test of its own: the child of the test below runs it, with the environment variable set.
+#[test]
+fn child_server() {
+    if std::env::var_os(AS_CHILD).is_none() {
+        return;
+    }
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    // SAFETY: a listening socket may be told to listen again with a longer queue.
+    unsafe { libc::listen(listener.as_raw_fd(), 4096) };
+    println!("port {}", listener.local_addr().unwrap().port());
+    accept_and_answer(&listener);
+}
+
+/// A minimal event loop: a thread a connection would be 19,000 threads.
+fn accept_and_answer(listener: &TcpListener) {
+    listener.set_nonblocking(true).unwrap();
+    // SAFETY: plain system calls on descriptors and buffers that live through each call; the process is killed at last.
+    unsafe {
+        let epoll = libc::epoll_create1(0);
+        let add = |fd: i32| {
+            let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: fd as u64 };
+            libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &mut event);
+        };
+        add(listener.as_raw_fd());
+        let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; 256];
+        let mut buffer = [0u8; 4096];
+        let answer = crate::servers::SMALL;
+        loop {
+            let count = libc::epoll_wait(epoll, events.as_mut_ptr(), 256, -1);
+            for event in &events[..count.max(0) as usize] {
+                let fd = event.u64 as i32;
+                if fd == listener.as_raw_fd() {
+                    loop {
+                        let new = libc::accept4(fd, std::ptr::null_mut(), std::ptr::null_mut(), libc::SOCK_NONBLOCK);
+                        if new < 0 {
+                            break;
+                        }
+                        add(new);
+                    }
+                } else if libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), 0) > 0 {
+                    libc::send(fd, answer.as_ptr().cast(), answer.len(), libc::MSG_NOSIGNAL);
+                } else {
+                    libc::close(fd);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn nineteen_thousand_connections_use_several_sources_and_all_open() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a live rlimit.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    let wanted = WANTED.min(limit.rlim_max.saturating_sub(800));
+    if wanted < WANTED {
+        println!("{wanted} instead of {WANTED} connections: RLIMIT_NOFILE allows no more");
+    }
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "many_connections::child_server", "--nocapture"])
+        .env(AS_CHILD, "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let port: u16 = lines
+        .map_while(Result::ok)
+        .find_map(|line| line.split("port ").nth(1)?.trim().parse().ok())
+        .expect("the child says its port");
+    let mut plan = plan((Ipv4Addr::LOCALHOST, port).into());
+    plan.connections = wanted;
+    plan.duration_ns = 500 * MS;
+    plan.timeout_ns = 30_000 * MS;
+    plan.connect_timeout_ns = 30_000 * MS;
+    let result = run(&plan);
+    let _ = child.kill();
+    let _ = child.wait();
+    assert_eq!(result.outcomes.connects, wanted, "{:?}", result.outcomes);
+    assert_eq!(result.outcomes.connects_failed, 0, "{:?}", result.first_errors);
+    assert!(result.engine.memory_bytes_per_connection <= 1024.0);
+}

@@ -1,0 +1,85 @@
+//! The schedule is kept, whatever the server does.
+
+use crate::servers::*;
+use record::Arrival;
+use std::io::Write;
+use std::time::Duration;
+
+#[test]
+fn every_scheduled_request_is_sent_on_its_schedule() {
+    let server = answering(SMALL);
+    for arrival in [Arrival::Constant, Arrival::Poisson] {
+        let mut plan = open(server.address, 1000.0, arrival);
+        (plan.connections, plan.threads, plan.duration_ns) = (6, 2, 500 * MS);
+        let result = run(&plan);
+        let scheduled: usize = (0..2)
+            .map(|index| {
+                let share = load::arrival::Share { index, of: 2 };
+                load::arrival::Schedule::new(1000.0, arrival, plan.seed, share, 0, 500 * MS).count()
+            })
+            .sum();
+        assert_eq!(result.outcomes.sent, scheduled as u64);
+        assert_eq!(result.outcomes.ok, scheduled as u64);
+        assert_eq!(result.lag.len(), result.outcomes.sent);
+        assert!(result.response.max_ns() >= result.service.max_ns());
+    }
+}
+
+#[test]
+fn a_slow_server_gets_every_request_late_rather_than_never() {
+    // 20 ms for each request on one connection: 50 per second at most, 200 per second offered.
+    let server = serve(|mut stream| {
+        while read_request(&mut stream).is_some() {
+            std::thread::sleep(Duration::from_millis(20));
+            let _ = stream.write_all(SMALL);
+        }
+    });
+    let mut plan = open(server.address, 200.0, Arrival::Constant);
+    (plan.connections, plan.duration_ns) = (1, 300 * MS);
+    let result = run(&plan);
+    assert_eq!(result.outcomes.sent, 60);
+    assert_eq!(result.outcomes.ok + result.outcomes.unfinished, 60, "{:?}", result.outcomes);
+    // The 50th request cannot end before 50 x 20 ms, and was meant to leave at 245 ms.
+    assert!(result.response.max_ns().unwrap() >= 700 * MS);
+}
+
+#[test]
+fn a_connection_for_each_request_is_opened_when_the_request_is_due() {
+    let server = serve(|mut stream| {
+        if read_request(&mut stream).is_some() {
+            let _ = stream.write_all(SMALL_CLOSE);
+        }
+    });
+    let mut plan = open(server.address, 300.0, Arrival::Poisson);
+    (plan.connections, plan.requests_per_connection) = (20, 1);
+    let result = run(&plan);
+    assert_eq!(result.outcomes.ok, result.outcomes.sent, "{:?}", result.outcomes);
+    assert_eq!(result.outcomes.connects, result.outcomes.sent);
+}
+
+#[test]
+fn a_server_that_closes_idle_connections_costs_no_request() {
+    // Ends each connection behind a response, without having said so: as at the end of a keep-alive timeout.
+    let server = serve(|mut stream| {
+        if read_request(&mut stream).is_some() {
+            let _ = stream.write_all(SMALL);
+        }
+    });
+    let mut plan = open(server.address, 10.0, Arrival::Constant);
+    (plan.connections, plan.duration_ns) = (2, 500 * MS);
+    let result = run(&plan);
+    assert_eq!(result.outcomes.ok, 5, "{:?}", result.outcomes);
+    assert!(result.outcomes.connects > 2);
+}
+
+#[test]
+fn precise_waiting_is_reported_with_what_was_in_force() {
+    let server = answering(SMALL);
+    let mut plan = open(server.address, 500.0, Arrival::Constant);
+    plan.precise = true;
+    let result = run(&plan);
+    assert_eq!(result.outcomes.ok, 100);
+    assert!(result.engine.wait_method.contains("polling"), "{:?}", result.engine);
+    assert!(["normal", "SCHED_FIFO, priority 10"].contains(&result.engine.scheduling.as_str()));
+    assert!(result.engine.polling_ns > 0);
+}

@@ -1,0 +1,407 @@
+//! Every way a server can fail a request ends in the outcome of that name, and in none other.
+
+use crate::servers::*;
+use record::scenario::RequestTarget;
+use record::{Arrival, LoadPlan, Outcomes};
+use std::io::Write;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Runs a closed loop against a server that handles each connection so; at least one request must have been sent.
+fn outcomes_of(handle: impl Fn(TcpStream) + Send + Sync + 'static) -> Outcomes {
+    let server = serve(handle);
+    let outcomes = run(&plan(server.address)).outcomes;
+    assert!(outcomes.sent > 0);
+    outcomes
+}
+
+/// Reads one request, then does something to the connection.
+fn after_request(then: impl Fn(TcpStream) + Send + Sync + 'static) -> Outcomes {
+    outcomes_of(move |mut stream| {
+        if read_request(&mut stream).is_some() {
+            then(stream);
+        }
+    })
+}
+
+/// Answers every request so.
+fn answered(answer: &[u8]) -> Outcomes {
+    let server = answering(answer);
+    run(&plan(server.address)).outcomes
+}
+
+fn finished(outcomes: Outcomes) -> u64 {
+    outcomes.sent - outcomes.unfinished
+}
+
+#[test]
+fn a_plain_server_answers_everything() {
+    let server = answering(SMALL);
+    let result = run(&plan(server.address));
+    let outcomes = result.outcomes;
+    assert!(outcomes.ok > 10);
+    assert_eq!(outcomes.ok, outcomes.sent);
+    assert_eq!(outcomes.connects, 2);
+    assert_eq!(server.requests.load(Ordering::SeqCst), outcomes.sent, "the server's own count");
+    assert_eq!(result.body_bytes, 5 * outcomes.ok);
+    assert_eq!(result.received_bytes, SMALL.len() as u64 * outcomes.ok);
+    assert_eq!(result.status_counts.get(&200), Some(&outcomes.ok));
+    let rows = result.series_csv.lines().count();
+    assert_eq!(rows, 3, "a header and two steps of 100 ms: {}", result.series_csv);
+}
+
+#[test]
+fn threads_share_connections_and_add_up() {
+    let server = answering(SMALL);
+    let mut plan = plan(server.address);
+    (plan.connections, plan.threads) = (7, 3);
+    let result = run(&plan);
+    assert_eq!(result.outcomes.connects, 7);
+    assert_eq!(server.requests.load(Ordering::SeqCst), result.outcomes.sent);
+    assert_eq!(result.engine.threads, 3);
+}
+
+#[test]
+fn a_closed_port_is_refused_without_a_busy_loop() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let outcomes = run(&plan(port)).outcomes;
+    assert_eq!(outcomes.refused, outcomes.sent);
+    // Two slots; back-off of 10, 20, 40, 80 ms.
+    assert!((1..=12).contains(&outcomes.connects_failed), "{outcomes:?}");
+    let open_outcomes = run(&open(port, 500.0, Arrival::Constant)).outcomes;
+    assert_eq!((open_outcomes.sent, open_outcomes.refused), (100, 100));
+}
+
+#[test]
+fn a_reset_is_a_reset() {
+    let outcomes = after_request(reset);
+    assert_eq!(outcomes.reset, outcomes.sent, "{outcomes:?}");
+}
+
+#[test]
+fn silence_times_out() {
+    let server = serve(|mut stream| while read_request(&mut stream).is_some() {});
+    let mut plan = plan(server.address);
+    plan.timeout_ns = 60 * MS;
+    let outcomes = run(&plan).outcomes;
+    assert!(outcomes.timed_out >= 2, "{outcomes:?}");
+    assert_eq!(outcomes.timed_out, finished(outcomes), "{outcomes:?}");
+}
+
+#[test]
+fn a_body_that_ends_early_is_truncated() {
+    let outcomes = after_request(|mut stream| {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello");
+    });
+    assert_eq!(outcomes.truncated, outcomes.sent, "{outcomes:?}");
+    let outcomes = after_request(|mut stream| {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
+    });
+    assert_eq!(outcomes.truncated, outcomes.sent, "{outcomes:?}");
+    let outcomes = after_request(|mut stream| {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Le");
+    });
+    assert_eq!(outcomes.truncated, outcomes.sent, "{outcomes:?}");
+}
+
+#[test]
+fn closing_without_an_answer_is_closed_early() {
+    let outcomes = after_request(drop);
+    assert_eq!(outcomes.closed_early, outcomes.sent, "{outcomes:?}");
+}
+
+#[test]
+fn garbage_is_malformed() {
+    for garbage in [
+        &b"SSH-2.0-OpenSSH_9.2\r\n"[..],
+        b"\x15\x03\x03\x00\x02\x02\x46",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+        b"HTTP/1.1 200 OK\r\nA: b\r\n folded\r\nContent-Length: 0\r\n\r\n",
+    ] {
+        let outcomes = answered(garbage);
+        assert!(outcomes.sent > 0);
+        assert_eq!(outcomes.malformed, outcomes.sent, "{garbage:?} {outcomes:?}");
+    }
+}
+
+#[test]
+fn a_header_of_ten_megabytes_is_malformed_and_not_read_to_its_end() {
+    let server = serve(|mut stream| {
+        if read_request(&mut stream).is_some() {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nX-Long: ");
+            let _ = stream.write_all(&vec![b'a'; 10 << 20]);
+            let _ = stream.write_all(b"\r\n\r\n");
+        }
+    });
+    let result = run(&plan(server.address));
+    let outcomes = result.outcomes;
+    assert!(outcomes.malformed > 0, "{outcomes:?}");
+    assert_eq!(outcomes.malformed, finished(outcomes), "{outcomes:?}");
+    assert!(result.first_errors.iter().any(|words| words.contains("64 KiB")), "{:?}", result.first_errors);
+}
+
+#[test]
+fn bytes_behind_a_response_are_malformed_not_eaten() {
+    let mut twice = SMALL.to_vec();
+    twice.extend_from_slice(b"junk");
+    let outcomes = answered(&twice);
+    assert!(outcomes.sent > 0);
+    assert_eq!(outcomes.malformed, outcomes.sent, "{outcomes:?}");
+}
+
+#[test]
+fn bytes_on_an_idle_connection_are_counted_as_stray() {
+    let server = serve(|mut stream| {
+        while read_request(&mut stream).is_some() {
+            let _ = stream.write_all(SMALL);
+            std::thread::sleep(Duration::from_millis(30));
+            let _ = stream.write_all(b"nobody asked");
+        }
+    });
+    let mut plan = open(server.address, 10.0, Arrival::Constant);
+    plan.connections = 1;
+    plan.duration_ns = 400 * MS;
+    let result = run(&plan);
+    assert!(result.stray_responses >= 1, "{:?}", result.outcomes);
+    assert!(result.doubts.iter().any(|doubt| doubt.what.contains("no request asked for")), "{:?}", result.doubts);
+}
+
+#[test]
+fn error_statuses_are_non_2xx_and_redirects_are_not() {
+    let outcomes = answered(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
+    assert!(outcomes.non_2xx > 0);
+    assert_eq!(outcomes.non_2xx, outcomes.sent);
+    let outcomes = answered(b"HTTP/1.1 301 Moved\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!((outcomes.ok, outcomes.sent > 0), (outcomes.sent, true));
+    let outcomes = after_request(|mut stream| {
+        let _ = stream.write_all(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n");
+    });
+    assert_eq!((outcomes.non_2xx, outcomes.sent > 0), (outcomes.sent, true), "{outcomes:?}");
+}
+
+#[test]
+fn every_framing_is_followed() {
+    for answer in [
+        &b"HTTP/1.1 204 No Content\r\n\r\n"[..],
+        b"HTTP/1.1 304 Not Modified\r\nContent-Length: 100\r\n\r\n",
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n0\r\nTrailer: x\r\n\r\n",
+        b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.1 200 OK\nContent-Length: 2\n\nok",
+    ] {
+        let outcomes = answered(answer);
+        assert!(outcomes.ok > 2);
+        assert_eq!(outcomes.ok, outcomes.sent, "{:?} {outcomes:?}", String::from_utf8_lossy(answer));
+        assert_eq!(outcomes.connects, 2, "the connections stay");
+    }
+}
+
+#[test]
+fn a_close_delimited_body_ends_with_the_connection() {
+    let server = serve(|mut stream| {
+        if read_request(&mut stream).is_some() {
+            let _ = stream.write_all(b"HTTP/1.0 200 OK\r\n\r\nall of it");
+        }
+    });
+    let result = run(&plan(server.address));
+    assert_eq!(result.outcomes.ok, result.outcomes.sent, "{:?}", result.outcomes);
+    assert!(result.outcomes.ok > 2);
+    assert_eq!(result.body_bytes, 9 * result.outcomes.ok);
+}
+
+#[test]
+fn a_response_byte_by_byte_is_one_response() {
+    for answer in [&SMALL[..], b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"]
+    {
+        let answer = answer.to_vec();
+        let outcomes = outcomes_of(move |mut stream| {
+            let _ = stream.set_nodelay(true);
+            while read_request(&mut stream).is_some() {
+                for byte in &answer {
+                    if stream.write_all(&[*byte]).is_err() {
+                        return;
+                    }
+                    std::thread::yield_now();
+                }
+            }
+        });
+        assert!(outcomes.ok > 0);
+        assert_eq!(outcomes.ok, outcomes.sent, "{outcomes:?}");
+    }
+}
+
+#[test]
+fn a_body_of_a_hundred_megabytes_is_counted_to_the_byte() {
+    const SIZE: usize = 100 << 20;
+    let server = serve(|mut stream| {
+        let part = vec![b'x'; 1 << 20];
+        while read_request(&mut stream).is_some() {
+            let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {SIZE}\r\n\r\n");
+            for _ in 0..SIZE / part.len() {
+                if stream.write_all(&part).is_err() {
+                    return;
+                }
+            }
+        }
+    });
+    let mut plan = plan(server.address);
+    plan.connections = 1;
+    plan.duration_ns = 50 * MS;
+    plan.timeout_ns = 60_000 * MS;
+    let result = run(&plan);
+    if result.outcomes.unfinished == 0 {
+        assert!(result.outcomes.ok >= 1);
+        assert_eq!(result.body_bytes, SIZE as u64 * result.outcomes.ok);
+    } else {
+        println!("not checked: this machine did not move 100 MiB over loopback in 2 s");
+    }
+}
+
+#[test]
+fn a_large_request_body_arrives_whole() {
+    let server = answering(SMALL);
+    let mut plan = plan(server.address);
+    plan.method = "POST".into();
+    plan.body = vec![b'b'; 3 << 20];
+    plan.timeout_ns = 60_000 * MS;
+    let result = run(&plan);
+    let outcomes = result.outcomes;
+    assert!(outcomes.ok > 0);
+    assert_eq!(outcomes.ok, finished(outcomes), "{outcomes:?}");
+    assert_eq!(server.requests.load(Ordering::SeqCst), outcomes.ok);
+    if outcomes.unfinished == 0 {
+        assert!(result.sent_bytes > outcomes.ok * (3 << 20));
+    }
+}
+
+#[test]
+fn head_responses_have_no_body() {
+    let server = answering(&b"HTTP/1.1 200 OK\r\nContent-Length: 12345\r\n\r\n"[..]);
+    let outcomes = run(&LoadPlan { method: "HEAD".into(), ..plan(server.address) }).outcomes;
+    assert!(outcomes.ok > 2);
+    assert_eq!(outcomes.ok, outcomes.sent);
+}
+
+#[test]
+fn one_request_a_connection_reconnects_each_time_and_says_so() {
+    let server = serve(|mut stream| {
+        let request = read_request(&mut stream).unwrap_or_default();
+        let says_close = String::from_utf8_lossy(&request).contains("Connection: close");
+        let _ = stream.write_all(if says_close { SMALL_CLOSE } else { b"HTTP/1.1 500 No\r\n\r\n" });
+    });
+    let outcomes = run(&LoadPlan { requests_per_connection: 1, ..plan(server.address) }).outcomes;
+    assert!(outcomes.ok > 2);
+    assert_eq!(outcomes.ok, outcomes.sent, "{outcomes:?}");
+    assert!(outcomes.connects >= outcomes.ok);
+}
+
+#[test]
+fn a_server_that_closes_after_each_response_is_reconnected() {
+    // It announces nothing, as many do when they reach their own limit of requests.
+    let server = serve(|mut stream| {
+        if read_request(&mut stream).is_some() {
+            let _ = stream.write_all(SMALL);
+            let _ = stream.shutdown(Shutdown::Write);
+            // Lets the client's next request, if it was quicker, be read and lost.
+            read_request(&mut stream);
+        }
+    });
+    let outcomes = run(&plan(server.address)).outcomes;
+    assert!(outcomes.ok > 2, "{outcomes:?}");
+    assert_eq!(outcomes.ok + outcomes.closed_early + outcomes.reset, outcomes.sent, "{outcomes:?}");
+    assert!(outcomes.connects > 2);
+}
+
+#[test]
+fn a_list_of_targets_is_visited_in_turn() {
+    let seen: std::sync::Arc<std::sync::Mutex<Vec<String>>> = Default::default();
+    let seen_by_server = seen.clone();
+    let server = serve(move |mut stream| {
+        while let Some(request) = read_request(&mut stream) {
+            let line = String::from_utf8_lossy(&request).lines().next().unwrap_or_default().to_string();
+            seen_by_server.lock().unwrap().push(line);
+            let _ = stream.write_all(SMALL);
+        }
+    });
+    let mut plan = plan(server.address);
+    plan.connections = 1;
+    plan.targets = ["/a", "/b?c=d", "/e"].map(|path| RequestTarget { path: path.into() }).to_vec();
+    run(&plan);
+    let seen = seen.lock().unwrap();
+    assert!(seen.len() > 3);
+    for (index, line) in seen.iter().enumerate() {
+        assert_eq!(*line, format!("GET {} HTTP/1.1", ["/a", "/b?c=d", "/e"][index % 3]));
+    }
+}
+
+#[test]
+fn ipv6_works_like_ipv4() {
+    if TcpListener::bind("[::1]:0").is_err() {
+        println!("not run: this machine has no IPv6 loopback");
+        return;
+    }
+    let server = serve_on("::1".parse().unwrap(), |mut stream| {
+        while read_request(&mut stream).is_some() {
+            let _ = stream.write_all(SMALL);
+        }
+    });
+    let outcomes = run(&plan(server.address)).outcomes;
+    assert!(outcomes.ok > 2);
+    assert_eq!(outcomes.ok, outcomes.sent);
+}
+
+#[test]
+fn addresses_are_tried_in_turn() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let server = answering(SMALL);
+    let mut plan = plan(server.address);
+    plan.addresses.insert(0, closed);
+    let outcomes = run(&plan).outcomes;
+    assert!(outcomes.ok > 2);
+    assert_eq!(outcomes.ok, outcomes.sent, "{outcomes:?}");
+}
+
+#[test]
+fn stopping_keeps_what_was_measured() {
+    let server = answering(SMALL);
+    let mut plan = plan(server.address);
+    plan.duration_ns = 3_600_000 * MS;
+    let stop = AtomicBool::new(false);
+    struct StopLater<'a>(&'a AtomicBool, Heard);
+    impl load::LoadEvents for StopLater<'_> {
+        fn window_begins(&mut self) {
+            self.1.window_begins();
+        }
+        fn progress(&mut self, progress: &load::Progress) {
+            self.1.progress(progress);
+            if progress.completed > 0 {
+                self.0.store(true, Ordering::SeqCst);
+            }
+        }
+        fn window_ends(&mut self) {
+            self.1.window_ends();
+        }
+    }
+    let mut events = StopLater(&stop, Heard::default());
+    let result = load::run(&plan, &stop, &mut events).unwrap();
+    assert_books(&result);
+    assert!(result.interrupted && result.outcomes.ok > 0);
+    assert!(result.window_ns < plan.duration_ns && result.window_ns > 0);
+    assert!(result.doubts.iter().any(|doubt| doubt.kind == record::DoubtKind::Interrupted));
+    assert_eq!((events.1.begins, events.1.ends), (1, 1));
+    assert!(events.1.progress.iter().any(|progress| progress.connected == 2));
+}
+
+#[test]
+fn a_warm_up_is_not_counted() {
+    let server = answering(SMALL);
+    let mut plan = plan(server.address);
+    (plan.warmup_ns, plan.duration_ns) = (200 * MS, 100 * MS);
+    let mut heard = Heard::default();
+    let result = load::run(&plan, &AtomicBool::new(false), &mut heard).unwrap();
+    assert_books(&result);
+    assert!(server.requests.load(Ordering::SeqCst) > result.outcomes.sent);
+    assert!(heard.progress.iter().any(|progress| progress.in_warmup));
+}

@@ -1,0 +1,93 @@
+//! One sentence for each kind of thing that can be on a port.
+
+use crate::servers::*;
+use std::io::Write;
+use std::net::TcpListener;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_millis(1500);
+
+fn said(answer: &'static [u8]) -> String {
+    let server = serve(move |mut stream| {
+        if read_request(&mut stream).is_some() {
+            let _ = stream.write_all(answer);
+        }
+    });
+    load::probe(&plan(server.address), PATIENCE).expect_err("must be refused").to_string()
+}
+
+#[test]
+fn a_server_is_described() {
+    let server =
+        answering(&b"HTTP/1.1 200 OK\r\nServer: demo/1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"[..]);
+    let found = load::probe(&plan(server.address), PATIENCE).unwrap();
+    assert_eq!((found.status, found.framing, found.body_bytes), (200, "chunked", 3));
+    assert!(found.is_keep_alive);
+    assert_eq!(found.server.as_deref(), Some("demo/1"));
+    assert_eq!(found.complaint(), None);
+}
+
+#[test]
+fn a_closed_port_says_so() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let text = load::probe(&plan(port), PATIENCE).unwrap_err().to_string();
+    assert_eq!(text, format!("{port} refuses connections: is the server running, and on this port?"));
+}
+
+#[test]
+fn what_is_not_http_is_quoted_harmlessly() {
+    let text = said(b"220 mail.example ESMTP\r\n\x1b[31m");
+    assert!(text.contains("does not answer in HTTP/1.x"), "{text}");
+    assert!(text.contains("220 mail.example ESMTP\\r\\n\\x1b[31m"), "{text}");
+    assert!(!text.contains('\u{1b}'), "no escape sequence reaches a terminal");
+}
+
+#[test]
+fn a_tls_port_is_recognised() {
+    assert!(said(b"\x15\x03\x01\x00\x02\x02\x0a").contains("speaks TLS"));
+    let server = answering(
+        &b"HTTP/1.1 400 Bad Request\r\nContent-Length: 54\r\n\r\nThe plain HTTP request was sent to HTTPS port........."[..],
+    );
+    let found = load::probe(&plan(server.address), PATIENCE).unwrap();
+    assert!(found.complaint().unwrap().contains("speaks TLS"));
+}
+
+#[test]
+fn a_body_that_ends_early_says_so() {
+    let text = said(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello");
+    assert!(text.contains("the body ends early"), "{text}");
+}
+
+#[test]
+fn a_connection_closed_without_answer_says_so() {
+    assert!(said(b"").contains("closed the connection without sending a response"));
+}
+
+#[test]
+fn a_header_without_end_says_so() {
+    let server = serve(|mut stream| {
+        if read_request(&mut stream).is_some() {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nX: ");
+            let _ = stream.write_all(&vec![b'a'; 10 << 20]);
+        }
+    });
+    let text = load::probe(&plan(server.address), PATIENCE).unwrap_err().to_string();
+    assert!(text.contains("a header of more than 64 KiB"), "{text}");
+}
+
+#[test]
+fn silence_says_how_long_was_waited() {
+    let server = serve(|mut stream| while read_request(&mut stream).is_some() {});
+    let text = load::probe(&plan(server.address), Duration::from_millis(100)).unwrap_err().to_string();
+    assert!(text.contains("no complete response within 100 ms"), "{text}");
+}
+
+#[test]
+fn redirects_and_errors_are_answers_with_a_complaint() {
+    let server = answering(&b"HTTP/1.1 302 Found\r\nLocation: https://example/\r\nContent-Length: 0\r\n\r\n"[..]);
+    let complaint = load::probe(&plan(server.address), PATIENCE).unwrap().complaint().unwrap();
+    assert!(complaint.contains("redirects (status 302) to https://example/"), "{complaint}");
+    let server = answering(&b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"[..]);
+    let complaint = load::probe(&plan(server.address), PATIENCE).unwrap().complaint().unwrap();
+    assert!(complaint.contains("status 404"), "{complaint}");
+}
