@@ -135,7 +135,7 @@ impl ServerGroup {
     pub fn admit(&mut self, table: &ProcessTable) {
         // The start of a process is rounded down to a tick: one born in the tick of the first call counts as older.
         let watched_since_ticks = *self.watched_since_ticks.get_or_insert_with(|| ticks_since_boot() + 1);
-        let in_cgroup: HashSet<u32> = self.cgroup_processes();
+        let in_cgroup: HashSet<u32> = self.cgroup_processes().unwrap_or_default().into_iter().collect();
         loop {
             let newcomers: Vec<u32> = table
                 .iter()
@@ -187,10 +187,10 @@ impl ServerGroup {
         self.members.insert(pid, member);
     }
 
-    fn cgroup_processes(&self) -> HashSet<u32> {
-        let Some(path) = &self.cgroup else { return HashSet::new() };
-        let text = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
-        text.lines().filter_map(|line| line.parse().ok()).collect()
+    /// The processes in the group's control group; `None` without one of its own.
+    pub fn cgroup_processes(&self) -> Option<Vec<u32>> {
+        let text = fs::read_to_string(self.cgroup.as_ref()?.join("cgroup.procs")).ok()?;
+        Some(text.lines().filter_map(|line| line.parse().ok()).collect())
     }
 
     /// Reads every member: first what may name ended children, then all CPU clocks close together, then the threads.

@@ -1,6 +1,5 @@
 //! Other work on the machine: what used CPUs beside the server, the client and the watcher.
 
-use crate::group::clock_ticks_per_sec;
 use crate::window::Window;
 
 /// Other work in a window: a lower bound, and who did most of it.
@@ -63,6 +62,5 @@ fn remainder(window: &Window) -> Option<f64> {
     let ours = (window.server_cpu_ns() + client_ns + observer_ns) as f64 / elapsed_ns;
     let interrupts = (machine.times.irq + machine.times.softirq) as f64 / machine.elapsed_ticks;
     let stolen = machine.times.steal as f64 / machine.elapsed_ticks;
-    debug_assert!(clock_ticks_per_sec() > 0);
     Some(machine.busy_cpus()? - ours - interrupts - stolen - machine.busy_error_cpus())
 }

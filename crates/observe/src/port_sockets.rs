@@ -86,3 +86,35 @@ pub fn read_text(file: &mut impl BufRead, port: u16, sockets: &mut PortSockets) 
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn netlink_and_text_tell_the_same() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let _open: Vec<_> =
+            (0..5).map(|_| (TcpStream::connect(address).unwrap(), listener.accept().unwrap())).collect();
+        let mut diag = PortReader::open(None, address.port()).unwrap();
+        assert_eq!(diag.method(), "inet_diag netlink");
+        let file = BufReader::new(File::open("/proc/thread-self/net/tcp").unwrap());
+        let mut text = PortReader::Text(vec![file]);
+        let by_diag = diag.read(address.port(), Scope::AllStates).unwrap();
+        let by_text = text.read(address.port(), Scope::AllStates).unwrap();
+        assert_eq!(by_diag.by_state, by_text.by_state);
+        assert_eq!(by_diag.by_state[1], 5);
+        let (diag, text) = (by_diag.listeners[0], by_text.listeners[0]);
+        assert_eq!((diag.address, diag.inode, diag.uid, diag.queue), (text.address, text.inode, text.uid, text.queue));
+    }
+
+    #[test]
+    fn a_line_without_end_does_not_fill_memory() {
+        let mut endless = BufReader::new(io::Read::take(io::repeat(b'x'), 1 << 20));
+        let mut sockets = PortSockets::default();
+        read_text(&mut endless, 80, &mut sockets).unwrap();
+        assert_eq!(sockets, PortSockets::default());
+    }
+}

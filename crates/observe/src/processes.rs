@@ -31,8 +31,13 @@ pub struct ProcessTable {
 impl ProcessTable {
     /// Lists /proc. Reads only the processes that were not there before.
     pub fn scan(&mut self) {
+        self.learn(&all_pids());
+    }
+
+    /// Makes the table hold `pids` and no others. Reads only those that were not there before.
+    pub fn learn(&mut self, pids: &[u32]) {
         let mut before = std::mem::take(&mut self.known);
-        for pid in all_pids() {
+        for &pid in pids {
             if let Some(origin) = before.remove(&pid) {
                 self.known.insert(pid, origin);
             } else if let Some(stat) = read_stat(pid) {

@@ -12,8 +12,9 @@ use std::collections::HashSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// After a reading that took `t` of CPU time the next of its kind waits for at least this many `t`: 0.5 % of a CPU.
-const REST_AFTER_READING: u32 = 200;
+/// After a reading that took `t` of CPU time the next of its kind waits for at least this many `t`: 0.25 % of a CPU for
+/// each of the three kinds.
+const REST_AFTER_READING: u32 = 400;
 
 /// What the thread gathered since the window began.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -152,7 +153,12 @@ impl Sampler {
             }
             if group.is_due() {
                 let cost = measured(|| {
-                    table.scan();
+                    let in_cgroup = shared.group().cgroup_processes();
+                    match in_cgroup {
+                        // The control group names its processes: no need to look at all others.
+                        Some(pids) => table.learn(&pids),
+                        None => table.scan(),
+                    }
                     let mut members = shared.group();
                     members.admit(&table);
                     members.read();

@@ -204,3 +204,108 @@ fn tolerance_of_ticks(window: &Window, cpu_ns: u64) -> u64 {
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).take(40).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::MachineReading;
+    use crate::proc_text::{CpuTimes, MachineStat};
+    use crate::window::Edge;
+    use std::collections::BTreeMap;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    /// Two CPUs over ten seconds, in which the server used `cpu_ns` on CPU 1.
+    fn window(cpu_ns: u64, cpu1: CpuTimes) -> Window {
+        let machine = |at_ns, times: [CpuTimes; 2]| MachineReading {
+            at_ns,
+            stat: MachineStat { cpus: times.into_iter().enumerate().collect(), ..MachineStat::default() },
+        };
+        let mut end = Edge { at_ns: 10 * SECOND_NS, ..Edge::default() };
+        end.group.cpu_ns = cpu_ns;
+        end.group.user_ticks = cpu_ns / 10_000_000;
+        end.group.switches = 1;
+        end.machine = machine(10 * SECOND_NS, [CpuTimes { idle: 1000, ..CpuTimes::default() }, cpu1]);
+        let begin = Edge { machine: machine(0, [CpuTimes::default(); 2]), ..Edge::default() };
+        Window {
+            begin,
+            end,
+            samples: Default::default(),
+            busiest_thread_ns: Some(cpu_ns),
+            size: Default::default(),
+            members: vec![1],
+            server_cpus: vec![1],
+            client_pid: 0,
+            has_group: true,
+            missing: Default::default(),
+            commands: BTreeMap::new(),
+        }
+    }
+
+    fn kinds(window: &Window) -> Vec<DoubtKind> {
+        of(window).into_iter().map(|doubt| doubt.kind).collect()
+    }
+
+    #[test]
+    fn sources_that_agree_raise_no_doubt() {
+        let busy = CpuTimes { user: 500, idle: 500, ..CpuTimes::default() };
+        assert_eq!(of(&window(5 * SECOND_NS, busy)), []);
+    }
+
+    #[test]
+    fn stolen_time_is_a_doubt_with_its_size() {
+        let stolen = CpuTimes { user: 500, idle: 400, steal: 100, ..CpuTimes::default() };
+        let doubts = of(&window(5 * SECOND_NS, stolen));
+        assert_eq!(doubts[0].kind, DoubtKind::Steal);
+        assert!(doubts[0].what.contains("5.0 %") && doubts[0].what.contains("10.0 %"), "{:?}", doubts[0]);
+    }
+
+    #[test]
+    fn busy_time_that_nobody_owns_is_other_work() {
+        let busy = CpuTimes { user: 800, idle: 200, ..CpuTimes::default() };
+        let doubts = of(&window(5 * SECOND_NS, busy));
+        assert_eq!(doubts[0].kind, DoubtKind::NoisyNeighbour);
+        assert!(doubts[0].what.contains("0.30 CPUs"), "{:?}", doubts[0]);
+    }
+
+    #[test]
+    fn interrupts_are_not_other_work() {
+        let busy = CpuTimes { user: 500, softirq: 300, idle: 200, ..CpuTimes::default() };
+        assert_eq!(of(&window(5 * SECOND_NS, busy)), []);
+    }
+
+    #[test]
+    fn a_server_that_runs_elsewhere_than_said_is_a_disagreement() {
+        let idle = CpuTimes { idle: 1000, ..CpuTimes::default() };
+        let doubts = of(&window(5 * SECOND_NS, idle));
+        assert_eq!(doubts.iter().map(|doubt| doubt.kind).collect::<Vec<_>>(), [DoubtKind::SourcesDisagree]);
+        assert!(doubts[0].what.contains("it also runs on others"), "{:?}", doubts[0]);
+    }
+
+    #[test]
+    fn ticks_and_clocks_that_differ_are_a_disagreement() {
+        let busy = CpuTimes { user: 500, idle: 500, ..CpuTimes::default() };
+        let mut differing = window(5 * SECOND_NS, busy);
+        differing.end.group.user_ticks = 400;
+        assert_eq!(kinds(&differing), [DoubtKind::SourcesDisagree]);
+    }
+
+    #[test]
+    fn a_control_group_that_saw_more_is_believed_and_said() {
+        let busy = CpuTimes { user: 500, idle: 500, ..CpuTimes::default() };
+        let mut short_lived = window(4 * SECOND_NS, busy);
+        short_lived.begin.group.cgroup_us = Some(0);
+        short_lived.end.group.cgroup_us = Some(5_000_000);
+        assert_eq!(short_lived.server_cpu_ns(), 5 * SECOND_NS);
+        assert_eq!(kinds(&short_lived), [DoubtKind::SourcesDisagree]);
+        short_lived.end.group.cgroup_us = Some(4_100_000);
+        assert_eq!(short_lived.server_cpu_ns(), 4 * SECOND_NS, "within tolerance the clocks are the finer source");
+    }
+
+    #[test]
+    fn a_kernel_that_loses_ticks_is_a_disagreement() {
+        let lost = CpuTimes { user: 400, idle: 300, ..CpuTimes::default() };
+        let doubts = of(&window(7 * SECOND_NS, lost));
+        assert!(doubts.iter().any(|doubt| doubt.what.contains("the kernel accounted 85.0 %")), "{doubts:?}");
+    }
+}

@@ -1,0 +1,135 @@
+//! The kernel's accounts and instruments.
+
+use super::{Capability, is_root, line};
+use crate::proc_text::parse_thread_account;
+use std::fs;
+use std::io;
+
+pub fn thread_accounts() -> Capability {
+    let account = fs::read("/proc/thread-self/schedstat").ok().and_then(|text| parse_thread_account(&text));
+    Capability::of(
+        "accounts of threads",
+        account.is_some_and(|account| account.run_ns > 0),
+        match account {
+            Some(account) if account.run_ns > 0 => "schedstat has run time and run-queue wait in nanoseconds",
+            Some(_) => "schedstat reads as zero",
+            None => "no /proc/PID/schedstat",
+        },
+        "run-queue wait, context switches and the busiest thread are not measured: use a kernel with CONFIG_SCHED_INFO",
+    )
+}
+
+pub fn foreign_processes() -> Capability {
+    let name = "processes of other users";
+    let can_see = fs::metadata("/proc/1/stat").is_ok();
+    let can_look_into = fs::read_dir("/proc/1/fd").is_ok();
+    match (can_see, can_look_into) {
+        (true, true) => Capability::there(name, "visible, with their descriptors"),
+        (true, false) => Capability::missing(
+            name,
+            "visible, but not their descriptors",
+            "a server of another user is not found by its port: run it as root or as that user, or let straingauge start the server",
+        ),
+        _ => Capability::missing(
+            name,
+            "hidden (/proc is mounted with hidepid)",
+            "only this user's processes are watched and other work is underestimated: run it as root",
+        ),
+    }
+}
+
+pub fn control_groups() -> Capability {
+    let name = "control group for the server";
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mounted = mounts.lines().find_map(|line| {
+        let (left, right) = line.split_once(" - ")?;
+        (right.split(' ').next() == Some("cgroup2")).then(|| left.split(' ').nth(4)).flatten()
+    });
+    let remedy = "processes that the server starts for an instant are missed, and daemons are found by namespace only: mount cgroup2 and run it as root";
+    match mounted {
+        None => Capability::missing(name, "cgroup2 is not mounted", remedy),
+        Some(path) => match rustix::fs::access(path, rustix::fs::Access::WRITE_OK) {
+            Ok(()) => Capability::there(name, "cgroup2 is mounted and writable"),
+            Err(error) => Capability::missing(name, format!("cgroup2 is mounted, but: {error}"), remedy),
+        },
+    }
+}
+
+pub fn btf() -> Capability {
+    let there = fs::exists("/sys/kernel/btf/vmlinux").unwrap_or(false);
+    Capability::of(
+        "BTF",
+        there,
+        if there { "the kernel describes its own types" } else { "no /sys/kernel/btf/vmlinux" },
+        "BPF programs cannot follow the kernel's structures: use a kernel with CONFIG_DEBUG_INFO_BTF",
+    )
+}
+
+/// Makes the smallest BPF map: an array of one word.
+pub fn bpf() -> Capability {
+    let name = "BPF";
+    const MAP_CREATE: i32 = 0;
+    const ARRAY: u32 = 2;
+    let attributes: [u32; 18] = {
+        let mut words = [0; 18];
+        (words[0], words[1], words[2], words[3]) = (ARRAY, 4, 4, 1);
+        words
+    };
+    // SAFETY: the pointer is to 72 readable bytes, and that length is given; the kernel only reads them.
+    let made = unsafe { libc::syscall(libc::SYS_bpf, MAP_CREATE, attributes.as_ptr(), size_of_val(&attributes)) };
+    if made >= 0 {
+        // SAFETY: the descriptor was just opened here and is used nowhere else.
+        drop(unsafe { <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(made as i32) });
+        return Capability::there(name, "maps can be made");
+    }
+    let error = io::Error::last_os_error();
+    Capability::missing(
+        name,
+        format!("refused: {error}"),
+        "request phases and layers are not measured: run it as root (or with CAP_BPF and CAP_PERFMON), outside of a container that forbids bpf()",
+    )
+}
+
+pub fn sampling() -> Capability {
+    let name = "sampling of the kernel";
+    let remedy =
+        "where the kernel spends its time is not seen: run it as root, or 'sysctl kernel.perf_event_paranoid=1'";
+    match line("/proc/sys/kernel/perf_event_paranoid").and_then(|text| text.parse::<i32>().ok()) {
+        None => Capability::missing(name, "this kernel has no perf events", "use a kernel with CONFIG_PERF_EVENTS"),
+        Some(level) => {
+            Capability::of(name, level <= 1 || is_root(), format!("kernel.perf_event_paranoid = {level}"), remedy)
+        }
+    }
+}
+
+pub fn symbols() -> Capability {
+    let name = "kernel symbols";
+    let first = fs::File::open("/proc/kallsyms").and_then(|mut file| {
+        let mut bytes = [0u8; 64];
+        let count = io::Read::read(&mut file, &mut bytes)?;
+        Ok(bytes[..count].iter().take_while(|byte| **byte != b' ').any(|digit| *digit != b'0'))
+    });
+    let level = line("/proc/sys/kernel/kptr_restrict").unwrap_or_else(|| "unknown".into());
+    let detail = format!("kernel.kptr_restrict = {level}");
+    Capability::of(
+        name,
+        first.is_ok_and(|shows_addresses| shows_addresses),
+        detail,
+        "functions of the kernel cannot be named: run it as root with 'sysctl kernel.kptr_restrict=1'",
+    )
+}
+
+/// Asks for a ring with parameters that cannot be read: a kernel that has io_uring complains of these.
+pub fn io_uring() -> Capability {
+    let name = "io_uring";
+    // SAFETY: a null pointer is not read by this process; the kernel answers EFAULT.
+    let result = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, std::ptr::null::<u8>()) };
+    let error = io::Error::last_os_error();
+    let remedy = "only the epoll engine is available: 'sysctl kernel.io_uring_disabled=0', outside of a container that forbids it";
+    match error.raw_os_error() {
+        _ if result >= 0 => Capability::there(name, "rings can be made"),
+        Some(libc::EFAULT) => Capability::there(name, "rings can be made"),
+        Some(libc::ENOSYS) => Capability::missing(name, "this kernel has none", remedy),
+        _ => Capability::missing(name, format!("refused: {error}"), remedy),
+    }
+}

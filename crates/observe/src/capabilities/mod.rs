@@ -1,0 +1,92 @@
+//! What this machine can and cannot measure, for `straingauge doctor`. Every answer is tried out, not guessed from
+//! versions; what changes anything is tried in a network namespace of its own.
+
+mod cpu;
+mod kernel;
+mod network;
+mod scratch;
+
+/// One thing that a measurement may need.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Capability {
+    /// Short name, the same on every machine.
+    pub name: String,
+    /// Whether it is there.
+    pub is_available: bool,
+    /// What was found, in a few words. May hold text of this machine.
+    pub detail: String,
+    /// What is lost without it and what to do; empty where it is there.
+    pub remedy: String,
+}
+
+impl Capability {
+    fn there(name: &str, detail: impl Into<String>) -> Self {
+        Capability { name: name.into(), is_available: true, detail: detail.into(), remedy: String::new() }
+    }
+
+    fn missing(name: &str, detail: impl Into<String>, remedy: &str) -> Self {
+        Capability { name: name.into(), is_available: false, detail: detail.into(), remedy: remedy.into() }
+    }
+
+    fn of(name: &str, is_available: bool, detail: impl Into<String>, remedy: &str) -> Self {
+        if is_available { Self::there(name, detail) } else { Self::missing(name, detail, remedy) }
+    }
+}
+
+/// Everything that is looked at, in the order of a report: processes, CPUs, network, kernel instruments, limits.
+pub fn capabilities() -> Vec<Capability> {
+    [
+        kernel::thread_accounts,
+        kernel::foreign_processes,
+        kernel::control_groups,
+        cpu::cpus,
+        cpu::threads_of_a_core,
+        cpu::governor,
+        cpu::clock_source,
+        cpu::steal,
+        cpu::hardware_counters,
+        network::socket_states,
+        network::namespaces,
+        network::veth,
+        network::receive_steering,
+        network::netem,
+        network::fq,
+        network::port_range,
+        network::accept_queue,
+        network::descriptors,
+        kernel::btf,
+        kernel::bpf,
+        kernel::sampling,
+        kernel::symbols,
+        kernel::io_uring,
+    ]
+    .iter()
+    .map(|look| look())
+    .collect()
+}
+
+/// A one-line file, trimmed; `None` where it cannot be read.
+fn line(path: &str) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    Some(text.trim().replace('\t', " ")).filter(|text| !text.is_empty())
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_has_a_remedy_and_names_are_unique() {
+        let all = capabilities();
+        let mut names = std::collections::HashSet::new();
+        for capability in &all {
+            assert!(names.insert(capability.name.clone()), "{} appears twice", capability.name);
+            assert_eq!(capability.is_available, capability.remedy.is_empty(), "{capability:?}");
+            assert!(!capability.detail.is_empty() && !capability.detail.contains('\n'), "{capability:?}");
+        }
+    }
+}
