@@ -27,6 +27,8 @@ static void take_zombie(struct sp_thread *t, int fd)
 
 static void take_hint(struct sp_thread *t, const struct epoll_event *event)
 {
+	if (event->data.u64 == SP_KICK)
+		return;
 	int fd = (int)(uint32_t)event->data.u64;
 	uint32_t serial = (uint32_t)(event->data.u64 >> 32);
 	if (fd < 0 || fd >= t->capacity || t->serial[fd] != serial ||

@@ -31,6 +31,24 @@ static bool mark_stale(struct sp_thread *t, int fd)
 	return (before & bit) == 0;
 }
 
+/* Another thread may sleep in a call that names fd, already woken for what happened to it (a shutdown, say) but not yet
+ * looking: when the item goes, so does what it was woken for, and it would sleep on. The kernel's own call would find
+ * the descriptor ready or closed. So a descriptor that is ready as it is closed wakes its sleepers to look again. */
+static bool is_ready(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = SP_BITS_READ | SP_BITS_WRITE | SP_BITS_PRI | SP_BITS_RDHUP};
+	struct timespec now = {0, 0};
+	return sp_real.syscall(SYS_ppoll, &p, 1, &now, NULL, 0) > 0;
+}
+
+static void kick(struct sp_thread *t)
+{
+	int fd = sp_kick_descriptor();
+	struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.u64 = SP_KICK};
+	if (fd >= 0 && sp_real.syscall(SYS_epoll_ctl, atomic_load(&t->epfd), EPOLL_CTL_MOD, fd, &event) != 0)
+		sp_real.syscall(SYS_epoll_ctl, atomic_load(&t->epfd), EPOLL_CTL_ADD, fd, &event);
+}
+
 enum event { CLOSING, CLOSED, CREATED };
 
 static void forget(int fd, enum event event)
@@ -46,14 +64,19 @@ static void forget(int fd, enum event event)
 		uint8_t interest = atomic_load(&t->interested[fd]);
 		if (interest == 0)
 			continue;
+		bool is_sandboxed = atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed);
+		bool must_look_again = event == CLOSING && !is_sandboxed && !sp_is_own(t) && is_ready(fd);
 		/* Only before the close: afterwards the number may already stand for another file that the owner has just
 		 * registered, and this would take that one's hints away. */
-		if (event == CLOSING && (interest & SP_REGISTERED) != 0 && !atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed)) {
+		if (event == CLOSING && (interest & SP_REGISTERED) != 0 && !is_sandboxed) {
 			sp_real.syscall(SYS_epoll_ctl, atomic_load(&t->epfd), EPOLL_CTL_DEL, fd, NULL);
 			atomic_fetch_add_explicit(&sp_removed, 1, memory_order_relaxed);
 		}
 		if (mark_stale(t, fd) && event == CREATED)
 			atomic_fetch_add_explicit(&sp_missed_closes, 1, memory_order_relaxed);
+		/* After the mark: an owner that enters its call later takes the mark first. */
+		if (must_look_again && atomic_load(&t->is_in_call))
+			kick(t);
 	}
 }
 

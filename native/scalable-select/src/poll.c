@@ -4,6 +4,7 @@
 #include "sp.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <unistd.h>
 
 enum { ROUNDS_MAX = 256 }; /* wake-ups in one call that led to nothing, before the kernel finishes it */
@@ -135,6 +136,35 @@ static int run(struct sp_call *c, struct pollfd *fds, nfds_t count)
 	}
 }
 
+static __attribute__((noinline)) int run_counted(struct sp_call *c, struct pollfd *fds, nfds_t count)
+{
+	struct sp_thread *t = c->t;
+	uint64_t examined = t->counts.examined, changes = t->counts.added + t->counts.modified;
+	int result = run(c, fds, count);
+	if (sp_in_control(c)) {
+		SP_COUNT(t, calls, 1);
+		SP_COUNT(t, selecting, count);
+		sp_account(t, count, t->counts.examined - examined, t->counts.added + t->counts.modified - changes);
+	}
+	return result;
+}
+
+static void cancelled(void *call)
+{
+	sp_leave(call);
+}
+
+/* ppoll is a point of cancellation: a thread that ends there must leave the call first. In a frame of its own, since
+ * the cleanup is a setjmp. */
+static __attribute__((noinline)) int run_cancellable(struct sp_call *c, struct pollfd *fds, nfds_t count)
+{
+	int result;
+	pthread_cleanup_push(cancelled, c);
+	result = run_counted(c, fds, count);
+	pthread_cleanup_pop(0);
+	return result;
+}
+
 int sp_poll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask)
 {
 	if (count <= (nfds_t)sp_options.min_set || atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed))
@@ -144,20 +174,10 @@ int sp_poll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, co
 			(timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= 1000000000)) ||
 			!sp_memory_is_writable(fds, count * sizeof *fds))
 		return sp_pass_other();
-	/* Left by thread cancellation as well, which ppoll is a point of. */
-	struct sp_call c __attribute__((cleanup(sp_leave)));
-	c.has_blocked = false;
+	struct sp_call c;
 	if (!sp_enter(&c, timeout, mask, __builtin_frame_address(0)))
 		return SP_PASS;
-	struct sp_thread *t = c.t;
-	if (count > (nfds_t)t->capacity)
-		return SP_PASS;
-	uint64_t examined = t->counts.examined, changes = t->counts.added + t->counts.modified;
-	int result = run(&c, fds, count);
-	if (sp_in_control(&c)) {
-		SP_COUNT(t, calls, 1);
-		SP_COUNT(t, selecting, count);
-		sp_account(t, count, t->counts.examined - examined, t->counts.added + t->counts.modified - changes);
-	}
+	int result = count <= (nfds_t)c.t->capacity ? run_cancellable(&c, fds, count) : SP_PASS;
+	sp_leave(&c);
 	return result;
 }

@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -40,6 +41,7 @@ static _Thread_local struct sp_thread *own __attribute__((tls_model("initial-exe
 
 /* Numbers + 1 of the epoll instances, in memory that a child keeps: it closes them (fork_child). */
 static _Atomic int inherited[SP_THREADS_MAX];
+static _Atomic int kick_descriptor; /* + 1; the child closes it as well */
 
 static struct lowest_free *slots(void)
 {
@@ -156,13 +158,10 @@ static int descriptor_table_size(void)
 	return field != NULL ? atoi(field + 8) : 0;
 }
 
-/* An epoll instance takes one descriptor number. The highest free one that does not grow the kernel's table leaves the
+/* An epoll instance takes a descriptor number. The highest free one that does not grow the kernel's table leaves the
  * low numbers to the program, and leaves alone what depends on the table's size (select ignores bits beyond it). */
-static int open_epoll(void)
+static int move_high(long fd)
 {
-	long fd = sp_real.syscall(SYS_epoll_create1, EPOLL_CLOEXEC);
-	if (fd < 0)
-		return -1;
 	int top = descriptor_table_size();
 	if (top > sp_descriptor_limit())
 		top = sp_descriptor_limit();
@@ -177,6 +176,32 @@ static int open_epoll(void)
 		break;
 	}
 	return (int)fd;
+}
+
+static int open_epoll(void)
+{
+	long fd = sp_real.syscall(SYS_epoll_create1, EPOLL_CLOEXEC);
+	return fd < 0 ? -1 : move_high(fd);
+}
+
+int sp_kick_descriptor(void)
+{
+	int known = atomic_load(&kick_descriptor);
+	if (known != 0)
+		return known - 1;
+	long fd = sp_real.syscall(SYS_eventfd2, 1, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (fd < 0)
+		return -1;
+	fd = move_high(fd);
+	if (atomic_compare_exchange_strong(&kick_descriptor, &known, (int)fd + 1))
+		return (int)fd;
+	sp_real.syscall(SYS_close, fd);
+	return known - 1;
+}
+
+bool sp_is_own(const struct sp_thread *t)
+{
+	return t == own;
 }
 
 int sp_epoll_ready(struct sp_thread *t)
@@ -237,6 +262,7 @@ static void release(void *thread)
 	fold(&registry->ended, &t->counts);
 	memset(&t->counts, 0, sizeof t->counts);
 	t->is_busy = 0;
+	atomic_store(&t->is_in_call, 0);
 	t->skip = t->backoff = t->probes = 0;
 	t->gain_ns = 0;
 	t->failures = 0;
@@ -301,6 +327,8 @@ struct sp_thread *sp_slot(int slot)
 
 bool sp_is_ours(int fd)
 {
+	if (fd >= 0 && atomic_load_explicit(&kick_descriptor, memory_order_relaxed) == fd + 1)
+		return true;
 	for (int i = 0, n = atomic_load(&sp_slots_used); i < n; i++) {
 		struct sp_thread *t = sp_slot(i);
 		if (t != NULL && atomic_load_explicit(&t->epfd, memory_order_relaxed) == fd)
@@ -311,7 +339,8 @@ bool sp_is_ours(int fd)
 
 unsigned sp_next_ours(unsigned from)
 {
-	unsigned lowest = UINT_MAX;
+	unsigned kick = (unsigned)atomic_load(&kick_descriptor) - 1; /* UINT_MAX if there is none */
+	unsigned lowest = kick >= from ? kick : UINT_MAX;
 	for (int i = 0, n = atomic_load(&sp_slots_used); i < n; i++) {
 		struct sp_thread *t = sp_slot(i);
 		int fd = t != NULL ? atomic_load_explicit(&t->epfd, memory_order_relaxed) : -1;
@@ -323,6 +352,9 @@ unsigned sp_next_ours(unsigned from)
 
 bool sp_move_epoll_off(int fd)
 {
+	int kick = fd + 1;
+	if (atomic_compare_exchange_strong(&kick_descriptor, &kick, 0)) /* made anew at need */
+		return true;
 	for (int i = 0, n = atomic_load(&sp_slots_used); i < n; i++) {
 		struct sp_thread *t = sp_slot(i);
 		int expected = fd;
@@ -363,6 +395,8 @@ static void fork_prepare(void)
 	if (!registry->is_made)
 		for (int i = 0; i < SP_THREADS_MAX; i++)
 			atomic_store_explicit(&inherited[i], 0, memory_order_relaxed);
+	if (!registry->is_made)
+		atomic_store(&kick_descriptor, 0);
 }
 
 static void fork_child(void)
@@ -373,6 +407,9 @@ static void fork_child(void)
 		if (fd >= 0)
 			sp_real.syscall(SYS_close, fd);
 	}
+	int kick = atomic_exchange(&kick_descriptor, 0) - 1;
+	if (kick >= 0)
+		sp_real.syscall(SYS_close, kick);
 	atomic_store(&sp_slots_used, 0);
 	own = NULL;
 }

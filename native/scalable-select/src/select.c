@@ -4,6 +4,7 @@
 #include "sp.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -185,6 +186,35 @@ static int run(struct sp_call *c, const struct sets *s)
 	}
 }
 
+static __attribute__((noinline)) int run_counted(struct sp_call *c, const struct sets *s, uint64_t selecting)
+{
+	struct sp_thread *t = c->t;
+	uint64_t examined = t->counts.examined, changes = t->counts.added + t->counts.modified;
+	int result = run(c, s);
+	if (sp_in_control(c)) {
+		SP_COUNT(t, calls, 1);
+		SP_COUNT(t, selecting, selecting);
+		sp_account(t, selecting, t->counts.examined - examined, t->counts.added + t->counts.modified - changes);
+	}
+	return result;
+}
+
+static void cancelled(void *call)
+{
+	sp_leave(call);
+}
+
+/* ppoll is a point of cancellation: a thread that ends there must leave the call first. In a frame of its own, since
+ * the cleanup is a setjmp. */
+static __attribute__((noinline)) int run_cancellable(struct sp_call *c, const struct sets *s, uint64_t selecting)
+{
+	int result;
+	pthread_cleanup_push(cancelled, c);
+	result = run_counted(c, s, selecting);
+	pthread_cleanup_pop(0);
+	return result;
+}
+
 int sp_select(int n, fd_set *in, fd_set *out, fd_set *ex, const struct timespec *timeout, const sigset_t *mask)
 {
 	if (n <= sp_options.min_set || atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed))
@@ -200,19 +230,10 @@ int sp_select(int n, fd_set *in, fd_set *out, fd_set *ex, const struct timespec 
 	uint64_t selecting = count_selecting(&s);
 	if (selecting <= (uint64_t)sp_options.min_set)
 		return sp_pass_small();
-	struct sp_call c __attribute__((cleanup(sp_leave)));
-	c.has_blocked = false;
+	struct sp_call c;
 	if (!sp_enter(&c, timeout, mask, __builtin_frame_address(0)))
 		return SP_PASS;
-	struct sp_thread *t = c.t;
-	if (n > t->capacity)
-		return SP_PASS;
-	uint64_t examined = t->counts.examined, changes = t->counts.added + t->counts.modified;
-	int result = run(&c, &s);
-	if (sp_in_control(&c)) {
-		SP_COUNT(t, calls, 1);
-		SP_COUNT(t, selecting, selecting);
-		sp_account(t, selecting, t->counts.examined - examined, t->counts.added + t->counts.modified - changes);
-	}
+	int result = n <= c.t->capacity ? run_cancellable(&c, &s, selecting) : SP_PASS;
+	sp_leave(&c);
 	return result;
 }

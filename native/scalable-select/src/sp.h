@@ -42,6 +42,7 @@
 #define SP_THREADS_MAX 1024     /* threads with an epoll instance at one time; more are left to the kernel */
 #define SP_EVENTS 256           /* hints taken by one epoll_wait */
 #define SP_WORD 64
+#define SP_KICK UINT64_MAX          /* epoll data of the hint that only says: look again */
 
 /* Poll bits by the group that is registered together. HUP and ERR are always reported, and belong to every group. */
 #define SP_BITS_READ (POLLIN | POLLRDNORM | POLLRDBAND)
@@ -82,6 +83,7 @@ struct sp_thread {
 	int slot;
 	int capacity;                /* descriptors below this can be watched; a multiple of SP_WORD * SP_WORD */
 	int fd_end;                  /* all descriptors with knowledge are below this */
+	_Atomic int is_in_call;      /* as is_busy, for other threads: see forget in life.c */
 	volatile int is_busy;        /* inside a call: a signal handler that selects must not enter */
 	volatile uint64_t ticket;    /* number of the call that owns the state, see sp_enter */
 	char *frame;                 /* stack position of that call */
@@ -138,6 +140,8 @@ int sp_epoll_ready(struct sp_thread *t);   /* 0, or -1 if there is none and none
 bool sp_is_ours(int fd);
 unsigned sp_next_ours(unsigned from);  /* lowest of our descriptors that is >= from; UINT_MAX if there is none */
 bool sp_move_epoll_off(int fd);       /* the program wants this number: false if it could not be vacated */
+bool sp_is_own(const struct sp_thread *t);
+int sp_kick_descriptor(void);          /* an eventfd that is always readable, made at first need; -1 if it cannot be */
 void sp_refresh_limit(void);
 int sp_descriptor_limit(void);        /* soft RLIMIT_NOFILE as last seen */
 void sp_each_thread_counts(void (*visit)(const struct sp_counts *, void *), void *context);

@@ -78,6 +78,7 @@ bool sp_enter(struct sp_call *c, const struct timespec *timeout, const sigset_t 
 {
 	struct sp_thread *t = sp_own();
 	c->t = NULL;
+	c->has_blocked = false;
 	if (t == NULL)
 		return false;
 	if (t->is_busy) {
@@ -88,11 +89,11 @@ bool sp_enter(struct sp_call *c, const struct timespec *timeout, const sigset_t 
 		return false;
 	}
 	t->is_busy = 1;
+	atomic_store(&t->is_in_call, 1); /* before the stale marks are taken */
 	t->frame = frame;
 	c->t = t;
 	c->ticket = ++t->ticket;
 	c->given = c->mask = mask;
-	c->has_blocked = false;
 	c->rounds = 0;
 	if (t->must_rebuild) {
 		sp_drop_epoll(t);
@@ -128,6 +129,7 @@ void sp_leave(struct sp_call *c)
 		if (c->t->must_drop)
 			sp_drop_epoll(c->t);
 		c->t->must_drop = false;
+		atomic_store_explicit(&c->t->is_in_call, 0, memory_order_release);
 		c->t->is_busy = 0;
 	}
 	c->t = NULL;
