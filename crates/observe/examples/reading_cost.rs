@@ -1,0 +1,256 @@
+//! What watching costs: this room's readings against the usual ways to read the same, in CPU time of the reader.
+//!
+//! `reading_cost OUT_DIR [ROUNDS]` writes OUT_DIR/readings.csv (raw) and prints the medians. It opens its connections in a
+//! network namespace of its own, so it needs root; bench/observer-cost/run.sh drives it.
+
+use observe::proc_text::{parse_process_stat, parse_tcp_line, parse_thread_account};
+use observe::sock_diag::{DiagSocket, Scope};
+use observe::{Group, Observer, Target};
+use std::fmt::Write as _;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Both ends of each connection are here, and descriptors are limited.
+const CONNECTIONS: [usize; 4] = [0, 100, 1000, 9000];
+const PROCESSES: [usize; 3] = [1, 10, 100];
+/// Programs that are started for each reading are slow; their rounds are fewer.
+const ROUNDS_OF_PROGRAMS: usize = 7;
+
+/// CPU time of one reading, microseconds.
+struct Reading {
+    situation: String,
+    method: &'static str,
+    cpu_us: f64,
+}
+
+fn main() {
+    let out = std::env::args().nth(1).expect("usage: reading_cost OUT_DIR [ROUNDS]");
+    let rounds = std::env::args().nth(2).map_or(25, |text| text.parse().expect("ROUNDS is a number"));
+    enter_new_namespace();
+    let mut readings = Vec::new();
+    for count in CONNECTIONS {
+        sockets(count, rounds, &mut readings);
+    }
+    for count in PROCESSES {
+        processes(count, rounds, &mut readings);
+    }
+    let mut csv = String::from("situation,method,cpu_us\n");
+    for reading in &readings {
+        writeln!(csv, "{},{},{:.1}", reading.situation, reading.method, reading.cpu_us).unwrap();
+    }
+    std::fs::write(format!("{out}/readings.csv"), csv).expect("OUT_DIR is writable");
+    summary(&readings);
+}
+
+/// Ours first: the others are shown as a ratio to it.
+const SOCKETS_OURS: &str = "inet_diag, all states (ours)";
+const EDGES_OURS: &str = "both edges of a window (ours)";
+
+fn sockets(count: usize, rounds: usize, readings: &mut Vec<Reading>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback device is up");
+    let address = listener.local_addr().expect("bound");
+    let held: Vec<_> = (0..count)
+        .map(|_| {
+            (TcpStream::connect(address).expect("descriptors and ports are left"), listener.accept().expect("accepts"))
+        })
+        .collect();
+    let port = address.port();
+    let mut diag = DiagSocket::connect().expect("inet_diag");
+    let situation = format!("{count} connections");
+    let filter = format!("sport = :{port}");
+    for round in 0..rounds {
+        let mut record = |method, cpu_us| readings.push(Reading { situation: situation.clone(), method, cpu_us });
+        let mut established = [0; 3];
+        record(
+            SOCKETS_OURS,
+            thread_us(|| {
+                established[0] = diag.read_port(port, Scope::AllStates).expect("inet_diag").by_state[1] as usize;
+            }),
+        );
+        record(
+            "inet_diag, listeners (ours)",
+            thread_us(|| {
+                diag.read_port(port, Scope::Listeners).expect("inet_diag");
+            }),
+        );
+        record("/proc/net/tcp and tcp6", thread_us(|| established[1] = read_proc_net_tcp(port)));
+        if round < ROUNDS_OF_PROGRAMS {
+            record(
+                "ss -Htan",
+                children_us(|| {
+                    let output = Command::new("ss").args(["-Htan", "state", "established", &filter]).output();
+                    established[2] =
+                        output.expect("iproute2 is installed").stdout.split(|byte| *byte == b'\n').count() - 1;
+                }),
+            );
+            assert_eq!(established[2], count, "ss");
+        }
+        assert_eq!(established[..2], [count, count], "every way of reading sees every connection");
+    }
+    let target = Target {
+        port,
+        group: Group::ListeningOn(port),
+        netns_pid: None,
+        server_cpus: vec![],
+        client_pid: std::process::id(),
+    };
+    let mut observer = Observer::start(target, Duration::from_millis(100)).expect("starts");
+    for _ in 0..3 {
+        observer.window_begins().expect("begins");
+        std::thread::sleep(Duration::from_secs(3));
+        let figures = observer.window_ends().expect("ends").observation(1).figures;
+        let percent = figures.value(record::names::OBSERVER_CPUS).expect("measured") * 100.0;
+        readings.push(Reading { situation: situation.clone(), method: SHARE, cpu_us: percent });
+    }
+    drop(held);
+}
+
+/// Not microseconds but per cent of a CPU.
+const SHARE: &str = "observer, 3 s windows, 100 ms interval: % of a CPU";
+
+fn read_proc_net_tcp(port: u16) -> usize {
+    let count = |path: &str| {
+        let text = std::fs::read(path).unwrap_or_default();
+        text.split(|byte| *byte == b'\n')
+            .filter_map(parse_tcp_line)
+            .filter(|line| line.local.port() == port && line.state == 1)
+            .count()
+    };
+    count("/proc/thread-self/net/tcp") + count("/proc/thread-self/net/tcp6")
+}
+
+struct Sleepers(Vec<Child>);
+
+impl Drop for Sleepers {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn processes(count: usize, rounds: usize, readings: &mut Vec<Reading>) {
+    let sleeper = || Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().expect("coreutils");
+    let sleepers = Sleepers((0..count).map(|_| sleeper()).collect());
+    let pids: Vec<u32> = sleepers.0.iter().map(Child::id).collect();
+    let target = Target {
+        port: 1,
+        group: Group::Tree(std::process::id()),
+        netns_pid: None,
+        server_cpus: vec![],
+        client_pid: std::process::id(),
+    };
+    // So long an interval that the thread does not read between.
+    let mut observer = Observer::start(target, Duration::from_secs(3600)).expect("starts");
+    let list = pids.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let situation = format!("{count} processes");
+    for round in 0..rounds {
+        let mut record = |method, cpu_us| readings.push(Reading { situation: situation.clone(), method, cpu_us });
+        record(
+            EDGES_OURS,
+            thread_us(|| {
+                observer.window_begins().expect("begins");
+                observer.window_ends().expect("ends");
+            }),
+        );
+        record(
+            "open, read, close stat and schedstat, twice",
+            thread_us(|| {
+                for _ in 0..2 {
+                    for pid in &pids {
+                        let stat = std::fs::read(format!("/proc/{pid}/stat")).expect("lives");
+                        let account = std::fs::read(format!("/proc/{pid}/schedstat")).expect("lives");
+                        assert!(parse_process_stat(&stat).is_some() && parse_thread_account(&account).is_some());
+                    }
+                }
+            }),
+        );
+        if round < ROUNDS_OF_PROGRAMS {
+            record(
+                "ps -o, twice",
+                children_us(|| {
+                    for _ in 0..2 {
+                        let ps = Command::new("ps").args(["-o", "pid,cputime,rss,maj_flt,nlwp", "-p", &list]).output();
+                        assert!(ps.expect("procps is installed").status.success());
+                    }
+                }),
+            );
+        }
+    }
+}
+
+fn summary(readings: &[Reading]) {
+    println!("| situation | method | n | CPU us: median [quartiles] | ratio to ours |");
+    println!("|---|---|---|---|---|");
+    let mut groups: Vec<(&str, &str)> = Vec::new();
+    for reading in readings {
+        let key = (reading.situation.as_str(), reading.method);
+        if !groups.contains(&key) {
+            groups.push(key);
+        }
+    }
+    for (situation, method) in groups {
+        let values = sorted(readings, situation, method);
+        let ours = [SOCKETS_OURS, EDGES_OURS].map(|ours| sorted(readings, situation, ours)).concat();
+        let (median, low, high) = (quantile(&values, 0.5), quantile(&values, 0.25), quantile(&values, 0.75));
+        let ratio = if method == SHARE { "".into() } else { format!("{:.2}", median / quantile(&ours, 0.5)) };
+        let digits = if method == SHARE { 2 } else { 0 };
+        println!(
+            "| {situation} | {method} | {} | {median:.digits$} [{low:.digits$} {high:.digits$}] | {ratio} |",
+            values.len()
+        );
+    }
+}
+
+fn sorted(readings: &[Reading], situation: &str, method: &str) -> Vec<f64> {
+    let wanted = readings.iter().filter(|reading| reading.situation == situation && reading.method == method);
+    let mut values: Vec<f64> = wanted.map(|reading| reading.cpu_us).collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+fn quantile(sorted: &[f64], at: f64) -> f64 {
+    sorted[((sorted.len() - 1) as f64 * at).round() as usize]
+}
+
+fn thread_us(work: impl FnOnce()) -> f64 {
+    let now = || {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
+    };
+    let before = now();
+    work();
+    now() - before
+}
+
+/// CPU time of the programs that `work` starts and waits for.
+fn children_us(work: impl FnOnce()) -> f64 {
+    let now = || {
+        // SAFETY: an all-zero rusage is valid, and getrusage writes only to it.
+        let usage = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
+            usage
+        };
+        let us = |time: libc::timeval| time.tv_sec as f64 * 1e6 + time.tv_usec as f64;
+        us(usage.ru_utime) + us(usage.ru_stime)
+    };
+    let before = now();
+    work();
+    now() - before
+}
+
+fn enter_new_namespace() {
+    // SAFETY: the only thread there is moves to a new network namespace.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.expect("a namespace needs root");
+    // ifreq: 16 bytes of name, then the flags.
+    let mut request = [0u8; 40];
+    request[..2].copy_from_slice(b"lo");
+    request[16..18].copy_from_slice(&(libc::IFF_UP as u16).to_ne_bytes());
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").expect("a socket");
+    // SAFETY: SIOCSIFFLAGS reads one ifreq, which is 40 bytes long, from the pointer.
+    let done = unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(&socket), libc::SIOCSIFFLAGS, request.as_ptr()) };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+}
