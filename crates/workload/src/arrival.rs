@@ -1,1 +1,51 @@
-//! stub
+//! A measured rate series as the arrival process of an open loop: a real surge on any server.
+//!
+//! The series gives the shape; the caller gives the mean rate and how long the whole of it takes. Within each interval of
+//! the series the arrivals are a Poisson process of constant rate, so the whole is a nonhomogeneous Poisson process whose
+//! rate is a step function (Lewis & Shedler, Simulation of Nonhomogeneous Poisson Processes, 1979; here by inversion of the
+//! cumulative rate, which for steps is exact and takes O(1) time and memory for each arrival).
+
+mod process;
+mod series;
+
+pub use process::{Arrivals, SeriesPlan};
+pub use series::RateSeries;
+
+/// A rate series that cannot be read or used.
+#[derive(Debug, thiserror::Error)]
+pub enum SeriesError {
+    /// Opening or reading failed.
+    #[error("{name}: the rate series cannot be read: {cause}")]
+    Read {
+        /// The file.
+        name: String,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// A line is not a count, or not a time and a count.
+    #[error("{name}:{line}: {reason}: {excerpt}")]
+    Line {
+        /// The file.
+        name: String,
+        /// Line, from 1.
+        line: u64,
+        /// What was expected.
+        reason: &'static str,
+        /// The line's beginning, made printable.
+        excerpt: String,
+    },
+    /// No interval, or none with a request.
+    #[error("{0} has no requests: a rate series needs at least one interval with a count above 0")]
+    Empty(String),
+    /// More intervals than are kept.
+    #[error("{name} has more than {limit} intervals: cut a part out of it, or sum it up to longer intervals")]
+    TooLong {
+        /// The file.
+        name: String,
+        /// The limit.
+        limit: usize,
+    },
+    /// A mean rate, duration or part that cannot be meant.
+    #[error("{0}")]
+    Plan(String),
+}

@@ -79,3 +79,9 @@ pub(crate) struct Raw<'a> {
     status: Option<u16>,
     bytes: Option<u64>,
 }
+
+/// Seconds since the epoch of a time such as `1998-04-30 21:30:00` or `1998-04-30T21:30:00Z`, with nothing behind it.
+pub(crate) fn unix_second(text: &[u8]) -> Option<i64> {
+    let (time_ns, _, length) = instant::iso(text)?;
+    (length == text.len()).then_some(time_ns.div_euclid(1_000_000_000))
+}

@@ -1,7 +1,9 @@
 //! The workload crate from outside: logs in, plans, series, mixes and trees out.
 
 mod suite {
+    pub mod arrival;
     pub mod data;
+    pub mod mix;
     pub mod replay;
     pub mod trace;
 }

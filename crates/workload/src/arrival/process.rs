@@ -1,0 +1,88 @@
+//! Arrivals of a nonhomogeneous Poisson process with a stepwise rate.
+
+use super::{RateSeries, SeriesError};
+use crate::Share;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, Exp1};
+
+/// How a series becomes arrivals.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SeriesPlan {
+    /// Arrivals per second over the whole, on average.
+    pub mean_rate_per_sec: f64,
+    /// How long the whole series takes: its own span, or less to play a long series fast.
+    pub duration_ns: u64,
+    /// The same seed gives the same arrivals.
+    pub seed: u64,
+    /// Which part of the arrivals this is: independent processes whose union is the whole.
+    pub share: Share,
+}
+
+/// The intended times of one share, in nanoseconds since the start; never decreasing, each less than the duration.
+#[derive(Debug, Clone)]
+pub struct Arrivals<'a> {
+    counts: &'a [u32],
+    /// Expected arrivals for each request of the series.
+    per_count: f64,
+    interval_ns: f64,
+    duration_ns: u64,
+    rng: Box<ChaCha8Rng>,
+    position: usize,
+    /// Expected arrivals of the current interval that lie behind the cursor.
+    used: f64,
+}
+
+impl RateSeries {
+    /// The arrivals that follow this series' shape.
+    ///
+    /// # Errors
+    ///
+    /// A mean rate that is not positive and finite, a duration of 0, or a share that does not exist.
+    pub fn arrivals(&self, plan: SeriesPlan) -> Result<Arrivals<'_>, SeriesError> {
+        let rate = plan.mean_rate_per_sec;
+        if !(rate.is_finite() && rate > 0.0) {
+            return Err(SeriesError::Plan(format!("a mean rate of {rate}/s makes no sense: give a positive number")));
+        }
+        if plan.duration_ns == 0 {
+            return Err(SeriesError::Plan("a rate series cannot be played in 0 s: give a duration".into()));
+        }
+        if plan.share.index >= plan.share.of {
+            return Err(SeriesError::Plan(format!("part {} of {} does not exist", plan.share.index, plan.share.of)));
+        }
+        let expected = rate * plan.duration_ns as f64 / 1e9 / f64::from(plan.share.of);
+        let mut rng = ChaCha8Rng::seed_from_u64(plan.seed);
+        rng.set_stream(u64::from(plan.share.index));
+        Ok(Arrivals {
+            counts: &self.counts,
+            per_count: expected / self.total() as f64,
+            interval_ns: plan.duration_ns as f64 / self.counts.len() as f64,
+            duration_ns: plan.duration_ns,
+            rng: Box::new(rng),
+            position: 0,
+            used: 0.0,
+        })
+    }
+}
+
+impl Iterator for Arrivals<'_> {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        // A unit of the cumulative rate is one expected arrival; the distance to the next arrival is exponential.
+        let mut distance: f64 = Exp1.sample(&mut self.rng);
+        loop {
+            let expected = f64::from(*self.counts.get(self.position)?) * self.per_count;
+            let left = expected - self.used;
+            if distance < left {
+                self.used += distance;
+                // Counted from the interval's index, so that rounding does not add up over millions of intervals.
+                let at_ns = (self.position as f64 + self.used / expected) * self.interval_ns;
+                return Some((at_ns as u64).min(self.duration_ns - 1));
+            }
+            distance -= left.max(0.0);
+            self.position += 1;
+            self.used = 0.0;
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Rate series: requests in each of equal intervals, from text files (plain or gzip).
+
+use super::SeriesError;
+use flate2::bufread::MultiGzDecoder;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
+/// Intervals kept at most: 6 months of seconds, or 64 MiB.
+pub const INTERVALS_LIMIT: usize = 16 << 20;
+
+/// A gap in the times of a CSV longer than this many intervals is an error rather than a gap of zeros.
+const GAP_LIMIT: i64 = 1 << 20;
+
+/// Requests in each of equal intervals.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RateSeries {
+    /// Length of an interval.
+    pub interval_ns: u64,
+    /// Requests in each, in order. Not empty, and not all 0.
+    pub counts: Vec<u32>,
+}
+
+impl RateSeries {
+    /// Reads a series. Two forms are understood, each plain or gzip:
+    ///
+    /// - one count a line: `plain_interval_ns` is the length of an interval (one second in the NASA-HTTP series);
+    /// - CSV of a time (`1998-04-30 21:30:00`) and a count, with or without a header: the interval is the smallest step
+    ///   of the times, intervals that are missing count 0, and repeated times are added up.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read, a line of another form (with its number), or no requests at all.
+    pub fn open(path: &Path, plain_interval_ns: u64) -> Result<Self, SeriesError> {
+        let name = path.display().to_string();
+        let file = File::open(path).map_err(|cause| SeriesError::Read { name: name.clone(), cause })?;
+        Self::from_reader(&name, file, plain_interval_ns)
+    }
+
+    /// Reads a series from any stream; `name` is used in messages.
+    ///
+    /// # Errors
+    ///
+    /// As [`RateSeries::open`].
+    pub fn from_reader(name: &str, source: impl Read, plain_interval_ns: u64) -> Result<Self, SeriesError> {
+        let read_error = |cause| SeriesError::Read { name: name.into(), cause };
+        let mut source = BufReader::with_capacity(64 * 1024, source);
+        if source.fill_buf().map_err(read_error)?.starts_with(&[0x1f, 0x8b]) {
+            Self::parse(name, BufReader::new(MultiGzDecoder::new(source)), plain_interval_ns)
+        } else {
+            Self::parse(name, source, plain_interval_ns)
+        }
+    }
+
+    fn parse(name: &str, mut source: impl BufRead, plain_interval_ns: u64) -> Result<Self, SeriesError> {
+        // Longer than any count or time with a count; bounds the memory of a file that has no line ends.
+        const LINE_LIMIT: u64 = 256;
+        let mut line = Vec::new();
+        let mut number = 0;
+        let mut timed: Vec<(i64, u32)> = Vec::new();
+        let mut plain: Vec<u32> = Vec::new();
+        loop {
+            line.clear();
+            let read = (&mut source).take(LINE_LIMIT).read_until(b'\n', &mut line);
+            if read.map_err(|cause| SeriesError::Read { name: name.into(), cause })? == 0 {
+                break;
+            }
+            number += 1;
+            let text = line.trim_ascii();
+            if text.is_empty() {
+                continue;
+            }
+            let wrong = |reason| SeriesError::Line {
+                name: name.into(),
+                line: number,
+                reason,
+                excerpt: text[..text.len().min(80)].escape_ascii().to_string(),
+            };
+            match text.iter().rposition(|byte| matches!(byte, b',' | b';' | b'\t')) {
+                Some(comma) => {
+                    let (time, count) = (text[..comma].trim_ascii(), text[comma + 1..].trim_ascii());
+                    match (crate::trace::unix_second(time), count_of(count)) {
+                        (Some(time), Some(count)) if plain.is_empty() => timed.push((time, count)),
+                        _ if number == 1 => {}
+                        _ => return Err(wrong("expected a time such as 1998-04-30 21:30:00, a comma and a count")),
+                    }
+                }
+                None => match count_of(text) {
+                    Some(count) if timed.is_empty() => plain.push(count),
+                    _ if number == 1 => {}
+                    _ => return Err(wrong("expected one count")),
+                },
+            }
+            if timed.len().max(plain.len()) > INTERVALS_LIMIT {
+                return Err(SeriesError::TooLong { name: name.into(), limit: INTERVALS_LIMIT });
+            }
+        }
+        let (interval_ns, counts) =
+            if timed.is_empty() { (plain_interval_ns.max(1), plain) } else { regular(name, timed)? };
+        if counts.iter().all(|count| *count == 0) {
+            return Err(SeriesError::Empty(name.into()));
+        }
+        Ok(RateSeries { interval_ns, counts })
+    }
+
+    /// Requests of the whole series.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().map(|count| u64::from(*count)).sum()
+    }
+
+    /// Length of the series in its own time.
+    pub fn span_ns(&self) -> u64 {
+        self.interval_ns.saturating_mul(self.counts.len() as u64)
+    }
+
+    /// Largest count over the mean count.
+    pub fn peak_ratio(&self) -> f64 {
+        let peak = self.counts.iter().copied().max().unwrap_or(0);
+        f64::from(peak) * self.counts.len() as f64 / self.total().max(1) as f64
+    }
+
+    /// The part from interval `from` up to interval `to`, as a series of its own.
+    ///
+    /// # Errors
+    ///
+    /// A part that is empty, outside the series, or without requests.
+    pub fn part(&self, from: usize, to: usize) -> Result<RateSeries, SeriesError> {
+        let counts = self.counts.get(from..to).unwrap_or_default();
+        if counts.iter().all(|count| *count == 0) {
+            return Err(SeriesError::Plan(format!(
+                "intervals {from} to {to} of a series of {} hold no requests: choose another part",
+                self.counts.len()
+            )));
+        }
+        Ok(RateSeries { interval_ns: self.interval_ns, counts: counts.to_vec() })
+    }
+}
+
+fn count_of(text: &[u8]) -> Option<u32> {
+    if text.is_empty() || text.len() > 10 || !text.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// Times and counts put on a regular grid of their smallest step.
+fn regular(name: &str, mut timed: Vec<(i64, u32)>) -> Result<(u64, Vec<u32>), SeriesError> {
+    timed.sort_by_key(|(time, _)| *time);
+    let step_s = timed.windows(2).map(|pair| pair[1].0 - pair[0].0).filter(|step| *step > 0).min().unwrap_or(60);
+    let first = timed[0].0;
+    let mut counts: Vec<u32> = Vec::with_capacity(timed.len());
+    let mut last = 0;
+    for (time, count) in timed {
+        let position = (time - first) / step_s;
+        if position - last > GAP_LIMIT || position as usize >= INTERVALS_LIMIT {
+            return Err(SeriesError::TooLong { name: name.into(), limit: INTERVALS_LIMIT });
+        }
+        last = position;
+        let position = position as usize;
+        if counts.len() <= position {
+            counts.resize(position + 1, 0);
+        }
+        counts[position] = counts[position].saturating_add(count);
+    }
+    Ok((step_s as u64 * 1_000_000_000, counts))
+}

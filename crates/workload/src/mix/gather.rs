@@ -1,0 +1,97 @@
+//! What a log says about documents: the size and the number of requests of each target.
+
+use super::{Mix, MixError, SizeFit, SurgeParameters, ZipfFit};
+use crate::stable_hash;
+use crate::trace::{TraceError, TraceReader};
+use std::collections::HashMap;
+
+/// Documents kept; a log with more distinct targets is fitted to the first of them, and says so.
+const DOCUMENTS_LIMIT: usize = 1 << 20;
+
+/// Sizes and counts of the documents of a log, from its successful GETs (status 200, or a format without status).
+#[derive(Debug, Clone, Default)]
+pub struct LogDocuments {
+    /// By hash of the target: largest size seen, requests.
+    documents: HashMap<u64, (u64, u64)>,
+    /// Successful GETs.
+    pub requests: u64,
+    /// Of them, those for targets beyond the limit of 2^20 documents.
+    pub left_out: u64,
+}
+
+impl LogDocuments {
+    /// Reads a log to its end.
+    ///
+    /// # Errors
+    ///
+    /// A log that cannot be read on.
+    pub fn read(reader: &mut TraceReader) -> Result<Self, TraceError> {
+        let mut gathered = LogDocuments::default();
+        while let Some(entry) = reader.next_entry()? {
+            if entry.method != b"GET" || !matches!(entry.status, None | Some(200)) {
+                continue;
+            }
+            let Some(bytes) = entry.bytes else { continue };
+            gathered.add(stable_hash(entry.target), bytes);
+        }
+        Ok(gathered)
+    }
+
+    fn add(&mut self, target: u64, bytes: u64) {
+        self.requests += 1;
+        let is_full = self.documents.len() >= DOCUMENTS_LIMIT;
+        match self.documents.get_mut(&target) {
+            // The largest: a reply that was broken off is logged with what had been sent.
+            Some((size, requests)) => {
+                *size = bytes.max(*size);
+                *requests += 1;
+            }
+            None if is_full => self.left_out += 1,
+            None => {
+                self.documents.insert(target, (bytes, 1));
+            }
+        }
+    }
+
+    /// Number of documents.
+    pub fn len(&self) -> usize {
+        self.documents.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.documents.is_empty()
+    }
+
+    /// The sizes' distribution.
+    ///
+    /// # Errors
+    ///
+    /// Too few documents with a size above 0.
+    pub fn size_fit(&self) -> Result<SizeFit, MixError> {
+        SizeFit::of(self.documents.values().map(|(bytes, _)| *bytes).collect())
+    }
+
+    /// The popularity; `None` with fewer than two documents.
+    pub fn zipf_fit(&self) -> Option<ZipfFit> {
+        ZipfFit::of(self.documents.values().map(|(_, requests)| *requests).collect())
+    }
+
+    /// A mix of as many documents as the log has, with the fitted sizes and popularity; none larger than the largest seen.
+    ///
+    /// # Errors
+    ///
+    /// As [`LogDocuments::size_fit`].
+    pub fn mix(&self) -> Result<Mix, MixError> {
+        let fit = self.size_fit()?;
+        Mix::of_distribution(
+            "fitted",
+            &SurgeParameters {
+                sizes: fit.sizes(),
+                files: self.len(),
+                zipf_exponent: self.zipf_fit().map_or(0.0, |zipf| zipf.exponent.value),
+                largest_bytes: fit.largest_bytes,
+            },
+        )
+    }
+}

@@ -1,0 +1,106 @@
+//! The size distribution of web documents: a lognormal body with a Pareto tail.
+
+use statrs::distribution::{ContinuousCDF, Normal};
+
+/// A distribution that is, below `tail_from_bytes`, a lognormal cut off there, and from there on a Pareto distribution.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct HybridSizes {
+    /// Mean of the body's natural logarithm of bytes (of the lognormal before it is cut off).
+    pub body_mu: f64,
+    /// Standard deviation of that.
+    pub body_sigma: f64,
+    /// Where the tail begins (Pareto's k).
+    pub tail_from_bytes: f64,
+    /// Exponent of the tail (Pareto's alpha); at most 2 means infinite variance, at most 1 an infinite mean.
+    pub tail_alpha: f64,
+    /// Share of the documents in the tail.
+    pub tail_ratio: f64,
+}
+
+impl HybridSizes {
+    fn standard() -> Normal {
+        Normal::standard()
+    }
+
+    /// How much of the lognormal lies below the cut.
+    fn kept_ratio(&self) -> f64 {
+        Self::standard().cdf((self.tail_from_bytes.ln() - self.body_mu) / self.body_sigma).max(f64::MIN_POSITIVE)
+    }
+
+    /// Share of the documents that are not larger than `bytes`.
+    pub fn cdf(&self, bytes: f64) -> f64 {
+        if bytes <= 0.0 {
+            0.0
+        } else if bytes < self.tail_from_bytes {
+            let below = Self::standard().cdf((bytes.ln() - self.body_mu) / self.body_sigma);
+            (1.0 - self.tail_ratio) * (below / self.kept_ratio()).min(1.0)
+        } else {
+            1.0 - self.tail_ratio * (self.tail_from_bytes / bytes).powf(self.tail_alpha)
+        }
+    }
+
+    /// The size that a share `ratio` (from 0 to below 1) of the documents does not exceed; at least 1 byte.
+    pub fn quantile(&self, ratio: f64) -> f64 {
+        let body = 1.0 - self.tail_ratio;
+        let bytes = if ratio < body {
+            let within = (ratio / body * self.kept_ratio()).clamp(1e-300, 1.0 - 1e-16);
+            (self.body_mu + self.body_sigma * Self::standard().inverse_cdf(within)).exp().min(self.tail_from_bytes)
+        } else {
+            let within = ((ratio - body) / self.tail_ratio).min(1.0 - 1e-16);
+            self.tail_from_bytes * (1.0 - within).powf(-1.0 / self.tail_alpha)
+        };
+        bytes.max(1.0)
+    }
+
+    /// Sizes of `count` documents at evenly spaced quantiles, ascending, none over `largest_bytes`: the distribution
+    /// itself, without the luck of a draw.
+    pub fn sizes(&self, count: usize, largest_bytes: u64) -> Vec<u64> {
+        let quantile = |index: usize| self.quantile((index as f64 + 0.5) / count as f64).round();
+        (0..count).map(|index| (quantile(index).min(9e15) as u64).clamp(1, largest_bytes.max(1))).collect()
+    }
+}
+
+/// Order in which ascending sizes are dealt to popularity ranks, the most popular first: the ranks' quantiles follow the
+/// golden ratio from the median on, so that any number of first ranks covers the distribution evenly, and neither
+/// the most popular document nor the most popular ten are all large by chance. Popularity and size are unrelated.
+pub(super) fn dealt(count: usize) -> Vec<usize> {
+    const GOLDEN: f64 = 0.618_033_988_749_894_9;
+    let mut keyed: Vec<(f64, usize)> = (0..count).map(|rank| ((0.5 + rank as f64 * GOLDEN).fract(), rank)).collect();
+    keyed.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut size_of_rank = vec![0; count];
+    for (size, (_, rank)) in keyed.into_iter().enumerate() {
+        size_of_rank[rank] = size;
+    }
+    size_of_rank
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn first_ranks_cover_the_sizes_evenly() {
+        let order = dealt(1000);
+        let mut seen = order.clone();
+        seen.sort_unstable();
+        assert_eq!(seen, (0..1000).collect::<Vec<_>>());
+        assert!(order[0].abs_diff(500) <= 1, "the most popular document has the median size");
+        let mean_of_ten = order[..10].iter().sum::<usize>() as f64 / 10.0;
+        assert!((mean_of_ten - 500.0).abs() < 100.0, "{mean_of_ten}");
+    }
+
+    proptest! {
+        #[test]
+        fn quantiles_invert_the_distribution(
+            mu in 5.0f64..12.0, sigma in 0.3f64..2.5, shift in 0.0f64..2.0, alpha in 0.6f64..3.0, tail in 0.01f64..0.4, ratio in 0.001f64..0.999
+        ) {
+            let sizes = HybridSizes {
+                body_mu: mu, body_sigma: sigma, tail_from_bytes: (mu + shift * sigma).exp(), tail_alpha: alpha, tail_ratio: tail,
+            };
+            let bytes = sizes.quantile(ratio);
+            prop_assume!(bytes > 1.0);
+            prop_assert!((sizes.cdf(bytes) - ratio).abs() < 1e-6, "{bytes}: {} instead of {ratio}", sizes.cdf(bytes));
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! A mix like SURGE's (Barford & Crovella, Generating Representative Web Workloads for Network and Server Performance
+//! Evaluation, SIGMETRICS 1998): file sizes and popularity. SURGE's embedded references, temporal locality and OFF times
+//! are not part of a mix.
+
+use super::hybrid::dealt;
+use super::{Document, HybridSizes, Mix, MixError, SizeClasses, zipf};
+
+/// Parameters of the mix; the defaults are SURGE's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SurgeParameters {
+    /// File sizes. Default: body mu 9.357 and sigma 1.318, tail from 133,000 bytes with alpha 1.1, 7 % of the files.
+    pub sizes: HybridSizes,
+    /// Number of files. Default 2,000, as in SURGE's experiments.
+    pub files: usize,
+    /// Zipf's exponent of the popularity. Default 1.
+    pub zipf_exponent: f64,
+    /// Largest file: the tail has no mean, so it must end somewhere. Default 100 MiB, which 2,000 files do not reach.
+    pub largest_bytes: u64,
+}
+
+impl Default for SurgeParameters {
+    fn default() -> Self {
+        SurgeParameters {
+            sizes: HybridSizes {
+                body_mu: 9.357,
+                body_sigma: 1.318,
+                tail_from_bytes: 133_000.0,
+                tail_alpha: 1.1,
+                tail_ratio: 0.07,
+            },
+            files: 2000,
+            zipf_exponent: 1.0,
+            largest_bytes: 100 << 20,
+        }
+    }
+}
+
+impl Mix {
+    /// Files with a lognormal body and a Pareto tail, asked for by Zipf's law; size and popularity are unrelated.
+    ///
+    /// # Errors
+    ///
+    /// Parameters outside their ranges.
+    pub fn surge(parameters: &SurgeParameters) -> Result<Mix, MixError> {
+        Mix::of_distribution("surge", parameters)
+    }
+
+    pub(super) fn of_distribution(name: &'static str, parameters: &SurgeParameters) -> Result<Mix, MixError> {
+        let SurgeParameters { sizes, files, zipf_exponent, largest_bytes } = *parameters;
+        let is_sane = sizes.body_mu.is_finite()
+            && (1e-6..100.0).contains(&sizes.body_sigma)
+            && sizes.tail_from_bytes >= 1.0
+            && sizes.tail_alpha > 0.0
+            && (0.0..=1.0).contains(&sizes.tail_ratio)
+            && (0.0..100.0).contains(&zipf_exponent);
+        if !is_sane {
+            return Err(MixError::Parameter(format!(
+                "the size distribution makes no sense: body mu {} sigma {}, tail from {} bytes alpha {} share {}, Zipf {}",
+                sizes.body_mu,
+                sizes.body_sigma,
+                sizes.tail_from_bytes,
+                sizes.tail_alpha,
+                sizes.tail_ratio,
+                zipf_exponent
+            )));
+        }
+        if !(1..=10_000_000).contains(&files) {
+            return Err(MixError::Parameter(format!("a mix of {files} files is not made: give 1 to 10,000,000")));
+        }
+        let ascending = sizes.sizes(files, largest_bytes);
+        let probabilities = zipf(files, zipf_exponent);
+        let documents = dealt(files)
+            .into_iter()
+            .zip(probabilities)
+            .enumerate()
+            .map(|(rank, (size, probability))| {
+                let bytes = ascending[size];
+                let item = if bytes as f64 >= sizes.tail_from_bytes { "tail" } else { "body" };
+                // 1,000 files to a directory: also 10,000,000 files stay browsable.
+                Document {
+                    url: format!("/{name}/{:04}/{:07}.dat", rank / 1000, rank + 1),
+                    bytes: Some(bytes),
+                    probability,
+                    item,
+                }
+            })
+            .collect();
+        Ok(Mix { name: name.into(), documents, classes: SizeClasses::default() })
+    }
+}

@@ -1,0 +1,177 @@
+//! Mixes against the tables they come from.
+
+use super::data;
+use proptest::prelude::*;
+use rand::{RngExt, SeedableRng};
+use std::collections::BTreeMap;
+use workload::Share;
+use workload::mix::{HybridSizes, LogDocuments, Mix, MixError, MixSampler, SizeFit, SurgeParameters};
+use workload::trace::{Format, TraceReader};
+
+/// (files, KBytes, access probability) by item, as printed in Webmonitor's Table 1.
+const TABLE_1: [(&str, usize, u64, f64); 4] =
+    [("html", 24, 180, 0.192), ("image", 29, 385, 0.754), ("sound", 20, 3580, 0.05), ("video", 4, 9216, 0.004)];
+
+#[test]
+fn webstone_is_table_1_to_the_byte() {
+    let mix = Mix::webstone();
+    assert_eq!(mix.documents.len(), 77);
+    for (item, files, kbytes, probability) in TABLE_1 {
+        let of_item: Vec<_> = mix.documents.iter().filter(|document| document.item == item).collect();
+        assert_eq!(of_item.len(), files, "{item}");
+        assert_eq!(of_item.iter().map(|document| document.bytes.unwrap()).sum::<u64>(), kbytes * 1024, "{item}");
+        let total: f64 = of_item.iter().map(|document| document.probability).sum();
+        assert!((total - probability).abs() < 1e-12, "{item}");
+    }
+    assert!((mix.documents.iter().map(|document| document.probability).sum::<f64>() - 1.0).abs() < 1e-12);
+    // Section 5: class 1 is 94.6 % of the requests with a mean of 12.1 KB, class 2 5 %, class 3 2.3 MB.
+    let class_1: Vec<_> = mix.documents.iter().filter(|d| mix.classes.class_of(d.bytes.unwrap()) == 0).collect();
+    let share: f64 = class_1.iter().map(|document| document.probability).sum();
+    let mean =
+        class_1.iter().map(|document| document.probability * document.bytes.unwrap() as f64).sum::<f64>() / share;
+    assert!((share - 0.946).abs() < 1e-9 && (mean / 1024.0 - 12.1).abs() < 0.05, "{share} {mean}");
+}
+
+#[test]
+fn observed_probabilities_are_within_sampling_error_of_table_1() {
+    let mix = Mix::webstone();
+    for seed in [1, 2, 3] {
+        let n = 1_000_000;
+        let mut by_document = vec![0u64; mix.documents.len()];
+        for index in MixSampler::new(&mix, seed, Share::WHOLE).unwrap().take(n) {
+            by_document[index] += 1;
+        }
+        let mut by_item: BTreeMap<&str, f64> = BTreeMap::new();
+        let mut chi_square = 0.0;
+        for (document, count) in mix.documents.iter().zip(&by_document) {
+            let expected = document.probability * n as f64;
+            chi_square += (*count as f64 - expected).powi(2) / expected;
+            *by_item.entry(document.item).or_default() += *count as f64;
+        }
+        // 0.1th and 99.9th percentile of chi-square with 76 degrees of freedom.
+        assert!((43.1..120.0).contains(&chi_square), "seed {seed}: {chi_square}");
+        let of_items: f64 = TABLE_1
+            .iter()
+            .map(|(item, _, _, probability)| {
+                (by_item[item] - probability * n as f64).powi(2) / (probability * n as f64)
+            })
+            .sum();
+        // 99.9th percentile with 3 degrees of freedom.
+        assert!(of_items < 16.27, "seed {seed}: {of_items}");
+    }
+}
+
+#[test]
+fn draws_repeat_by_seed_and_differ_by_share() {
+    let mix = Mix::webstone();
+    let draw =
+        |seed, index| -> Vec<usize> { MixSampler::new(&mix, seed, Share { index, of: 2 }).unwrap().take(50).collect() };
+    assert_eq!(draw(1, 0), draw(1, 0));
+    assert_ne!(draw(1, 0), draw(1, 1));
+    assert_ne!(draw(1, 0), draw(2, 0));
+}
+
+#[test]
+fn surge_has_its_published_shape() {
+    let parameters = SurgeParameters::default();
+    let mix = Mix::surge(&parameters).unwrap();
+    let mut sizes: Vec<f64> = mix.documents.iter().map(|document| document.bytes.unwrap() as f64).collect();
+    sizes.sort_by(f64::total_cmp);
+    assert_eq!(sizes.len(), 2000);
+    let in_tail = sizes.iter().filter(|bytes| **bytes >= 133_000.0).count();
+    assert_eq!(in_tail, 140, "7 % of the files");
+    // The median of the cut lognormal: half of its 0.93 below, of 0.968 that lie under the cut.
+    assert!((sizes[930] / 11_000.0 - 1.0).abs() < 0.1, "{}", sizes[930]);
+    // Zipf: the second document is asked for half as often as the first, the tenth a tenth.
+    let p = |rank: usize| mix.documents[rank - 1].probability;
+    assert!((p(1) / p(2) - 2.0).abs() < 1e-9 && (p(1) / p(10) - 10.0).abs() < 1e-9);
+    assert!(mix.total_bytes() < 1 << 30, "{}", mix.total_bytes());
+}
+
+#[test]
+fn a_fit_finds_the_parameters_that_made_the_sizes() {
+    let truth =
+        HybridSizes { body_mu: 9.0, body_sigma: 1.2, tail_from_bytes: 60_000.0, tail_alpha: 1.2, tail_ratio: 0.08 };
+    let (mut covered, mut checked) = (0, 0);
+    for seed in 0..10 {
+        let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
+        let sizes = (0..20_000).map(|_| truth.quantile(rng.random::<f64>()) as u64).collect();
+        let fit = SizeFit::of(sizes).unwrap();
+        assert!((fit.tail_alpha.value / truth.tail_alpha - 1.0).abs() < 0.25, "{fit}");
+        assert!(
+            (fit.body_mu.value - truth.body_mu).abs() < 0.2 && (fit.body_sigma.value - truth.body_sigma).abs() < 0.15,
+            "{fit}"
+        );
+        assert!(fit.distance < 2.0 * fit.critical_distance(), "{fit}");
+        for (interval, value) in
+            [(fit.tail_alpha, truth.tail_alpha), (fit.body_mu, truth.body_mu), (fit.body_sigma, truth.body_sigma)]
+        {
+            covered += i32::from(interval.low <= value && value <= interval.high);
+            checked += 1;
+        }
+    }
+    // The intervals take the tail's beginning as known, so they cover less often than 95 %; but they are not fiction.
+    assert!(covered * 10 >= checked * 6, "{covered} of {checked}");
+}
+
+#[test]
+fn a_fit_that_does_not_hold_says_so() {
+    let sizes = (0..3000u64).map(|index| if index % 2 == 0 { 100 } else { 1_000_000 } + index).collect();
+    let fit = SizeFit::of(sizes).unwrap();
+    assert!(fit.to_string().contains("the fit is rejected"), "{fit}");
+    assert_eq!(SizeFit::of(vec![5; 99]), Err(MixError::TooFew { found: 99, needed: 100 }));
+}
+
+#[test]
+fn a_mix_fitted_to_the_real_log_resembles_it() {
+    let Some(log) = data::public("apache_access_2015.log") else { return };
+    let mut reader = TraceReader::open(&log, &Format::Auto).unwrap();
+    let documents = LogDocuments::read(&mut reader).unwrap();
+    let fit = documents.size_fit().unwrap();
+    let zipf = documents.zipf_fit().unwrap();
+    eprintln!("{fit}\n  popularity Zipf: exponent {}", zipf.exponent);
+    assert_eq!((documents.len(), documents.requests), (1340, 9091));
+    assert!((0.5..3.0).contains(&fit.tail_alpha.value) && (0.3..1.5).contains(&zipf.exponent.value));
+    let mix = documents.mix().unwrap();
+    assert_eq!(mix.documents.len(), 1340);
+    assert!(mix.documents.iter().all(|document| document.bytes.unwrap() <= fit.largest_bytes));
+}
+
+#[test]
+fn a_dynamic_share_splits_the_requests() {
+    let urls = |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<Vec<_>>();
+    let mix = Mix::of_urls(&urls(&["/a", "/b"]), &urls(&["/x", "/y", "/z"]), 0.3).unwrap();
+    let share = |item| -> f64 { mix.documents.iter().filter(|d| d.item == item).map(|d| d.probability).sum() };
+    assert!((share("static") - 0.7).abs() < 1e-12 && (share("dynamic") - 0.3).abs() < 1e-12);
+    let n = 200_000;
+    let dynamic = MixSampler::new(&mix, 8, Share::WHOLE).unwrap().take(n).filter(|index| *index >= 2).count() as f64;
+    assert!((dynamic / n as f64 - 0.3).abs() < 5.0 * (0.21 / n as f64).sqrt());
+    for (statics, dynamics, ratio) in [
+        (vec![], vec![], 0.3),
+        (urls(&["/a"]), vec![], 0.3),
+        (vec![], urls(&["/x"]), 0.3),
+        (urls(&["/a"]), urls(&["/x"]), 1.5),
+    ] {
+        assert!(Mix::of_urls(&statics, &dynamics, ratio).is_err());
+    }
+    assert!(Mix::webstone().with_dynamic(&urls(&["/x"]), 0.3).is_ok());
+}
+
+#[test]
+fn an_unknown_mix_names_the_known_ones() {
+    let message = Mix::named("webstoned").unwrap_err().to_string();
+    assert_eq!(message, "there is no size mix 'webstoned': use webstone or surge, or fit one to an access log");
+    for name in workload::mix::NAMES {
+        assert_eq!(Mix::named(name).unwrap().name, *name);
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_sizes_are_fitted_without_panic(sizes in proptest::collection::vec(prop_oneof![0u64..10, any::<u64>(), Just(4096u64)], 0..400)) {
+        if let Ok(fit) = SizeFit::of(sizes) {
+            prop_assert!(fit.distance.is_finite() && fit.tail_from_bytes >= 1.0);
+            let _ = fit.to_string();
+        }
+    }
+}
