@@ -1,1 +1,304 @@
-//! Charts as inline SVG.
+//! Charts as inline SVG: axes, lines, dots, stacked areas, zones, markers with intervals, direct labels. No script, no font,
+//! no external reference; colours come from classes that the page's style sheet defines, so that one chart serves light,
+//! dark and print. Only what the report needs, in a few hundred lines, instead of a charting library: those either run as
+//! script in the browser (which the report's security policy forbids) or draw raster-minded SVG with fixed colours.
+
+mod labels;
+mod scale;
+mod svg;
+
+pub use scale::Scale;
+
+use labels::spread;
+use std::fmt::Write as _;
+use svg::{Svg, text_width};
+
+/// Text sizes in pixels; narrow and wide charts share them, so that a phone shows the same letters.
+const TEXT_PX: f64 = 12.0;
+
+/// A line with its dots.
+#[derive(Debug, Clone, Default)]
+pub struct Series {
+    /// Direct label at the line's right end; empty = none.
+    pub name: String,
+    /// Class that gives the colour (`s1`, `p99`, ...).
+    pub class: &'static str,
+    /// The line, ascending in x.
+    pub line: Vec<(f64, f64)>,
+    /// Single measurements.
+    pub dots: Vec<(f64, f64)>,
+    /// Drawn dashed and thin: a reference, not a measurement.
+    pub is_reference: bool,
+}
+
+/// A layer of a stack, from `low` to `high` at each x.
+#[derive(Debug, Clone)]
+pub struct Layer {
+    /// Direct label.
+    pub name: String,
+    /// Class that gives the colour.
+    pub class: &'static str,
+    /// (x, low, high), ascending in x.
+    pub edges: Vec<(f64, f64, f64)>,
+}
+
+/// A shaded range of x with its name above.
+#[derive(Debug, Clone)]
+pub struct Band {
+    /// Written above the plot where it fits.
+    pub name: &'static str,
+    /// Class that gives the colour.
+    pub class: &'static str,
+    /// From and to, in x.
+    pub range: (f64, f64),
+}
+
+/// A vertical line at an estimate with its interval.
+#[derive(Debug, Clone)]
+pub struct Marker {
+    /// Written above the plot.
+    pub label: String,
+    /// The estimate, in x.
+    pub at: f64,
+    /// Its interval; `None` on a side = not bounded by what was measured.
+    pub interval: (Option<f64>, Option<f64>),
+}
+
+/// A horizontal limit.
+#[derive(Debug, Clone)]
+pub struct Limit {
+    /// Written on the line.
+    pub label: String,
+    /// In y.
+    pub at: f64,
+}
+
+/// Everything of a chart but its size.
+#[derive(Debug, Clone)]
+pub struct Chart {
+    /// What it shows, for readers that do not see it.
+    pub title: String,
+    /// What it says, in a sentence or two.
+    pub description: String,
+    /// Name and unit of the horizontal axis.
+    pub x_name: String,
+    /// Name and unit of the vertical axis.
+    pub y_name: String,
+    /// Horizontal scale.
+    pub x: Scale,
+    /// Vertical scale.
+    pub y: Scale,
+    /// Zones.
+    pub bands: Vec<Band>,
+    /// Yield and failure points.
+    pub markers: Vec<Marker>,
+    /// A limit that was set.
+    pub limits: Vec<Limit>,
+    /// Stacked layers, below the lines.
+    pub layers: Vec<Layer>,
+    /// Lines and dots.
+    pub series: Vec<Series>,
+}
+
+/// The plot's rectangle inside the picture.
+#[derive(Debug, Clone, Copy)]
+struct Frame {
+    left: f64,
+    right: f64,
+    top: f64,
+    bottom: f64,
+}
+
+impl Chart {
+    /// Draws the chart `width` x `height` pixels large; `id` must be unique in the page.
+    pub fn svg(&self, id: &str, width: f64, height: f64) -> String {
+        let y_ticks = self.y.ticks((height / 52.0).clamp(3.0, 8.0) as usize);
+        let y_room = y_ticks.iter().map(|(_, label)| text_width(label, TEXT_PX)).fold(16.0, f64::max);
+        let named = self.series.iter().map(|s| &s.name).chain(self.layers.iter().map(|layer| &layer.name));
+        let label_room = named.map(|name| text_width(name, TEXT_PX)).fold(0.0, f64::max);
+        let markers = self.place_markers(y_room + 10.0, width - label_room.max(4.0) - 12.0);
+        let marker_rows = markers.iter().map(|placed| placed.row + 1).max().unwrap_or(0) as f64;
+        let zone_room = if self.bands.is_empty() { 6.0 } else { 18.0 };
+        let frame = Frame {
+            left: y_room + 10.0,
+            right: width - label_room.max(4.0) - 12.0,
+            top: 20.0 + marker_rows * 15.0 + zone_room,
+            bottom: height - 38.0,
+        };
+        let mut svg = Svg::new(id, width, height, &self.title, &self.description);
+        self.bands(&mut svg, frame, zone_room);
+        self.axes(&mut svg, frame, &y_ticks, width);
+        self.stack(&mut svg, frame);
+        self.limits(&mut svg, frame);
+        self.lines(&mut svg, frame);
+        self.markers(&mut svg, frame, &markers);
+        self.names(&mut svg, frame);
+        svg.finish()
+    }
+
+    fn x_px(&self, frame: Frame, value: f64) -> Option<f64> {
+        Some(frame.left + self.x.place(value)? * (frame.right - frame.left))
+    }
+
+    fn y_px(&self, frame: Frame, value: f64) -> Option<f64> {
+        Some(frame.bottom - self.y.place(value)?.clamp(-0.02, 1.02) * (frame.bottom - frame.top))
+    }
+
+    fn xy(&self, frame: Frame, (x, y): (f64, f64)) -> Option<(f64, f64)> {
+        Some((self.x_px(frame, x)?, self.y_px(frame, y)?))
+    }
+
+    fn bands(&self, svg: &mut Svg, frame: Frame, zone_room: f64) {
+        for band in &self.bands {
+            let ends = (self.x.clamp(band.range.0), self.x.clamp(band.range.1));
+            let (Some(from), Some(to)) = (self.x_px(frame, ends.0), self.x_px(frame, ends.1)) else { continue };
+            if to - from < 0.5 {
+                continue;
+            }
+            let height = frame.bottom - frame.top + zone_room;
+            svg.rect(from, frame.top - zone_room, to - from, height, &format!("zone {}", band.class));
+            if text_width(band.name, TEXT_PX - 1.0) + 6.0 <= to - from {
+                svg.text((from + to) / 2.0, frame.top - 5.0, "middle", "zone-name", band.name);
+            }
+        }
+    }
+
+    fn axes(&self, svg: &mut Svg, frame: Frame, y_ticks: &[(f64, String)], width: f64) {
+        for (value, label) in y_ticks {
+            if let Some(y) = self.y_px(frame, *value) {
+                svg.line(frame.left, y, frame.right, y, "grid");
+                svg.text(frame.left - 6.0, y + 4.0, "end", "tick", label);
+            }
+        }
+        let widest = self.x.ticks(12).iter().map(|(_, label)| text_width(label, TEXT_PX)).fold(20.0, f64::max);
+        let room = ((frame.right - frame.left) / (widest + 14.0)).max(2.0) as usize;
+        let mut taken = f64::NEG_INFINITY;
+        for (value, label) in self.x.ticks(room) {
+            let Some(x) = self.x_px(frame, value) else { continue };
+            svg.line(x, frame.bottom, x, frame.bottom + 4.0, "axis");
+            let half = text_width(&label, TEXT_PX) / 2.0;
+            if x - half >= taken && x + half <= width {
+                svg.text(x, frame.bottom + 17.0, "middle", "tick", &label);
+                taken = x + half + 6.0;
+            }
+        }
+        svg.line(frame.left, frame.bottom, frame.right, frame.bottom, "axis");
+        svg.text(2.0, 12.0, "start", "axis-name", &self.y_name);
+        svg.text((frame.left + frame.right) / 2.0, frame.bottom + 33.0, "middle", "axis-name", &self.x_name);
+    }
+
+    fn stack(&self, svg: &mut Svg, frame: Frame) {
+        for layer in &self.layers {
+            let low = layer.edges.iter().filter_map(|(x, low, _)| self.xy(frame, (*x, *low)));
+            let high = layer.edges.iter().rev().filter_map(|(x, _, high)| self.xy(frame, (*x, *high)));
+            let path = path(low.chain(high));
+            if !path.is_empty() {
+                svg.path(&format!("{path}Z"), &format!("layer {}", layer.class));
+            }
+        }
+    }
+
+    fn limits(&self, svg: &mut Svg, frame: Frame) {
+        for limit in &self.limits {
+            let inside = self.y.place(limit.at).is_some_and(|place| (0.0..=1.0).contains(&place));
+            if let Some(y) = self.y_px(frame, limit.at).filter(|_| inside) {
+                svg.line(frame.left, y, frame.right, y, "limit");
+                svg.text(frame.left + 5.0, y - 4.0, "start", "limit-name halo", &limit.label);
+            }
+        }
+    }
+
+    fn lines(&self, svg: &mut Svg, frame: Frame) {
+        for series in &self.series {
+            for dot in series.dots.iter().filter_map(|dot| self.xy(frame, *dot)) {
+                svg.circle(dot.0, dot.1, 2.2, &format!("dot {}", series.class));
+            }
+        }
+        for series in &self.series {
+            let line = path(series.line.iter().filter_map(|point| self.xy(frame, *point)));
+            if !line.is_empty() {
+                let kind = if series.is_reference { "reference" } else { "line" };
+                svg.path(&line, &format!("{kind} {}", series.class));
+            }
+        }
+    }
+
+    fn markers(&self, svg: &mut Svg, frame: Frame, placed: &[PlacedMarker]) {
+        for (marker, place) in self.markers.iter().zip(placed) {
+            let Some(x) = self.x_px(frame, self.x.clamp(marker.at)) else { continue };
+            let label_y = 20.0 + 15.0 * place.row as f64 + 11.0;
+            svg.line(x, label_y + 3.0, x, frame.bottom, "marker");
+            let whisker_y = frame.top + 7.0;
+            let low = self.x_px(frame, self.x.clamp(marker.interval.0.unwrap_or(f64::MIN_POSITIVE))).unwrap_or(x);
+            let high = self.x_px(frame, self.x.clamp(marker.interval.1.unwrap_or(f64::MAX))).unwrap_or(x);
+            svg.rect(low, frame.top, (high - low).max(0.0), frame.bottom - frame.top, "interval");
+            svg.line(low, whisker_y, high, whisker_y, "whisker");
+            for (end, bound) in [(low, marker.interval.0), (high, marker.interval.1)] {
+                if bound.is_some() {
+                    svg.line(end, whisker_y - 4.0, end, whisker_y + 4.0, "whisker");
+                }
+            }
+            svg.circle(x, whisker_y, 3.0, "whisker-dot");
+            svg.text(place.x, label_y, place.anchor, "marker-name halo", &marker.label);
+        }
+    }
+
+    /// Labels of markers beside their lines, in a second row where they would touch.
+    fn place_markers(&self, left: f64, right: f64) -> Vec<PlacedMarker> {
+        let frame = Frame { left, right, top: 0.0, bottom: 1.0 };
+        let mut taken: Vec<(usize, f64, f64)> = Vec::new();
+        let mut placed = Vec::new();
+        for marker in &self.markers {
+            let x = self.x_px(frame, self.x.clamp(marker.at)).unwrap_or(left);
+            let wide = text_width(&marker.label, TEXT_PX);
+            let fits_right = x + 4.0 + wide <= right + 8.0;
+            let fits_left = x - 4.0 - wide >= 0.0;
+            let (anchor, x, from) = match (fits_right, fits_left) {
+                (true, _) => ("start", x - 1.0, x),
+                (false, true) => ("end", x + 1.0, x - wide),
+                (false, false) => ("start", (right - wide).max(0.0), (right - wide).max(0.0)),
+            };
+            let range = (from, from + wide + 8.0);
+            let row =
+                (0..).find(|row| taken.iter().all(|(r, a, b)| r != row || range.1 < *a || range.0 > *b)).unwrap_or(0);
+            taken.push((row, range.0, range.1));
+            placed.push(PlacedMarker { x, anchor, row });
+        }
+        placed
+    }
+
+    /// Names at the right ends, pushed apart where they would overlap.
+    fn names(&self, svg: &mut Svg, frame: Frame) {
+        let mut wanted: Vec<(f64, &str, String)> = Vec::new();
+        for series in self.series.iter().filter(|series| !series.name.is_empty()) {
+            if let Some((_, y)) = series.line.iter().rev().find_map(|point| self.xy(frame, *point)) {
+                wanted.push((y, &series.name, format!("name {}", series.class)));
+            }
+        }
+        for layer in &self.layers {
+            let middle = layer.edges.last().and_then(|(x, low, high)| self.xy(frame, (*x, (low + high) / 2.0)));
+            if let Some((_, y)) = middle {
+                wanted.push((y, &layer.name, format!("name {}", layer.class)));
+            }
+        }
+        let ys =
+            spread(&wanted.iter().map(|(y, ..)| *y).collect::<Vec<_>>(), 14.0, frame.top + 6.0, frame.bottom - 2.0);
+        for (y, (_, name, class)) in ys.into_iter().zip(&wanted) {
+            svg.text(frame.right + 7.0, y + 4.0, "start", class, name);
+        }
+    }
+}
+
+struct PlacedMarker {
+    x: f64,
+    anchor: &'static str,
+    row: usize,
+}
+
+fn path(points: impl Iterator<Item = (f64, f64)>) -> String {
+    let mut path = String::new();
+    for (at, (x, y)) in points.enumerate() {
+        let _ = write!(path, "{}{x:.1} {y:.1}", if at == 0 { "M" } else { "L" });
+    }
+    path
+}

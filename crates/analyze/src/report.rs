@@ -1,10 +1,257 @@
-//! The report.
+//! The report: one HTML file without script, network or external resource. Text from outside is escaped by the template
+//! engine, and a Content-Security-Policy forbids everything but the page's own style.
 
-use record::RunDir;
+mod charts;
+mod latency;
+mod tables;
 
-/// The report of a run as one HTML document.
+use crate::verdict::{self, Verdict, interval};
+use crate::zones::{self, Findings, PointFinding, SweepFindings};
+use charts::Figure;
+use minijinja::Environment;
+use minijinja::value::{Serde, Value};
+use record::units::format_si;
+use record::{RunDir, Severity, Status, Sweep};
+use serde::Serialize;
+
+const TEMPLATE: &str = include_str!("report/template.html");
+const STYLE: &str = include_str!("report/style.css");
+
+/// Sizes of a chart: for a column of a wide page, and for a phone.
+const WIDE: (f64, f64) = (540.0, 300.0);
+const NARROW: (f64, f64) = (358.0, 270.0);
+
+/// What the template is filled with.
+#[derive(Serialize)]
+struct Page<'a> {
+    style: &'static str,
+    name: String,
+    url: String,
+    command: String,
+    started: String,
+    status: String,
+    is_complete: bool,
+    headline: &'a str,
+    sentences: &'a [String],
+    numbers: Vec<KeyNumber>,
+    doubts: Vec<DoubtRow>,
+    sections: Vec<Section>,
+    points: Vec<tables::PointRow>,
+    points_left_out: usize,
+    criteria: Vec<(&'static str, String, &'static str)>,
+    facts: Vec<tables::FactGroup>,
+    repeat_command: String,
+    version: &'static str,
+}
+
+#[derive(Serialize)]
+struct DrawnFigure {
+    title: &'static str,
+    caption: String,
+    wide: String,
+    narrow: String,
+}
+
+#[derive(Serialize)]
+struct Section {
+    title: &'static str,
+    note: String,
+    figures: Vec<DrawnFigure>,
+    levels: Vec<tables::LevelRow>,
+    load_name: &'static str,
+}
+
+/// One of the numbers at the top.
+#[derive(Serialize)]
+struct KeyNumber {
+    name: &'static str,
+    value: String,
+    unit: &'static str,
+    detail: String,
+}
+
+#[derive(Serialize)]
+struct DoubtRow {
+    severity: &'static str,
+    what: String,
+    remedy: String,
+}
+
+/// The report of a run as one HTML document. Works for any run that can be opened, also empty, interrupted or abandoned.
 pub fn html(run: &RunDir) -> String {
-    let findings = crate::zones::of_run(run);
-    let verdict = crate::verdict::sentences(run, &findings);
-    crate::text::run(run, &findings, &verdict).replace('&', "&amp;").replace('<', "&lt;")
+    let findings = zones::of_run(run);
+    let verdict = verdict::sentences(run, &findings);
+    let mut counter = 0;
+    let mut sections: Vec<Section> =
+        findings.sweeps().map(|sweep| section(run, sweep, &findings, &mut counter)).collect();
+    let singles = single_figures(run, &mut counter);
+    if sections.is_empty() && !singles.is_empty() {
+        sections.push(Section {
+            title: "Latency",
+            note: String::new(),
+            figures: singles,
+            levels: Vec::new(),
+            load_name: "",
+        });
+    }
+    let (points, left_out) = tables::points(run);
+    let record = &run.record;
+    let page = Page {
+        style: STYLE,
+        name: crate::text::plain(&record.scenario.name, 120),
+        url: crate::text::plain(&record.scenario.url, 300),
+        command: crate::text::plain(&record.scenario.command, 40),
+        started: record::time::utc_iso(record.started_unix_ms).replace('T', " ").replace('Z', " UTC"),
+        status: status(run),
+        is_complete: record.status == Status::Complete,
+        headline: &verdict.headline,
+        sentences: &verdict.sentences,
+        numbers: key_numbers(&findings),
+        doubts: doubts(&verdict),
+        sections,
+        points,
+        points_left_out: left_out,
+        criteria: tables::criteria(&findings.criteria),
+        facts: tables::facts(run),
+        repeat_command: crate::text::plain(&record.scenario.repeat_command, 4000),
+        version: env!("CARGO_PKG_VERSION"),
+    };
+    let mut environment = Environment::new();
+    // The name's ending turns on escaping for HTML.
+    environment.add_template("report.html", TEMPLATE).expect("the template is part of the program and is tested");
+    let template = environment.get_template("report.html").expect("it was added above");
+    template.render(Value::from(Serde(&page))).unwrap_or_else(|error| {
+        // Only a fault of the template can bring us here; the findings are worth more than the form.
+        let text = crate::text::run(run, &findings, &verdict).replace('&', "&amp;").replace('<', "&lt;");
+        format!(
+            "<!doctype html><meta charset=\"utf-8\"><title>straingauge</title><pre>{text}</pre><!-- {} -->",
+            error.kind()
+        )
+    })
+}
+
+fn status(run: &RunDir) -> String {
+    let points = match run.points.len() {
+        1 => "1 point".into(),
+        n => format!("{n} points"),
+    };
+    match run.record.status {
+        Status::Complete => format!("complete, {points}"),
+        Status::Interrupted => format!("interrupted, {points} kept"),
+        Status::Running if run.is_abandoned() => format!("abandoned: its process was killed, {points} kept"),
+        Status::Running => format!("still running, {points} so far"),
+    }
+}
+
+fn draw(figure: Figure, counter: &mut usize) -> DrawnFigure {
+    *counter += 1;
+    let id = format!("c{counter}");
+    DrawnFigure {
+        title: figure.title,
+        caption: figure.caption,
+        wide: figure.chart.svg(&format!("{id}w"), WIDE.0, WIDE.1),
+        narrow: figure.chart.svg(&format!("{id}n"), NARROW.0, NARROW.1),
+    }
+}
+
+fn section(run: &RunDir, sweep: &SweepFindings, findings: &Findings, counter: &mut usize) -> Section {
+    let mut figures = charts::of_sweep(run, sweep, &findings.criteria);
+    figures.extend(latency::of_sweep(run, sweep));
+    let is_rate = sweep.sweep == Sweep::Rate;
+    let what = if is_rate {
+        "Requests leave by a schedule that does not wait for responses: what independent users do."
+    } else {
+        "A fixed number of connections, each sending its next request when the response is complete."
+    };
+    Section {
+        title: if is_rate { "Open loop over rate" } else { "Closed loop over connections" },
+        note: format!(
+            "{what} Yield point: {}. Failure point: {}.",
+            sweep.yield_point.reason, sweep.failure_point.reason
+        ),
+        figures: figures.into_iter().map(|figure| draw(figure, counter)).collect(),
+        levels: tables::levels(sweep),
+        load_name: if is_rate { "offered/s" } else { "connections" },
+    }
+}
+
+fn single_figures(run: &RunDir, counter: &mut usize) -> Vec<DrawnFigure> {
+    run.points
+        .iter()
+        .filter(|point| matches!(point.sweep, Sweep::Single | Sweep::Other))
+        .take(4)
+        .filter_map(|point| latency::of_point(run, point))
+        .map(|figure| draw(figure, counter))
+        .collect()
+}
+
+fn key_numbers(findings: &Findings) -> Vec<KeyNumber> {
+    let mut numbers = Vec::new();
+    if let Some(closed) = &findings.connections {
+        numbers.push(key_point("yield point", &closed.yield_point, closed.sweep));
+        numbers.push(key_point("failure point", &closed.failure_point, closed.sweep));
+        if let Some(peak) = &closed.peak {
+            let range = match (peak.low, peak.high) {
+                (Some(low), Some(high)) => format!("{} to {}, ", format_si(low), format_si(high)),
+                _ => String::new(),
+            };
+            numbers.push(KeyNumber {
+                name: "peak throughput",
+                value: format_si(peak.per_sec),
+                unit: "/s",
+                detail: format!("{range}at {}", zones::load_words(peak.load, closed.sweep)),
+            });
+        }
+    }
+    if let Some(open) = &findings.rate {
+        numbers.push(key_point("failing rate", &open.failure_point, open.sweep));
+    }
+    if let Some((cpu, sweep)) = findings.sweeps().find_map(|sweep| Some((sweep.cpu.as_ref()?, sweep.sweep))) {
+        numbers.push(KeyNumber {
+            name: "CPU per request",
+            value: format!("{:.1}", cpu.lowest_us),
+            unit: "us",
+            detail: if cpu.ratio > 1.02 {
+                format!("{:.1} at {}", cpu.highest_us, zones::load_words(cpu.highest_load, sweep))
+            } else {
+                "at every load".into()
+            },
+        });
+    }
+    numbers
+}
+
+fn key_point(name: &'static str, point: &PointFinding, sweep: Sweep) -> KeyNumber {
+    let is_rate = sweep == Sweep::Rate;
+    let (value, unit) = match point.estimate {
+        Some(estimate) if is_rate => (format_si(estimate), "/s"),
+        Some(estimate) => (crate::text::grouped(estimate), "connections"),
+        None => ("none".into(), ""),
+    };
+    let detail = match point.estimate {
+        Some(_) => {
+            let range = interval(point, sweep);
+            let range = range.trim_start_matches([' ', '(']).trim_end_matches(')');
+            format!("{range}; n = {}", point.n_repeats)
+        }
+        None => point.reason.clone(),
+    };
+    KeyNumber { name, value, unit, detail }
+}
+
+fn doubts(verdict: &Verdict) -> Vec<DoubtRow> {
+    verdict
+        .doubts
+        .iter()
+        .take(60)
+        .map(|doubt| DoubtRow {
+            severity: match doubt.severity {
+                Severity::Note => "note",
+                Severity::Warning => "warning",
+                Severity::Invalid => "invalid",
+            },
+            what: crate::text::plain(&doubt.what, 600),
+            remedy: crate::text::plain(&doubt.remedy, 600),
+        })
+        .collect()
 }

@@ -9,9 +9,9 @@
 //! The **yield point** is where elastic ends, the **failure point** where failure begins. Loads are compared within a
 //! repeat only, as the machine's speed drifts between repeats; `docs/zones.md` says how intervals are made.
 
-mod figures;
 mod curve;
 mod failure;
+mod figures;
 mod find;
 mod levels;
 

@@ -1,6 +1,10 @@
 //! Tests of the whole room against synthetic servers, whose true yield and failure points are known.
 
+mod browser;
+mod fixture;
+mod golden;
 mod properties;
 mod reference;
+mod reporting;
 mod search;
 mod server;

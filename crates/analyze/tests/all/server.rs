@@ -218,10 +218,13 @@ fn fill(point: &mut Point, rate: f64, seconds: f64, cpu_us: f64, busy: f64, p50_
     set(names::THROUGHPUT, rate, "1/s", Origin::Counted);
     set(names::GOODPUT, rate, "1/s", Origin::Counted);
     set(names::RESPONSE_P50, p50_us, "us", Origin::Timed);
+    set(names::RESPONSE_P90, (p50_us * p99_us).sqrt(), "us", Origin::Timed);
+    set(names::RESPONSE_P999, p99_us * 1.8, "us", Origin::Timed);
     set(names::RESPONSE_P99, p99_us, "us", Origin::Timed);
     set(names::SERVER_CPU, cpu_us, "us", Origin::Counted);
     set(names::SERVER_CPU_USER, cpu_us * 0.3, "us", Origin::Counted);
     set(names::SERVER_CPU_SYSTEM, cpu_us * 0.7, "us", Origin::Counted);
+    set(names::SERVER_SOFTIRQ, cpu_us * 0.15, "us", Origin::Counted);
     set(names::SERVER_CPU_BUSY, busy, "ratio", Origin::Counted);
     set(names::SERVER_BUSIEST_THREAD, busy, "CPUs", Origin::Counted);
     set(names::CLIENT_UTILISATION, 0.5, "ratio", Origin::Counted);

@@ -1,0 +1,62 @@
+//! Labels in a column that must not overlap.
+
+/// Moves wanted positions apart by at least `gap` within `low..high`, each as near to its wish as the others allow; the order
+/// is kept. Where they do not all fit, the gap shrinks.
+pub(super) fn spread(wanted: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> {
+    if wanted.is_empty() {
+        return Vec::new();
+    }
+    let mut order: Vec<usize> = (0..wanted.len()).collect();
+    order.sort_by(|a, b| wanted[*a].total_cmp(&wanted[*b]));
+    let gap = gap.min((high - low).max(0.0) / (wanted.len().max(2) - 1) as f64);
+    // Labels that touch form a group, which lies centred on its members' wishes.
+    let mut groups: Vec<(f64, Vec<usize>)> = Vec::new();
+    for at in order {
+        groups.push((wanted[at], vec![at]));
+        loop {
+            let count = groups.len();
+            let (centre, members) = &mut groups[count - 1];
+            let half = (members.len() - 1) as f64 * gap / 2.0;
+            *centre = centre.clamp(low + half, (high - half).max(low + half));
+            let top = *centre - half;
+            let Some((before, others)) = count.checked_sub(2).map(|at| &groups[at]) else { break };
+            if before + (others.len() - 1) as f64 * gap / 2.0 + gap <= top + 1e-9 {
+                break;
+            }
+            let (_, members) = groups.pop().expect("two groups were seen");
+            let (centre, all) = groups.last_mut().expect("two groups were seen");
+            all.extend(members);
+            *centre = all.iter().map(|member| wanted[*member]).sum::<f64>() / all.len() as f64;
+        }
+    }
+    let mut placed = vec![0.0; wanted.len()];
+    for (centre, members) in groups {
+        let first = centre - (members.len() - 1) as f64 * gap / 2.0;
+        for (at, member) in members.into_iter().enumerate() {
+            placed[member] = first + at as f64 * gap;
+        }
+    }
+    placed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn labels_that_touch_are_centred_on_their_wishes() {
+        assert_eq!(spread(&[50.0, 50.0, 90.0], 10.0, 0.0, 100.0), vec![45.0, 55.0, 90.0]);
+        assert_eq!(spread(&[99.0, 98.0], 10.0, 0.0, 100.0), vec![100.0, 90.0]);
+    }
+
+    proptest! {
+        #[test]
+        fn labels_never_overlap_nor_leave(wanted in prop::collection::vec(-50.0f64..250.0, 1..10)) {
+            let mut placed = spread(&wanted, 14.0, 0.0, 200.0);
+            placed.sort_by(f64::total_cmp);
+            prop_assert!(placed[0] >= -1e-6 && placed[placed.len() - 1] <= 200.0 + 1e-6, "{:?}", placed);
+            prop_assert!(placed.windows(2).all(|pair| pair[1] - pair[0] >= 14.0 - 1e-6), "{:?}", placed);
+        }
+    }
+}

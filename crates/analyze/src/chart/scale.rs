@@ -1,0 +1,204 @@
+//! Scales: where a value lies between 0 and 1, and which ticks an axis shows.
+
+use crate::text::grouped;
+use record::units::{format_nanos, format_si};
+
+/// A scale over a range; made so that low < high always holds.
+#[derive(Debug, Clone)]
+pub enum Scale {
+    /// Proportional, from zero.
+    Linear {
+        /// Upper end.
+        high: f64,
+        /// How ticks are written.
+        words: fn(f64) -> String,
+    },
+    /// Logarithmic.
+    Log {
+        /// Lower end, positive.
+        low: f64,
+        /// Upper end.
+        high: f64,
+        /// 2: ticks at powers of two, as connections are doubled; 10: at powers of ten.
+        base: u32,
+        /// How ticks are written.
+        words: fn(f64) -> String,
+    },
+    /// Quantiles: 90 %, 99 %, 99.9 % at equal distances.
+    Nines {
+        /// The last tick has so many nines.
+        nines: u32,
+    },
+}
+
+impl Scale {
+    /// From zero to somewhat above the largest value.
+    pub fn linear(values: impl Iterator<Item = f64>, words: fn(f64) -> String) -> Self {
+        let largest = values.filter(|value| value.is_finite()).fold(0.0, f64::max);
+        let high = if largest > 0.0 && largest < 1e300 { largest * 1.08 } else { 1.0 };
+        Scale::Linear { high, words }
+    }
+
+    /// Connections: powers of two.
+    pub fn doublings(values: impl Iterator<Item = f64>) -> Self {
+        let (low, high) = positive_range(values, 1.6);
+        Scale::Log { low, high, base: 2, words: grouped }
+    }
+
+    /// Times in microseconds: powers of ten, with a margin.
+    pub fn times_us(values: impl Iterator<Item = f64>) -> Self {
+        let (low, high) = positive_range(values, 3.0);
+        Scale::Log { low: low / 1.25, high: high * 1.4, base: 10, words: |us| format_nanos(us * 1e3) }
+    }
+
+    /// Counts over several orders of magnitude.
+    pub fn counts(values: impl Iterator<Item = f64>) -> Self {
+        let (low, high) = positive_range(values, 3.0);
+        Scale::Log { low: low / 1.2, high: high * 1.3, base: 10, words: format_si }
+    }
+
+    /// Where a value lies; `None` for what the scale cannot show.
+    pub fn place(&self, value: f64) -> Option<f64> {
+        let place = match self {
+            Scale::Linear { high, .. } => value / high,
+            Scale::Log { low, high, .. } => {
+                if value <= 0.0 {
+                    return None;
+                }
+                (value / low).ln() / (high / low).ln()
+            }
+            Scale::Nines { nines } => {
+                if !(0.0..1.0).contains(&value) {
+                    return None;
+                }
+                -(1.0 - value).log10() / f64::from(*nines)
+            }
+        };
+        place.is_finite().then_some(place)
+    }
+
+    /// A value moved into the scale's range.
+    pub fn clamp(&self, value: f64) -> f64 {
+        match self {
+            Scale::Linear { high, .. } => value.clamp(0.0, *high),
+            Scale::Log { low, high, .. } => value.clamp(*low, *high),
+            Scale::Nines { nines } => value.clamp(0.0, 1.0 - 10f64.powi(-(*nines as i32))),
+        }
+    }
+
+    /// At most about `room` ticks with their labels, ascending.
+    pub fn ticks(&self, room: usize) -> Vec<(f64, String)> {
+        let room = room.max(2);
+        match self {
+            Scale::Linear { high, words } => {
+                let step = nice_step(high / room as f64);
+                (0..=room * 3)
+                    .map(|n| n as f64 * step)
+                    .take_while(|value| value <= high)
+                    .map(|value| (value, words(value)))
+                    .collect()
+            }
+            Scale::Log { low, high, base: 2, words } => {
+                let (first, last) = (low.log2().ceil() as i32, high.log2().floor() as i32);
+                let every = (((last - first).max(0) as usize / room) + 1) as i32;
+                (first..=last)
+                    .filter(|power| power.rem_euclid(every) == 0)
+                    .map(|power| 2f64.powi(power))
+                    .map(|value| (value, words(value)))
+                    .collect()
+            }
+            Scale::Log { low, high, words, .. } => {
+                let decades = (high / low).log10();
+                let within: &[f64] = if decades < 1.2 {
+                    &[1.0, 2.0, 3.0, 5.0]
+                } else if decades * 2.0 < room as f64 {
+                    &[1.0, 3.0]
+                } else {
+                    &[1.0]
+                };
+                let every = ((decades as usize / room) + 1) as i32;
+                (low.log10().floor() as i32..=high.log10().ceil() as i32)
+                    .filter(|power| power.rem_euclid(every) == 0)
+                    .flat_map(|power| within.iter().map(move |digit| digit * 10f64.powi(power)))
+                    .filter(|value| (*low..=*high).contains(value))
+                    .map(|value| (value, round_words(&words(value))))
+                    .collect()
+            }
+            Scale::Nines { nines } => std::iter::once((0.0, "0 %".to_string()))
+                .chain((1..=*nines).map(|n| {
+                    let share = 1.0 - 10f64.powi(-(n as i32));
+                    (share, format!("{:.*} %", n.saturating_sub(2) as usize, share * 100.0))
+                }))
+                .collect(),
+        }
+    }
+}
+
+/// The range of the positive values, at least `least` wide as a ratio.
+fn positive_range(values: impl Iterator<Item = f64>, least: f64) -> (f64, f64) {
+    let usable = values.filter(|value| (1e-9..1e18).contains(value));
+    let (low, high) = usable.fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), v| (low.min(v), high.max(v)));
+    if high <= 0.0 {
+        return (1.0, 10.0);
+    }
+    if high / low >= least { (low, high) } else { (low / least.sqrt(), high * least.sqrt()) }
+}
+
+/// 1, 2 or 5 times a power of ten, at least `rough`.
+fn nice_step(rough: f64) -> f64 {
+    let power = 10f64.powf(rough.log10().floor());
+    [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|digit| digit * power)
+        .find(|step| *step >= rough * 0.999)
+        .unwrap_or(power * 10.0)
+}
+
+/// `1.00 ms` as `1 ms`, `20.0k` as `20k`: ticks are round.
+fn round_words(text: &str) -> String {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    if number.contains('.') {
+        format!("{}{unit}", number.trim_end_matches('0').trim_end_matches('.'))
+    } else {
+        text.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn labels(scale: &Scale, room: usize) -> Vec<String> {
+        scale.ticks(room).into_iter().map(|(_, label)| label).collect()
+    }
+
+    #[test]
+    fn ticks_are_round() {
+        let rates = Scale::linear([92_000.0].into_iter(), format_si);
+        assert_eq!(labels(&rates, 5), ["0", "20k", "40k", "60k", "80k"]);
+        let connections = Scale::doublings([1.0, 4096.0].into_iter());
+        assert_eq!(labels(&connections, 7), ["1", "4", "16", "64", "256", "1,024", "4,096"]);
+        let times = Scale::times_us([80.0, 130_000.0].into_iter());
+        assert_eq!(labels(&times, 6), ["100 us", "1 ms", "10 ms", "100 ms"]);
+        assert_eq!(labels(&Scale::Nines { nines: 4 }, 9), ["0 %", "90 %", "99 %", "99.9 %", "99.99 %"]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_values_make_a_scale(values in prop::collection::vec(any::<f64>(), 0..10), room in 0usize..40) {
+            for scale in [
+                Scale::linear(values.iter().copied(), format_si),
+                Scale::doublings(values.iter().copied()),
+                Scale::times_us(values.iter().copied()),
+                Scale::counts(values.iter().copied()),
+            ] {
+                prop_assert!(scale.ticks(room).len() < 200);
+                for value in &values {
+                    prop_assert!(scale.place(*value).is_none_or(f64::is_finite));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! A small run directory, the same on every machine, made by the synthetic server.
+
+use crate::server::{Bench, Server, plan};
+use record::run::PointFiles;
+use record::scenario::{RequestTarget, ServerCommand};
+use record::{
+    Doubt, DoubtKind, Figure, Latency, LoadPlan, Origin, Pace, Point, RunDir, RunRecord, RunWriter, Scenario, Severity,
+    Status, Sweep, names,
+};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+pub const LOADS: &[u64] = &[1, 2, 4, 8, 16, 32, 64, 256, 1024, 4096];
+pub const RATES: &[f64] = &[16_000.0, 32_000.0, 48_000.0, 64_000.0, 76_000.0, 80_000.0, 84_000.0, 92_000.0];
+
+/// The points of a whole run: both sweeps and yardsticks.
+pub fn points() -> Vec<Point> {
+    let server = Server { path: 120e-6, doubles_at: 5000.0, noise: 0.02, drift: 0.08, ..Server::default() };
+    let mut bench = Bench::new(server, 11);
+    for repeat in 0..3 {
+        for load in LOADS {
+            bench.closed(*load, repeat, 1_000_000_000);
+        }
+        bench.yardstick(repeat);
+    }
+    for repeat in 0..2 {
+        for rate in RATES {
+            bench.open(*rate, repeat, 1_000_000_000);
+        }
+        bench.yardstick(repeat);
+    }
+    for point in &mut bench.points {
+        let held = point.connections as f64;
+        let states = [("established", held), ("time-wait", held / 3.0), ("close-wait", held / 40.0), ("listen", 1.0)];
+        for (state, count) in states.into_iter().filter(|(_, count)| *count >= 0.5) {
+            point.connection_states.insert(state.into(), Figure::new(count, "connections", 10, Origin::Sampled));
+        }
+        point.figures.set(names::MACHINE_STEAL, Figure::not_measured("ratio", "not a virtual machine"));
+    }
+    bench.points[17].doubts.push(Doubt::new(
+        DoubtKind::NoisyNeighbour,
+        Severity::Warning,
+        "other processes used 0.31 CPUs of those under test",
+        "stop them, or give the server CPUs of its own with --server-cpus",
+    ));
+    bench.points
+}
+
+/// The record of a complete `find`.
+pub fn record() -> RunRecord {
+    let load = LoadPlan {
+        addresses: vec!["127.0.0.1:8080".parse().unwrap()],
+        host: "127.0.0.1:8080".into(),
+        method: "GET".into(),
+        targets: vec![RequestTarget { path: "/1k.bin".into() }],
+        headers: vec![("Accept".into(), "*/*".into())],
+        body: Vec::new(),
+        pace: Pace::Closed,
+        connections: 1,
+        requests_per_connection: 0,
+        threads: 1,
+        cpus: vec![0],
+        warmup_ns: 200_000_000,
+        duration_ns: 1_000_000_000,
+        timeout_ns: 10_000_000_000,
+        connect_timeout_ns: 5_000_000_000,
+        connect_rate_per_sec: 0.0,
+        source_addresses: vec![],
+        seed: 1,
+        precise: false,
+    };
+    let machine = record::machine::MachineFacts {
+        kernel: "6.12.0-example".into(),
+        distribution: "Debian GNU/Linux 12 (bookworm)".into(),
+        cpu_model: "Example CPU at 2.6 GHz".into(),
+        cpus: 2,
+        memory_bytes: 8 << 30,
+        virtual_machine: true,
+        governor: None,
+        descriptor_limit: 20_000,
+        sysctls: BTreeMap::from([
+            ("net.core.somaxconn".to_string(), "4096".to_string()),
+            ("net.ipv4.ip_local_port_range".to_string(), "32768 60999".to_string()),
+        ]),
+        straingauge: "0.1.0".into(),
+    };
+    RunRecord {
+        schema: record::run::SCHEMA,
+        status: Status::Complete,
+        started_unix_ms: 1_763_757_412_000,
+        writer_pid: 0,
+        scenario: Scenario {
+            command: "find".into(),
+            name: "nginx-1k".into(),
+            url: "http://127.0.0.1:8080/1k.bin".into(),
+            repeat_command:
+                "straingauge find http://127.0.0.1:8080/1k.bin --max-connections 4096 -- nginx -c nginx.conf".into(),
+            load,
+            sweep: Some(plan(90)),
+            server: Some(ServerCommand {
+                argv: ["nginx", "-c", "nginx.conf"].map(String::from).to_vec(),
+                cpus: vec![1],
+                isolated: true,
+            }),
+        },
+        machine,
+        server_facts: BTreeMap::from([("version".to_string(), "nginx/1.22.1".to_string())]),
+        doubts: vec![Doubt::new(
+            DoubtKind::NotWatched,
+            Severity::Note,
+            "hardware counters were not read: this machine has none",
+            "run on a machine with a PMU to see cycles",
+        )],
+        ended_by: None,
+    }
+}
+
+/// Log-normal times, the same for the same point.
+fn latency(point: &Point) -> Latency {
+    let p50_us = point.value(names::RESPONSE_P50).unwrap_or(100.0);
+    let p99_us = point.value(names::RESPONSE_P99).unwrap_or(300.0).max(p50_us * 1.1);
+    let sigma = (p99_us / p50_us).ln() / 2.326;
+    let mut latency = Latency::new();
+    let mut state = u64::from(point.index) + 1;
+    for _ in 0..20_000 {
+        let mut normal = -6.0;
+        for _ in 0..12 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            normal += (state >> 11) as f64 / (1u64 << 53) as f64;
+        }
+        latency.record_ns((p50_us * 1e3 * (sigma * normal).exp()) as u64);
+    }
+    latency
+}
+
+/// Writes a run with these points below `parent` and opens it.
+pub fn write(parent: &Path, record: RunRecord, points: &[Point]) -> RunDir {
+    let mut writer = RunWriter::create(parent, None, record).unwrap();
+    for point in points {
+        let latency = latency(point);
+        let mut files = PointFiles::default();
+        if point.sweep != Sweep::Yardstick {
+            files.latencies = vec![("response", &latency), ("service", &latency)];
+        }
+        writer.add_point(&mut point.clone(), &files).unwrap();
+    }
+    RunDir::open(writer.path()).unwrap()
+}

@@ -1,0 +1,122 @@
+//! The report of hostile, broken, empty and partial runs.
+
+use crate::fixture;
+use analyze::{report, text, verdict, zones};
+use record::{Doubt, DoubtKind, Figure, Origin, RunDir, RunRecord, Severity, Status, names};
+use std::fs;
+
+const HOSTILE: &str = "</title></style></pre><script>alert(1)</script><img src=x onerror=alert(2)>'\"{{ 7*7 }}";
+
+fn written(record: RunRecord, points: &[record::Point]) -> (tempfile::TempDir, RunDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let run = fixture::write(folder.path(), record, points);
+    (folder, run)
+}
+
+fn summary(run: &RunDir) -> String {
+    let findings = zones::of_run(run);
+    text::run(run, &findings, &verdict::sentences(run, &findings))
+}
+
+#[test]
+fn script_from_outside_is_shown_and_never_run() {
+    let mut record = fixture::record();
+    let hostile = || HOSTILE.to_string();
+    let scenario = &mut record.scenario;
+    for text in [&mut scenario.command, &mut scenario.name, &mut scenario.url, &mut scenario.repeat_command] {
+        *text = hostile();
+    }
+    scenario.load.headers = vec![(hostile(), hostile())];
+    scenario.load.method = hostile();
+    scenario.load.targets[0].path = hostile();
+    scenario.server.as_mut().unwrap().argv = vec![hostile()];
+    let machine = &mut record.machine;
+    for text in [&mut machine.kernel, &mut machine.distribution, &mut machine.cpu_model, &mut machine.straingauge] {
+        *text = hostile();
+    }
+    machine.governor = Some(hostile());
+    machine.sysctls.insert(hostile(), hostile());
+    record.server_facts.insert(hostile(), hostile());
+    record.ended_by = Some(hostile());
+    record.status = Status::Interrupted;
+    record.doubts = vec![Doubt::new(DoubtKind::Other, Severity::Invalid, hostile(), hostile())];
+    let mut points = fixture::points();
+    for point in &mut points {
+        point.figures.set(HOSTILE, Figure { unit: hostile(), ..Figure::new(1.0, "us", 1, Origin::Timed) });
+        point.figures.set("x", Figure::not_measured(HOSTILE, HOSTILE));
+        point.figures.set(names::RESPONSE_P50, Figure::not_measured("us", HOSTILE));
+        point.connection_states.insert(HOSTILE.into(), Figure::new(50.0, HOSTILE, 1, Origin::Counted));
+        point.doubts.push(Doubt::new(DoubtKind::Other, Severity::Note, HOSTILE, HOSTILE));
+    }
+    let (_folder, run) = written(record, &points);
+    let page = report::html(&run);
+    for forbidden in ["<script", "<img", "</style></pre>", "onerror=alert(2)>"] {
+        assert!(!page.contains(forbidden), "{forbidden}");
+    }
+    assert!(!page.contains("49"), "a template inside a name was run");
+    assert!(page.contains("&lt;script&gt;"), "hostile text is shown as text");
+    assert_eq!(page.matches("<title>").count(), 1);
+    assert!(page.contains("default-src 'none'"));
+    for external in ["http-equiv=\"refresh", "src=", "<link", "@import", "url(", "javascript:", "<iframe"] {
+        assert!(!page.replace("src=x", "").contains(external), "{external}");
+    }
+}
+
+#[test]
+fn an_empty_run_says_that_nothing_was_measured() {
+    let (_folder, run) = written(fixture::record(), &[]);
+    let page = report::html(&run);
+    assert!(page.contains("No point was measured"), "{page}");
+    assert!(page.contains("straingauge find http:"), "the command to repeat stands there");
+    assert!(summary(&run).starts_with("No point was measured."));
+}
+
+#[test]
+fn an_abandoned_run_is_reported_as_such() {
+    // A process id beyond the kernel's largest: it cannot live.
+    let record = RunRecord { status: Status::Running, writer_pid: u32::MAX, ..fixture::record() };
+    let (_folder, run) = written(record, &fixture::points()[..5]);
+    let page = report::html(&run);
+    assert!(page.contains("abandoned: its process was killed, 5 points kept"));
+    assert!(summary(&run).contains("was killed after 5 points"));
+}
+
+#[test]
+fn every_beginning_of_a_run_has_a_report() {
+    let points = fixture::points();
+    for end in (0..points.len()).step_by(3) {
+        let mut record = fixture::record();
+        record.status = Status::Interrupted;
+        record.ended_by = Some("Ctrl-C".into());
+        let (_folder, run) = written(record, &points[..end]);
+        assert!(report::html(&run).contains("interrupted"));
+        assert!(summary(&run).contains("Ctrl-C"));
+    }
+}
+
+#[test]
+fn damaged_files_are_left_out_and_named() {
+    let (_folder, run) = written(fixture::record(), &fixture::points());
+    fs::write(run.point_path(3).join("point.json"), b"{ half").unwrap();
+    for index in 4..20 {
+        fs::write(run.point_path(index).join("latency.hlog"), b"not a log").unwrap();
+    }
+    let run = RunDir::open(&run.path).unwrap();
+    let page = report::html(&run);
+    assert!(page.contains("was left out"));
+    assert!(page.contains("latency.hlog"), "an unreadable histogram is named");
+}
+
+#[test]
+fn a_single_point_has_a_report_of_its_own() {
+    let mut points = fixture::points();
+    points.truncate(1);
+    points[0].sweep = record::Sweep::Single;
+    let mut record = fixture::record();
+    record.scenario.sweep = None;
+    record.scenario.command = "load".into();
+    let (_folder, run) = written(record, &points);
+    let page = report::html(&run);
+    assert!(page.contains("<svg"));
+    assert!(summary(&run).contains("at 1 connection, response time p99"), "{}", summary(&run));
+}
