@@ -213,8 +213,7 @@ fn a_close_delimited_body_ends_with_the_connection() {
 
 #[test]
 fn a_response_byte_by_byte_is_one_response() {
-    for answer in [&SMALL[..], b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"]
-    {
+    for answer in [SMALL, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"] {
         let answer = answer.to_vec();
         let outcomes = outcomes_of(move |mut stream| {
             let _ = stream.set_nodelay(true);
