@@ -29,6 +29,7 @@ mod template;
 mod w3c;
 
 pub use error::TraceError;
+pub(crate) use escape::{hex, is_hex};
 pub use format::Format;
 pub use reader::{Counts, TraceReader};
 pub use rejected::{Reason, Rejected, RejectedLine};

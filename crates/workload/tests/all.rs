@@ -3,6 +3,7 @@
 mod suite {
     pub mod arrival;
     pub mod data;
+    pub mod files;
     pub mod mix;
     pub mod replay;
     pub mod trace;

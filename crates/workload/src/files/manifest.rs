@@ -1,0 +1,88 @@
+//! The manifest, and the same as an nginx map.
+
+use super::{Tree, mapping};
+
+/// First line of every manifest.
+pub(super) const FIRST_LINE: &[u8] = b"# straingauge files 1\n";
+
+/// `target <TAB> file <TAB> bytes <TAB> origin`, one row a target.
+pub(super) fn tsv(tree: &Tree) -> Vec<u8> {
+    let mut out = FIRST_LINE.to_vec();
+    out.extend_from_slice(b"target\tfile\tbytes\torigin\n");
+    for entry in &tree.entries {
+        // Targets have neither tabs nor line ends: the log's reader refuses control bytes.
+        out.extend_from_slice(&entry.target);
+        out.extend_from_slice(format!("\t{}\t{}\t{}\n", entry.file, entry.bytes, entry.origin.word()).as_bytes());
+    }
+    out
+}
+
+/// An nginx map from `$request_uri` to the file's path, for targets whose path does not say it. To be included on the
+/// level of `http`, with `try_files $straingauge_file $uri/ =404;` in the location.
+pub(super) fn nginx_map(tree: &Tree) -> Vec<u8> {
+    let longest = tree.entries.iter().map(|entry| entry.target.len()).max().unwrap_or(0);
+    let bucket_bytes = (longest + 64).next_power_of_two().max(128);
+    let rows = tree.entries.len().max(1).next_power_of_two();
+    let mut out = format!(
+        "# Include in http {{ }}; then: location / {{ root .../root; try_files $straingauge_file $uri/ =404; }}\n\
+         map_hash_bucket_size {bucket_bytes};\nmap_hash_max_size {};\nmap $request_uri $straingauge_file {{\n    default $uri;\n",
+        4 * rows
+    )
+    .into_bytes();
+    for entry in &tree.entries {
+        let is_index = entry.file == "index.html" || entry.file.ends_with("/index.html");
+        if mapping::is_plain(entry) && !is_index {
+            continue;
+        }
+        out.extend_from_slice(b"    \"");
+        // A leading ~ would be a regular expression, a leading backslash escapes it; names of parameters need the same.
+        if matches!(entry.target.first(), Some(b'~' | b'*' | b'.')) || is_map_word(&entry.target) {
+            out.extend_from_slice(b"\\\\");
+        }
+        for byte in &entry.target {
+            if matches!(byte, b'"' | b'\\') {
+                out.push(b'\\');
+            }
+            out.push(*byte);
+        }
+        out.extend_from_slice(format!("\" \"/{}\";\n", quoted(&entry.file)).as_bytes());
+    }
+    out.extend_from_slice(b"}\n");
+    out
+}
+
+fn is_map_word(target: &[u8]) -> bool {
+    matches!(target, b"default" | b"hostnames" | b"include" | b"volatile")
+}
+
+/// A file's path as nginx text: plain paths may hold quotes; a dollar sign cannot be written there and means no row helps.
+fn quoted(file: &str) -> String {
+    file.replace('"', "\\\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{FileEntry, SizeOrigin};
+    use super::*;
+
+    #[test]
+    fn rows_are_complete_and_quoted() {
+        let entry = |target: &str, file: &str| FileEntry {
+            target: target.into(),
+            file: file.into(),
+            bytes: 7,
+            origin: SizeOrigin::Log,
+        };
+        let tree = Tree {
+            entries: vec![entry("/a", "a"), entry("/b/", "b/index.html"), entry("/\"x\\?", "mapped-urls/00/ff")],
+            ..Tree::default()
+        };
+        let manifest = String::from_utf8(tsv(&tree)).unwrap();
+        assert_eq!(manifest.lines().count(), 5);
+        assert!(manifest.ends_with("/\"x\\?\tmapped-urls/00/ff\t7\tlog\n"));
+        let map = String::from_utf8(nginx_map(&tree)).unwrap();
+        assert!(!map.contains("\"/a\""), "a plain target needs no row");
+        assert!(map.contains("\"/b/\" \"/b/index.html\";"));
+        assert!(map.contains(r#""/\"x\\?" "/mapped-urls/00/ff";"#), "{map}");
+    }
+}

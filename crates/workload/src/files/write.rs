@@ -1,0 +1,197 @@
+//! Making the tree on disk.
+
+use super::{FilesError, Limits, Tree, content, manifest};
+use rustix::fs::{self, AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+const MANIFEST: &str = "manifest.tsv";
+const NGINX_MAP: &str = "nginx-map.conf";
+const ROOT: &str = "root";
+/// Behind the name of a file that is not whole yet.
+const PARTIAL: &str = ".partial";
+
+/// What was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Made {
+    /// The document root.
+    pub root: PathBuf,
+    /// The manifest.
+    pub manifest: PathBuf,
+    /// Files written now.
+    pub written: u64,
+    /// Their bytes.
+    pub written_bytes: u64,
+    /// Files that an earlier run had made already.
+    pub kept: u64,
+    /// Bytes of all files.
+    pub total_bytes: u64,
+}
+
+/// Makes the tree below `out`, which must be absent, empty, or hold an unfinished or finished run of the same tree.
+/// `progress` hears the bytes written and the bytes to write, file by file.
+///
+/// # Errors
+///
+/// A directory that holds anything else, more bytes than the limit or the file system allows, or a refusal of the system.
+/// What was written until then stays, and the next run goes on from there.
+pub fn make(tree: &Tree, out: &Path, limits: &Limits, mut progress: impl FnMut(u64, u64)) -> Result<Made, FilesError> {
+    let total_bytes = tree.total_bytes();
+    if total_bytes > limits.bytes {
+        return Err(FilesError::TooLarge { needed_bytes: total_bytes, limit_bytes: limits.bytes });
+    }
+    std::fs::create_dir_all(out).map_err(io_error("created", out))?;
+    let rows = manifest::tsv(tree);
+    claim(out, &rows)?;
+    let root_path = out.join(ROOT);
+    let out_fd = open_directory(out)?;
+    let root_fd = step_into(out_fd.as_fd(), ROOT).map_err(|errno| io_error("created", &root_path)(errno.into()))?;
+    let mut files: Vec<(&str, u64)> = tree.entries.iter().map(|entry| (entry.file.as_str(), entry.bytes)).collect();
+    files.sort_unstable();
+    files.dedup();
+    let mut place = Place::new(&root_fd);
+    let mut missing = Vec::new();
+    let mut kept = 0;
+    for (file, bytes) in files {
+        let (directory, name) = file.rsplit_once('/').unwrap_or(("", file));
+        let is_there = place
+            .size_of(directory, name)
+            .map_err(|errno| io_error("looked at", &root_path.join(file))(errno.into()))?;
+        if is_there == Some(bytes) { kept += 1 } else { missing.push((file, bytes)) }
+    }
+    let needed_bytes = missing.iter().fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
+    let room = fs::fstatvfs(&out_fd).map_err(|errno| io_error("looked at", out)(errno.into()))?;
+    let free_bytes = room.f_bavail.saturating_mul(room.f_frsize);
+    if needed_bytes > free_bytes {
+        return Err(FilesError::NoRoom { needed_bytes, free_bytes, path: out.into() });
+    }
+    let written = missing.len() as u64;
+    let mut done_bytes = 0;
+    for (file, bytes) in missing {
+        write_file(&mut place, file, bytes).map_err(io_error("written", &root_path.join(file)))?;
+        done_bytes += bytes;
+        progress(done_bytes, needed_bytes);
+    }
+    write_whole(out, NGINX_MAP, &manifest::nginx_map(tree))?;
+    Ok(Made { root: root_path, manifest: out.join(MANIFEST), written, written_bytes: needed_bytes, kept, total_bytes })
+}
+
+fn io_error<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> FilesError + 'a {
+    move |cause| FilesError::Io { what, path: path.into(), cause }
+}
+
+/// Makes `out` ours: it is empty, or its manifest is the one that we would write.
+fn claim(out: &Path, rows: &[u8]) -> Result<(), FilesError> {
+    let path = out.join(MANIFEST);
+    let is_link = path.symlink_metadata().is_ok_and(|found| !found.is_file());
+    match File::open(&path) {
+        _ if is_link => Err(FilesError::Foreign(out.into())),
+        Ok(file) => {
+            let mut found = Vec::new();
+            file.take(rows.len() as u64 + 1).read_to_end(&mut found).map_err(io_error("read", &path))?;
+            if found == rows {
+                Ok(())
+            } else if found.starts_with(manifest::FIRST_LINE) {
+                Err(FilesError::OtherWorkload(out.into()))
+            } else {
+                Err(FilesError::Foreign(out.into()))
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            for found in std::fs::read_dir(out).map_err(io_error("read", out))? {
+                // A run that ended while it wrote the manifest left only this.
+                let is_ours = |name: &std::ffi::OsStr| name.to_str() == Some(&format!("{MANIFEST}{PARTIAL}"));
+                if !is_ours(&found.map_err(io_error("read", out))?.file_name()) {
+                    return Err(FilesError::Foreign(out.into()));
+                }
+            }
+            write_whole(out, MANIFEST, rows)
+        }
+        Err(error) => Err(io_error("read", &path)(error)),
+    }
+}
+
+fn write_whole(out: &Path, name: &str, bytes: &[u8]) -> Result<(), FilesError> {
+    let path = out.join(name);
+    let directory = open_directory(out)?;
+    put(directory.as_fd(), name, |file| file.write_all(bytes)).map_err(io_error("written", &path))
+}
+
+fn open_directory(path: &Path) -> Result<OwnedFd, FilesError> {
+    fs::open(path, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|errno| io_error("opened", path)(errno.into()))
+}
+
+/// Opens a directory inside another one, making it if needed; a symbolic link is refused (ELOOP or ENOTDIR).
+fn step_into(parent: impl AsFd, name: &str) -> Result<OwnedFd, Errno> {
+    match fs::mkdirat(&parent, name, Mode::from_raw_mode(0o755)) {
+        Ok(()) | Err(Errno::EXIST) => open_below(parent, name),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn open_below(parent: impl AsFd, name: &str) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
+    fs::openat(parent, name, flags, Mode::empty())
+}
+
+/// Writes a file under a temporary name and renames it into place.
+fn put(directory: impl AsFd, name: &str, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let partial = format!("{name}{PARTIAL}");
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file = File::from(fs::openat(&directory, &partial, flags, Mode::from_raw_mode(0o644))?);
+    write(&mut file)?;
+    fs::renameat(&directory, &partial, &directory, name)?;
+    Ok(())
+}
+
+fn write_file(place: &mut Place<'_>, file: &str, bytes: u64) -> io::Result<()> {
+    let (directory, name) = file.rsplit_once('/').unwrap_or(("", file));
+    let directory = place.directory(directory)?;
+    put(directory, name, |out| content::write(file, bytes, out))
+}
+
+/// The directory last used, below the root: files come in the order of their paths.
+struct Place<'a> {
+    root: &'a OwnedFd,
+    path: String,
+    fd: Option<OwnedFd>,
+}
+
+impl<'a> Place<'a> {
+    fn new(root: &'a OwnedFd) -> Self {
+        Place { root, path: String::new(), fd: None }
+    }
+
+    /// Opens a directory part by part, making what is missing; no part may be a symbolic link.
+    fn directory(&mut self, path: &str) -> Result<std::os::fd::BorrowedFd<'_>, Errno> {
+        if self.path != path || self.fd.is_none() {
+            self.fd = None;
+            let mut fd: Option<OwnedFd> = None;
+            for part in path.split('/').filter(|part| !part.is_empty()) {
+                let next = match &fd {
+                    Some(parent) => step_into(parent, part)?,
+                    None => step_into(self.root, part)?,
+                };
+                fd = Some(next);
+            }
+            self.fd = fd;
+            self.path = path.into();
+        }
+        Ok(self.fd.as_ref().unwrap_or(self.root).as_fd())
+    }
+
+    /// Size of a regular file below the root; `None` when it or its directory is not there.
+    fn size_of(&mut self, directory: &str, name: &str) -> Result<Option<u64>, Errno> {
+        let directory = self.directory(directory)?;
+        match fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) if fs::FileType::from_raw_mode(found.st_mode).is_file() => Ok(Some(found.st_size as u64)),
+            Ok(_) => Ok(None),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+}

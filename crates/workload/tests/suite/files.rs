@@ -1,0 +1,196 @@
+//! Document trees: complete, repeatable, and never outside their directory.
+
+use super::data;
+use std::collections::BTreeMap;
+use std::io::Cursor;
+use std::path::Path;
+use workload::files::{FilesError, Limits, SizeOrigin, Tree, make};
+use workload::mix::Mix;
+use workload::trace::{Format, TraceReader};
+
+fn tree_of(lines: &[&str]) -> Tree {
+    let log: String = lines.iter().map(|line| format!("h - - [17/May/2015:10:05:03 +0000] {line}\n")).collect();
+    let mut reader = TraceReader::from_reader("test.log".into(), Box::new(Cursor::new(log)), &Format::Common).unwrap();
+    Tree::of_trace(&mut reader, &Limits::default()).unwrap()
+}
+
+/// Every regular file below a directory with its content; anything else fails.
+fn listing(directory: &Path) -> BTreeMap<String, Vec<u8>> {
+    fn walk(top: &Path, at: &Path, into: &mut BTreeMap<String, Vec<u8>>) {
+        for entry in std::fs::read_dir(at).unwrap().map(Result::unwrap) {
+            let kind = entry.file_type().unwrap();
+            assert!(kind.is_dir() || kind.is_file(), "{:?}", entry.path());
+            if kind.is_dir() {
+                walk(top, &entry.path(), into);
+            } else {
+                let name = entry.path().strip_prefix(top).unwrap().to_str().unwrap().to_string();
+                into.insert(name, std::fs::read(entry.path()).unwrap());
+            }
+        }
+    }
+    let mut into = BTreeMap::new();
+    walk(directory, directory, &mut into);
+    into
+}
+
+#[test]
+fn the_tree_of_a_mix_has_its_sizes_in_real_blocks() {
+    let scratch = tempfile::tempdir().unwrap();
+    let mix = Mix::webstone();
+    let tree = Tree::of_mix(&mix, &Limits::default()).unwrap();
+    let made = make(&tree, &scratch.path().join("a/b"), &Limits::default(), |_, _| {}).unwrap();
+    assert_eq!((made.written, made.kept, made.total_bytes), (77, 0, 13_361 * 1024));
+    for document in &mix.documents {
+        use std::os::unix::fs::MetadataExt;
+        let found = std::fs::metadata(made.root.join(&document.url[1..])).unwrap();
+        assert_eq!(found.len(), document.bytes.unwrap());
+        assert!(found.blocks() * 512 >= found.len() || found.blocks() == 0, "sparse");
+    }
+}
+
+#[test]
+fn hostile_targets_stay_inside_and_all_get_their_bytes() {
+    let scratch = tempfile::tempdir().unwrap();
+    let out = scratch.path().join("out");
+    let long = format!("\"GET /{} HTTP/1.1\" 200 14", "n".repeat(300));
+    let tree = tree_of(&[
+        "\"GET /../../etc/passwd HTTP/1.1\" 200 11",
+        "\"GET /%2e%2e/%2e%2e/escaped HTTP/1.1\" 200 12",
+        "\"GET /nul%00byte HTTP/1.1\" 200 13",
+        &long,
+        "\"GET /both HTTP/1.1\" 200 15",
+        "\"GET /both/child HTTP/1.1\" 200 16",
+        "\"GET /page?id=1 HTTP/1.1\" 200 17",
+        "\"GET /page?id=2 HTTP/1.1\" 200 18",
+        "\"GET /page HTTP/1.1\" 200 19",
+        "\"GET //double HTTP/1.1\" 200 20",
+        "\"GET / HTTP/1.1\" 200 21",
+        "\"GET /\\xff HTTP/1.1\" 200 22",
+    ]);
+    make(&tree, &out, &Limits::default(), |_, _| {}).unwrap();
+    assert_eq!(listing(scratch.path()).keys().filter(|name| !name.starts_with("out/")).count(), 0);
+    let files = listing(&out.join("root"));
+    assert_eq!(files.len(), 12);
+    let mut sizes: Vec<usize> = files.values().map(Vec::len).collect();
+    sizes.sort_unstable();
+    assert_eq!(sizes, (11..=22).collect::<Vec<_>>());
+    let manifest = std::fs::read(out.join("manifest.tsv")).unwrap();
+    for row in manifest.split(|byte| *byte == b'\n').skip(2).filter(|row| !row.is_empty()) {
+        let columns: Vec<&[u8]> = row.split(|byte| *byte == b'\t').collect();
+        let file = std::str::from_utf8(columns[1]).unwrap();
+        assert_eq!(files[file].len().to_string().as_bytes(), columns[2]);
+    }
+}
+
+#[test]
+fn sizes_come_from_what_the_log_answered_most_often() {
+    let tree = tree_of(&[
+        "\"GET /a HTTP/1.1\" 200 10",
+        "\"GET /a HTTP/1.1\" 200 20",
+        "\"GET /a HTTP/1.1\" 200 20",
+        "\"HEAD /a HTTP/1.1\" 200 -",
+        "\"GET /part HTTP/1.1\" 206 5",
+        "\"GET /part HTTP/1.1\" 206 7",
+        "\"GET /cached HTTP/1.1\" 304 -",
+        "\"GET /gone HTTP/1.1\" 404 9",
+        "\"POST /form HTTP/1.1\" 200 9",
+        "\"GET /moved HTTP/1.1\" 301 9",
+    ]);
+    let found: Vec<(&[u8], u64, SizeOrigin)> =
+        tree.entries.iter().map(|entry| (entry.target.as_slice(), entry.bytes, entry.origin)).collect();
+    assert_eq!(
+        found,
+        [
+            (&b"/a"[..], 20, SizeOrigin::Log),
+            (b"/cached", 1024, SizeOrigin::Assumed),
+            (b"/part", 7, SizeOrigin::Partial),
+        ]
+    );
+    assert_eq!((tree.requests, tree.requests_of_other_size, tree.without_file), (3, 1, 2));
+}
+
+#[test]
+fn a_run_cut_short_goes_on_and_ends_the_same() {
+    let scratch = tempfile::tempdir().unwrap();
+    let tree =
+        tree_of(&["\"GET /a HTTP/1.1\" 200 100000", "\"GET /b/c HTTP/1.1\" 200 70000", "\"GET /d?e HTTP/1.1\" 200 5"]);
+    let (whole, cut) = (scratch.path().join("whole"), scratch.path().join("cut"));
+    let limits = Limits::default();
+    make(&tree, &whole, &limits, |_, _| {}).unwrap();
+    make(&tree, &cut, &limits, |_, _| {}).unwrap();
+    // As a kill leaves it: one file missing, one not whole, one under its temporary name.
+    std::fs::remove_file(cut.join("root/a")).unwrap();
+    std::fs::write(cut.join("root/a.partial"), b"half").unwrap();
+    std::fs::write(cut.join("root/b/c"), b"short").unwrap();
+    let made = make(&tree, &cut, &limits, |_, _| {}).unwrap();
+    assert_eq!((made.written, made.kept, made.written_bytes), (2, 1, 170_000));
+    assert_eq!(listing(&cut), listing(&whole));
+}
+
+#[test]
+fn directories_of_others_are_refused_and_left_alone() {
+    let scratch = tempfile::tempdir().unwrap();
+    let limits = Limits::default();
+    let tree = tree_of(&["\"GET /a HTTP/1.1\" 200 10"]);
+    let other = tree_of(&["\"GET /a HTTP/1.1\" 200 11"]);
+    let foreign = scratch.path().join("foreign");
+    std::fs::create_dir(&foreign).unwrap();
+    std::fs::write(foreign.join("thesis.txt"), b"precious").unwrap();
+    assert!(matches!(make(&tree, &foreign, &limits, |_, _| {}), Err(FilesError::Foreign(_))));
+    assert_eq!(listing(&foreign).len(), 1);
+    let used = scratch.path().join("used");
+    make(&other, &used, &limits, |_, _| {}).unwrap();
+    let before = listing(&used);
+    assert!(matches!(make(&tree, &used, &limits, |_, _| {}), Err(FilesError::OtherWorkload(_))));
+    assert_eq!(listing(&used), before);
+    let file = scratch.path().join("file");
+    std::fs::write(&file, b"x").unwrap();
+    assert!(matches!(make(&tree, &file, &limits, |_, _| {}), Err(FilesError::Io { .. })));
+}
+
+#[test]
+fn a_symbolic_link_in_the_tree_is_not_followed() {
+    let scratch = tempfile::tempdir().unwrap();
+    let outside = scratch.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    let tree = tree_of(&["\"GET /dir/a HTTP/1.1\" 200 10", "\"GET /b HTTP/1.1\" 200 10"]);
+    let out = scratch.path().join("out");
+    make(&tree, &out, &Limits::default(), |_, _| {}).unwrap();
+    std::fs::remove_dir_all(out.join("root/dir")).unwrap();
+    std::os::unix::fs::symlink(&outside, out.join("root/dir")).unwrap();
+    assert!(matches!(make(&tree, &out, &Limits::default(), |_, _| {}), Err(FilesError::Io { .. })));
+    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+    // A link in the place of a file is replaced, not written through.
+    std::fs::remove_file(out.join("root/dir")).unwrap();
+    std::fs::write(outside.join("target"), b"keep").unwrap();
+    std::fs::remove_file(out.join("root/b")).unwrap();
+    std::os::unix::fs::symlink(outside.join("target"), out.join("root/b")).unwrap();
+    make(&tree, &out, &Limits::default(), |_, _| {}).unwrap();
+    assert_eq!(std::fs::read(outside.join("target")).unwrap(), b"keep");
+    assert!(out.join("root/b").symlink_metadata().unwrap().is_file());
+}
+
+#[test]
+fn limits_are_checked_before_anything_is_written() {
+    let scratch = tempfile::tempdir().unwrap();
+    let out = scratch.path().join("out");
+    let tree = tree_of(&["\"GET /a HTTP/1.1\" 200 1000", "\"GET /b HTTP/1.1\" 200 999999999999999999"]);
+    let message = make(&tree, &out, &Limits::default(), |_, _| {}).unwrap_err().to_string();
+    assert!(message.contains("the limit is 10737418240"), "{message}");
+    assert!(!out.exists());
+    let wide = Limits { bytes: u64::MAX, ..Limits::default() };
+    assert!(matches!(make(&tree, &out, &wide, |_, _| {}), Err(FilesError::NoRoom { .. })));
+    assert!(!out.join("root/a").exists());
+    let mut reader = TraceReader::open(&data::own("sample.log"), &Format::Auto).unwrap();
+    let few = Limits { files: 3, ..Limits::default() };
+    assert!(matches!(Tree::of_trace(&mut reader, &few), Err(FilesError::TooMany { limit: 3 })));
+}
+
+#[test]
+fn the_tree_of_the_real_log_answers_nearly_every_request_with_its_bytes() {
+    let Some(log) = data::public("apache_access_2015.log") else { return };
+    let mut reader = TraceReader::open(&log, &Format::Auto).unwrap();
+    let tree = Tree::of_trace(&mut reader, &Limits::default()).unwrap();
+    assert_eq!((tree.requests, tree.requests_of_other_size), (9091, 20));
+    assert!(tree.total_bytes() < 1 << 30);
+}
