@@ -144,7 +144,7 @@ fn check_cpus(plan: &LoadPlan) -> Result<(), LoadError> {
     }
 }
 
-fn check_descriptors(plan: &LoadPlan) -> Result<(), LoadError> {
+pub(crate) fn check_descriptors(plan: &LoadPlan) -> Result<(), LoadError> {
     let limit = raise_descriptor_limit();
     let in_use = std::fs::read_dir("/proc/self/fd").map_or(16, |entries| entries.count() as u64);
     let own = SPARE_DESCRIPTORS + plan.threads as u64;
@@ -187,7 +187,7 @@ fn check_sources(plan: &LoadPlan) -> Result<(), LoadError> {
     Ok(())
 }
 
-fn check_ports(plan: &LoadPlan) -> Result<(), LoadError> {
+pub(crate) fn check_ports(plan: &LoadPlan) -> Result<(), LoadError> {
     let rules = port_rules(plan);
     for target in &plan.addresses {
         let sources = sources(plan, *target, &rules).len();

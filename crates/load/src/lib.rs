@@ -21,6 +21,7 @@
 
 pub mod arrival;
 mod check;
+pub mod cold;
 mod connection;
 mod control;
 mod cost;

@@ -1,6 +1,7 @@
 //! The engine against servers that behave, and against servers that do not. One binary; every server is in this
 //! process, or a child of it, and listens on loopback.
 
+mod cold;
 mod framing;
 mod many_connections;
 mod open_loop;

@@ -67,6 +67,15 @@ names! {
     /// Memory that the engine allocated for each connection.
     CLIENT_MEMORY = "client.memory_bytes_per_connection", "bytes";
 
+    /// Cold connections held beside the load: established and idle.
+    COLD = "client.cold_connections", "connections";
+    /// Cold connections that the server dropped per second; each is opened again.
+    COLD_DROPPED = "client.cold_dropped_per_sec", "1/s";
+    /// Memory of the client process for each cold connection.
+    COLD_USER_MEMORY = "client.cold_user_bytes_per_connection", "bytes";
+    /// Kernel memory for each cold connection; both ends where the server is on this machine.
+    COLD_KERNEL_MEMORY = "client.cold_kernel_bytes_per_connection", "bytes";
+
     /// The server group's CPU time per completed request (scheduler's account), user and system.
     SERVER_CPU = "server.cpu_us_per_request", "us";
     /// Its user part.

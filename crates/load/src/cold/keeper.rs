@@ -1,0 +1,285 @@
+//! The herd's thread: opens connections at the herd's pace, hands them to the holder, refills what the server drops.
+
+use super::Shared;
+use super::holder::{Gone, HELD_EVENT, Holder, RING_EVENT};
+use crate::check;
+use crate::herd::{HANGS_AFTER_NS, Herd};
+use crate::poller::{Poller, WRITABLE_TOO};
+use crate::ports::{Lease, PortAllocator};
+use crate::socket::{self, Errno, RawAddress};
+use record::LoadPlan;
+use record::time::monotonic_ns;
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+
+/// How often the thread looks whether its owner wants something else. Ten short wake-ups a second cost nothing.
+const LOOK_NS: u64 = 100_000_000;
+/// A failed attempt is repeated after this.
+const PAUSE_NS: u64 = 100_000_000;
+/// Entries of one ring's table, where the descriptor limit allows as many.
+const PER_RING: u64 = 32_768;
+/// Connections ended in one round when the herd shrinks.
+const RELEASES: u64 = 4_096;
+
+/// A connection attempt under way.
+#[derive(Clone, Copy)]
+struct Attempt {
+    fd: i32,
+    lease: Lease,
+    began_ns: u64,
+}
+
+pub(super) struct Keeper {
+    poller: Poller,
+    holder: Holder,
+    address: RawAddress,
+    sources: Vec<Option<IpAddr>>,
+    range: (u16, u16),
+    ports: PortAllocator,
+    herd: Herd,
+    connect_timeout_ns: u64,
+    cpus: Vec<usize>,
+    /// Attempts by number; the free ones are listed.
+    attempts: Vec<Option<Attempt>>,
+    free_attempts: Vec<u32>,
+    under_way: u64,
+    /// The lease of every held slot; `None` where the slot is empty.
+    leases: Vec<Option<Lease>>,
+    held: u64,
+    /// Held connections that we are closing.
+    closing: u64,
+    paused_until_ns: u64,
+}
+
+impl Keeper {
+    /// Also says why connections are kept as descriptors, where they are.
+    pub(super) fn new(plan: &LoadPlan, most: u64) -> Result<(Self, Option<String>), Errno> {
+        let limit = check::raise_descriptor_limit();
+        let per_ring = PER_RING.min(limit).min(most.max(64)) as u32;
+        let poller = Poller::new()?;
+        let (holder, note) = Holder::new(&poller, per_ring)?;
+        let rules = check::port_rules(plan);
+        let target = plan.addresses[0];
+        let mut sources = check::sources(plan, target, &rules);
+        // The engine takes sources from the front; the herd from the back, so that they rarely share one.
+        sources.reverse();
+        let keeper = Keeper {
+            poller,
+            holder,
+            address: RawAddress::new(target),
+            range: (rules.low, rules.high),
+            ports: PortAllocator::new(rules, sources.len()),
+            sources,
+            herd: Herd::new(plan.connect_rate_per_sec),
+            connect_timeout_ns: plan.connect_timeout_ns,
+            cpus: plan.cpus.clone(),
+            attempts: Vec::new(),
+            free_attempts: Vec::new(),
+            under_way: 0,
+            leases: Vec::new(),
+            held: 0,
+            closing: 0,
+            paused_until_ns: 0,
+        };
+        Ok((keeper, note))
+    }
+
+    /// Keeps the herd at its target until the owner ends it.
+    pub(super) fn keep(&mut self, shared: &Shared) -> Result<(), Errno> {
+        if let Some(cpu) = self.cpus.last() {
+            // Not pinned is slower, not wrong.
+            let _ = crate::cost::pin_to(*cpu);
+        }
+        let mut gone = Gone::default();
+        while !shared.is_ending.load(Ordering::SeqCst) {
+            let now_ns = monotonic_ns();
+            let target = shared.target.load(Ordering::SeqCst);
+            let kept = self.held - self.closing;
+            if kept + self.under_way < target && now_ns >= self.paused_until_ns {
+                self.open_some(target - kept - self.under_way, now_ns, shared)?;
+            } else if kept > target {
+                self.close_some((kept - target).min(RELEASES), &mut gone)?;
+            }
+            self.give_up_old(now_ns, shared);
+            self.holder.drain(&mut gone)?;
+            self.settle(&mut gone, now_ns, shared);
+            self.publish(shared);
+            let is_busy = self.under_way > 0 || self.closing > 0 || self.held < target;
+            let wait_ns = if is_busy {
+                self.herd.next_ns().saturating_sub(monotonic_ns()).clamp(50_000, 1_000_000)
+            } else {
+                LOOK_NS
+            };
+            let count = self.poller.wait(wait_ns)?;
+            for index in 0..count {
+                let (conditions, data) = self.poller.event(index);
+                if data & RING_EVENT != 0 {
+                    continue; // drained at the top of the loop
+                }
+                if data & HELD_EVENT != 0 {
+                    self.holder.fired(data & !HELD_EVENT, &mut gone);
+                } else {
+                    self.decided(data as u32, conditions, shared)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn publish(&self, shared: &Shared) {
+        shared.established.store(self.held - self.closing, Ordering::Relaxed);
+        let bytes = self.leases.capacity() * size_of::<Option<Lease>>()
+            + self.attempts.capacity() * size_of::<Option<Attempt>>()
+            // The holder's free lists: one number a slot.
+            + self.leases.capacity() * size_of::<u32>();
+        shared.user_bytes.store(bytes as u64, Ordering::Relaxed);
+        shared.cpu_ns.store(thread_cpu_ns(), Ordering::Relaxed);
+    }
+
+    fn open_some(&mut self, wanted: u64, now_ns: u64, shared: &Shared) -> Result<(), Errno> {
+        for _ in 0..self.herd.allowance(now_ns, self.under_way).min(wanted) {
+            let Some(lease) = self.ports.lease(now_ns) else {
+                self.failed(now_ns, shared);
+                break;
+            };
+            let fd = match self.begin(lease) {
+                Ok(fd) => fd,
+                // Our own limits: no sense in trying the next one at once.
+                Err(_) => {
+                    self.ports.release(lease, false, now_ns);
+                    self.failed(now_ns, shared);
+                    break;
+                }
+            };
+            let number = self.free_attempts.pop().unwrap_or_else(|| {
+                self.attempts.push(None);
+                self.attempts.len() as u32 - 1
+            });
+            self.attempts[number as usize] = Some(Attempt { fd, lease, began_ns: now_ns });
+            self.under_way += 1;
+            self.poller.add(fd, WRITABLE_TOO, u64::from(number))?;
+        }
+        Ok(())
+    }
+
+    fn begin(&self, lease: Lease) -> Result<i32, Errno> {
+        let family = self.address.family();
+        let fd = socket::stream_socket(family)?;
+        let begun = socket::bind_source(fd, self.sources[usize::from(lease.source)], lease.port, self.range, family)
+            .and_then(|()| socket::connect(fd, &self.address));
+        match begun {
+            Ok(_) => Ok(fd),
+            Err(error) => {
+                socket::close(fd);
+                Err(error)
+            }
+        }
+    }
+
+    /// An attempt's outcome is known: it is held, or it failed.
+    fn decided(&mut self, number: u32, conditions: u32, shared: &Shared) -> Result<(), Errno> {
+        let Some(attempt) = self.attempts.get_mut(number as usize).and_then(Option::take) else { return Ok(()) };
+        self.free_attempts.push(number);
+        self.under_way -= 1;
+        let now_ns = monotonic_ns();
+        if now_ns - attempt.began_ns > HANGS_AFTER_NS {
+            self.herd.fall_back(now_ns);
+        }
+        let is_broken = conditions & (libc::EPOLLERR | libc::EPOLLHUP) as u32 != 0;
+        if is_broken || socket::take_error(attempt.fd).is_some() {
+            socket::close(attempt.fd);
+            self.ports.release(attempt.lease, false, now_ns);
+            self.failed(now_ns, shared);
+            return Ok(());
+        }
+        let slot = match self.holder.hold(attempt.fd, &self.poller) {
+            Ok(slot) => slot as usize,
+            Err(error) => {
+                socket::close(attempt.fd);
+                return Err(error);
+            }
+        };
+        if slot >= self.leases.len() {
+            self.leases.resize(slot + 1, None);
+        }
+        self.leases[slot] = Some(attempt.lease);
+        self.held += 1;
+        shared.opened.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn failed(&mut self, now_ns: u64, shared: &Shared) {
+        shared.failed.fetch_add(1, Ordering::Relaxed);
+        self.herd.fall_back(now_ns);
+        self.paused_until_ns = now_ns + PAUSE_NS;
+    }
+
+    fn give_up_old(&mut self, now_ns: u64, shared: &Shared) {
+        if self.under_way == 0 {
+            return;
+        }
+        for number in 0..self.attempts.len() {
+            let Some(attempt) = self.attempts[number] else { continue };
+            if now_ns.saturating_sub(attempt.began_ns) > self.connect_timeout_ns {
+                self.attempts[number] = None;
+                self.free_attempts.push(number as u32);
+                self.under_way -= 1;
+                socket::close(attempt.fd);
+                self.ports.release(attempt.lease, true, now_ns);
+                self.failed(now_ns, shared);
+            }
+        }
+    }
+
+    fn close_some(&mut self, count: u64, gone: &mut Gone) -> Result<(), Errno> {
+        // From the end, so that the table shrinks; slots that are closing already have no lease any more.
+        let slots: Vec<u32> = self
+            .leases
+            .iter()
+            .enumerate()
+            .rev()
+            .filter(|(_, lease)| lease.is_some())
+            .take(count as usize)
+            .map(|(slot, _)| slot as u32)
+            .collect();
+        for slot in slots {
+            if let Some(lease) = self.leases[slot as usize].take() {
+                self.ports.release(lease, true, monotonic_ns());
+                self.closing += 1;
+                self.holder.release(slot, gone)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Books what has ended.
+    fn settle(&mut self, gone: &mut Gone, now_ns: u64, shared: &Shared) {
+        for slot in gone.fired.drain(..).chain(gone.released.drain(..)) {
+            self.held -= 1;
+            match self.leases.get_mut(slot as usize).and_then(Option::take) {
+                Some(lease) => {
+                    self.ports.release(lease, false, now_ns);
+                    shared.dropped.fetch_add(1, Ordering::Relaxed);
+                }
+                // We had asked for its end.
+                None => self.closing = self.closing.saturating_sub(1),
+            }
+        }
+    }
+}
+
+/// CPU time of the calling thread.
+fn thread_cpu_ns() -> u64 {
+    let mut spent = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `spent` is a live, writable timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut spent) };
+    spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        for attempt in self.attempts.iter().flatten() {
+            socket::close(attempt.fd);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The herd of cold connections against listeners that hold, drop and refuse.
+
+use crate::servers::plan;
+use load::cold::ColdHerd;
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A listener that keeps every connection it accepts.
+fn hoarder() -> (std::net::SocketAddr, Arc<Mutex<Vec<TcpStream>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port on loopback");
+    let address = listener.local_addr().unwrap();
+    let kept = Arc::new(Mutex::new(Vec::new()));
+    let theirs = kept.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            theirs.lock().unwrap().push(stream);
+        }
+    });
+    (address, kept)
+}
+
+fn wait_for(what: &str, is_done: impl Fn() -> bool) {
+    for _ in 0..6_000 {
+        if is_done() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{what} did not happen within a minute");
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+#[test]
+fn a_herd_grows_shrinks_and_needs_hardly_any_descriptors() {
+    let (address, kept) = hoarder();
+    let mut herd = ColdHerd::begin(&plan(address), 3_000).unwrap();
+    let never = AtomicBool::new(false);
+    herd.resize(2_000, PATIENCE, &never, |_| {}).unwrap();
+    assert_eq!(herd.counts().established, 2_000);
+    wait_for("the server's accepts", || kept.lock().unwrap().len() == 2_000);
+    if !herd.keeps_descriptors() {
+        let servers = kept.lock().unwrap().len();
+        assert!(descriptors() < servers + 500, "{} descriptors, {servers} of them the server's", descriptors());
+    }
+    assert!(herd.counts().user_bytes / 2_000 <= 512, "{} bytes each", herd.counts().user_bytes / 2_000);
+    herd.resize(500, PATIENCE, &never, |_| {}).unwrap();
+    assert_eq!(herd.counts().established, 500);
+    assert_eq!(herd.counts().dropped, 0, "closing on request is not a drop");
+    // The closed ones really are closed: the server reads their end.
+    let ended = || {
+        let mut byte = [0u8; 1];
+        let kept = kept.lock().unwrap();
+        kept.iter()
+            .filter(|stream| {
+                stream.set_nonblocking(true).unwrap();
+                stream.peek(&mut byte).is_ok_and(|count| count == 0)
+            })
+            .count()
+    };
+    wait_for("1,500 ends of connections", || ended() == 1_500);
+}
+
+#[test]
+fn connections_that_the_server_drops_are_counted_and_opened_again() {
+    let (address, kept) = hoarder();
+    let mut herd = ColdHerd::begin(&plan(address), 400).unwrap();
+    let never = AtomicBool::new(false);
+    herd.resize(400, PATIENCE, &never, |_| {}).unwrap();
+    wait_for("the server's accepts", || kept.lock().unwrap().len() == 400);
+    kept.lock().unwrap().drain(..150);
+    wait_for("150 drops", || herd.counts().dropped == 150);
+    wait_for("the refill", || herd.counts().established == 400);
+    assert_eq!(herd.counts().opened, 550);
+}
+
+#[test]
+fn a_server_that_refuses_ends_the_opening_with_a_sentence() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let mut herd = ColdHerd::begin(&plan(address), 10).unwrap();
+    let never = AtomicBool::new(false);
+    let error = herd.resize(10, Duration::from_millis(500), &never, |_| {}).unwrap_err().to_string();
+    assert!(error.contains("only 0 of 10") && error.contains("attempts failed"), "{error}");
+}
