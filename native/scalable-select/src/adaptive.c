@@ -5,20 +5,26 @@
 
 /* Nanoseconds, from bench/call_cost on one machine; only their ratios matter, and those move little. */
 enum {
-	KERNEL_CALL = 250, KERNEL_EACH = 28,
-	OUR_CALL = 950, OUR_EACH = 2, OUR_EXAMINED = 34, OUR_CHANGE = 1500
+	KERNEL_CALL = 900, KERNEL_EACH = 32,
+	OUR_CALL = 2100, OUR_EACH = 3, OUR_EXAMINED = 180, OUR_CHANGE = 1500
 };
 enum {
-	PROBES = 16,           /* calls of ours before a judgement */
-	SKIP_FIRST = 64, SKIP_MAX = 16384,
-	SKIP_CLOSES = 1024     /* before so long a pause the epoll instance is given up: it costs at every wake-up */
+	PROBES = 8,            /* calls of ours before a judgement, of which the first ones do not count */
+	SETTLING = 2,
+	SKIP_FIRST = 32, SKIP_MAX = 2048,
+	SKIP_CLOSES = 512      /* before so long a pause the epoll instance is given up: it costs at every wake-up */
 };
 
-/* True if this call should be the kernel's. */
-bool sp_should_pass(struct sp_thread *t)
+/* True if this call should be the kernel's. A set of quite another size is another matter: it is tried at once. */
+bool sp_should_pass(struct sp_thread *t, uint64_t selecting)
 {
 	if (t->skip == 0)
 		return false;
+	if (selecting > t->skip_selecting * 3 / 2 || selecting < t->skip_selecting / 2) {
+		t->skip = t->backoff = t->probes = 0;
+		t->gain_ns = 0;
+		return false;
+	}
 	t->skip--;
 	SP_COUNT(t, passed_hot, 1);
 	return true;
@@ -31,9 +37,9 @@ void sp_account(struct sp_thread *t, uint64_t selecting, uint64_t examined, uint
 	int64_t kernel = KERNEL_CALL + KERNEL_EACH * (int64_t)selecting;
 	int64_t ours = OUR_CALL + OUR_EACH * (int64_t)selecting + OUR_EXAMINED * (int64_t)examined + OUR_CHANGE * (int64_t)changes;
 	/* The first calls after a pause register everything once: that says nothing about the calls to come. */
-	if (t->probes++ < PROBES / 4)
+	if (t->probes++ < SETTLING)
 		return;
-	t->gain_ns += (kernel - ours - t->gain_ns) / 8;
+	t->gain_ns += (kernel - ours - t->gain_ns) / 4;
 	if (t->probes < PROBES)
 		return;
 	if (t->gain_ns >= 0) {
@@ -43,6 +49,7 @@ void sp_account(struct sp_thread *t, uint64_t selecting, uint64_t examined, uint
 	}
 	t->backoff = t->backoff == 0 ? SKIP_FIRST : t->backoff >= SKIP_MAX ? SKIP_MAX : t->backoff * 2;
 	t->skip = t->backoff;
+	t->skip_selecting = selecting;
 	t->probes = 0;
 	t->gain_ns = 0;
 	if (t->backoff >= SKIP_CLOSES)

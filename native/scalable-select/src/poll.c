@@ -5,28 +5,35 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { ROUNDS_MAX = 256 }; /* wake-ups in one call that led to nothing, before the kernel finishes it */
 enum { SCAN_FAILED = -1 };
 
-/* The array is the caller's, and other threads may write it: every field is read once. */
-static inline int fd_of(const struct pollfd *p)
+/* The array is the caller's, and other threads may write it: every entry is read once, as one word. */
+typedef uint64_t __attribute__((may_alias, aligned(4))) entry_t;
+_Static_assert(sizeof(struct pollfd) == sizeof(entry_t), "an entry is one word");
+
+static inline struct pollfd entry(const struct pollfd *p)
 {
-	return *(const volatile int *)&p->fd;
+	entry_t word = *(const volatile entry_t *)p;
+	struct pollfd copy;
+	memcpy(&copy, &word, sizeof copy);
+	return copy;
 }
 
-static inline unsigned wanted_of(const struct pollfd *p)
+static inline unsigned wanted_of(struct pollfd p)
 {
-	return (unsigned short)*(const volatile short *)&p->events | SP_BITS_ALWAYS;
+	return (unsigned short)p.events | SP_BITS_ALWAYS;
 }
 
-static void examine(struct sp_thread *t, const struct pollfd *p, int fd, int index)
+static void examine(struct sp_thread *t, struct pollfd p, int index)
 {
 	int i = ++t->examine_count;
-	t->examine[i] = (struct pollfd){.fd = fd, .events = p->events};
+	t->examine[i] = (struct pollfd){.fd = p.fd, .events = p.events};
 	t->examine_index[i] = index;
-	t->examine_generation[i] = atomic_load(&sp_generation[fd]);
+	t->examine_generation[i] = atomic_load(&sp_generation[p.fd]);
 }
 
 /* Fills the list of descriptors to examine; returns how many entries are POLLNVAL. Bits that this library does not
@@ -34,26 +41,30 @@ static void examine(struct sp_thread *t, const struct pollfd *p, int fd, int ind
 static int scan(struct sp_thread *t, struct pollfd *fds, nfds_t count)
 {
 	const uint16_t *quiet = t->quiet;
-	int bad = 0, capacity = t->capacity;
+	unsigned capacity = (unsigned)t->capacity;
+	int bad = 0;
 	t->examine_count = 0;
 	for (nfds_t i = 0; i < count; i++) {
-		int fd = fd_of(&fds[i]);
-		unsigned wanted = wanted_of(&fds[i]);
-		if (fds[i].revents != 0)
+		struct pollfd p = entry(&fds[i]);
+		/* The one test that nearly all entries of a cold set take: quiet, and nothing left in revents. */
+		if (__builtin_expect((unsigned)p.fd < capacity && ((wanted_of(p) & ~quiet[p.fd]) | (unsigned)p.revents) == 0, 1))
+			continue;
+		if (p.revents != 0)
 			fds[i].revents = 0;
-		if (fd < 0)
+		if (p.fd < 0)
 			continue;
-		if (__builtin_expect(fd >= capacity, 0))
+		if ((unsigned)p.fd >= capacity)
 			return SCAN_FAILED;
-		if (__builtin_expect((wanted & ~quiet[fd]) == 0, 1))
+		unsigned wanted = wanted_of(p);
+		if ((wanted & ~quiet[p.fd]) == 0)
 			continue;
-		switch (sp_watch(t, fd, wanted)) {
+		switch (sp_watch(t, p.fd, wanted)) {
 		case SP_WATCHED:
-			if ((wanted & ~quiet[fd]) != 0)
-				examine(t, &fds[i], fd, (int)i);
+			if ((wanted & ~quiet[p.fd]) != 0)
+				examine(t, p, (int)i);
 			break;
 		case SP_EXAMINE_ALWAYS:
-			examine(t, &fds[i], fd, (int)i);
+			examine(t, p, (int)i);
 			break;
 		case SP_BAD_FD:
 			fds[i].revents = POLLNVAL;
@@ -79,11 +90,12 @@ static int collect(struct sp_thread *t, struct pollfd *fds, nfds_t count, int ba
 	if (t->hinted_count == 0)
 		return ready;
 	const uint16_t *hint = t->hint;
+	unsigned capacity = (unsigned)t->capacity;
 	for (nfds_t i = 0; i < count; i++) {
-		int fd = fd_of(&fds[i]);
-		if (fd < 0 || fd >= t->capacity || hint[fd] == 0)
+		struct pollfd p = entry(&fds[i]);
+		if (__builtin_expect((unsigned)p.fd >= capacity || hint[p.fd] == 0, 1))
 			continue;
-		unsigned got = hint[fd] & wanted_of(&fds[i]), before = (unsigned short)fds[i].revents;
+		unsigned got = hint[p.fd] & wanted_of(p), before = (unsigned short)p.revents;
 		if (got == 0 || (before & POLLNVAL))
 			continue;
 		ready += before == 0;
@@ -175,7 +187,7 @@ int sp_poll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, co
 			!sp_memory_is_writable(fds, count * sizeof *fds))
 		return sp_pass_other();
 	struct sp_call c;
-	if (!sp_enter(&c, timeout, mask, __builtin_frame_address(0)))
+	if (!sp_enter(&c, count, timeout, mask, __builtin_frame_address(0)))
 		return SP_PASS;
 	int result = count <= (nfds_t)c.t->capacity ? run_cancellable(&c, fds, count) : SP_PASS;
 	sp_leave(&c);

@@ -231,7 +231,7 @@ int sp_select(int n, fd_set *in, fd_set *out, fd_set *ex, const struct timespec 
 	if (selecting <= (uint64_t)sp_options.min_set)
 		return sp_pass_small();
 	struct sp_call c;
-	if (!sp_enter(&c, timeout, mask, __builtin_frame_address(0)))
+	if (!sp_enter(&c, selecting, timeout, mask, __builtin_frame_address(0)))
 		return SP_PASS;
 	int result = n <= c.t->capacity ? run_cancellable(&c, &s, selecting) : SP_PASS;
 	sp_leave(&c);

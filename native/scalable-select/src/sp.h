@@ -94,6 +94,7 @@ struct sp_thread {
 	uint64_t watched_ns;         /* when the watchdog last ran */
 	int64_t gain_ns;             /* running estimate: kernel's cost of a call minus ours (adaptive.c) */
 	unsigned skip, backoff, probes;
+	uint64_t skip_selecting;     /* size of the set when the kernel was found cheaper */
 	int zombies, failures;
 
 	uint16_t *quiet;             /* [capacity] */
@@ -187,13 +188,13 @@ uint64_t sp_now_ns(void);
 uint64_t sp_now_coarse_ns(void);
 void sp_deadline_start(struct sp_deadline *d, const struct timespec *timeout);
 struct timespec sp_deadline_left(const struct sp_deadline *d);
-bool sp_enter(struct sp_call *c, const struct timespec *timeout, const sigset_t *mask, char *frame);
+bool sp_enter(struct sp_call *c, uint64_t selecting, const struct timespec *timeout, const sigset_t *mask, char *frame);
 void sp_leave(struct sp_call *c);
 bool sp_in_control(const struct sp_call *c);
 enum sp_wait sp_wait(struct sp_call *c, bool must_not_sleep);
 
 /* --- adaptive.c */
-bool sp_should_pass(struct sp_thread *t);
+bool sp_should_pass(struct sp_thread *t, uint64_t selecting);
 void sp_account(struct sp_thread *t, uint64_t selecting, uint64_t examined, uint64_t changes);
 
 /* --- watchdog.c */

@@ -74,7 +74,7 @@ static bool is_abandoned(const struct sp_thread *t, const char *frame)
 	return sigaltstack(NULL, &stack) == 0 && (stack.ss_flags & SS_ONSTACK) == 0;
 }
 
-bool sp_enter(struct sp_call *c, const struct timespec *timeout, const sigset_t *mask, char *frame)
+bool sp_enter(struct sp_call *c, uint64_t selecting, const struct timespec *timeout, const sigset_t *mask, char *frame)
 {
 	struct sp_thread *t = sp_own();
 	c->t = NULL;
@@ -85,7 +85,7 @@ bool sp_enter(struct sp_call *c, const struct timespec *timeout, const sigset_t 
 		if (!is_abandoned(t, frame))
 			return false;
 		t->must_rebuild = 1;
-	} else if (sp_should_pass(t)) {
+	} else if (sp_should_pass(t, selecting)) {
 		return false;
 	}
 	t->is_busy = 1;
