@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whose CPU time it was. A thread's time between two of its socket events belongs to the request of the first of them.
  *
- * The thread's CPU clock needs no context-switch hook: now + sum_exec_runtime - exec_start grows only while it runs
- * (kernel/sched/fair.c, update_curr), up to a constant that cancels in differences. It is signed: where a hypervisor
- * takes time away, exec_start is moved, and a difference may be negative. */
+ * The thread's CPU clock needs no context-switch hook: clock_task + sum_exec_runtime - exec_start grows only while it runs
+ * (kernel/sched/fair.c, update_curr). clock_task is kept by each CPU and stands still for interrupts and stolen time, so
+ * it differs from CPU to CPU by seconds on a virtual machine; what it lags behind the common clock is read off the
+ * runqueue. It is signed: stolen time is noticed late, and a difference may be negative. */
 #ifndef STRAINGAUGE_CPU_TIME_H
 #define STRAINGAUGE_CPU_TIME_H
 
@@ -62,11 +63,24 @@ static __always_inline void charge_phase(struct request *r, struct thread *c, st
 	}
 }
 
+/* Up to a constant that is the same on all CPUs and cancels in differences. */
+static __always_inline __s64 cpu_clock(struct task_struct *t, __u64 now_ns)
+{
+	__s64 clock = now_ns + t->se.sum_exec_runtime - t->se.exec_start;
+
+	if (bpf_core_field_exists(t->se.cfs_rq)) {
+		struct rq *rq = t->se.cfs_rq->rq;
+
+		clock -= rq->clock - rq->clock_task;
+	}
+	return clock;
+}
+
 /* Charges the thread's CPU time since its last event and makes `sk` the thread's present request. Returns what was
  * charged to no request: the thread came from a connection that has ended, or was not seen before. */
 static __always_inline __s64 charge(struct thread *c, struct task_struct *t, __u64 sk, __u32 slot, __u64 now_ns)
 {
-	__s64 clock = now_ns + t->se.sum_exec_runtime - t->se.exec_start;
+	__s64 clock = cpu_clock(t, now_ns);
 	__s64 other = 0;
 
 	if (c->pid == t->pid) {

@@ -84,9 +84,17 @@ struct tcp_sock {
 	__u64 first_tx_mstamp; /* when the last acknowledged segment left, us */
 };
 
+struct rq {
+	__u64 clock;
+	__u64 clock_task; /* the same without interrupts and stolen time */
+};
+struct cfs_rq {
+	struct rq *rq;
+};
 struct sched_entity {
 	__u64 exec_start;
 	__u64 sum_exec_runtime;
+	struct cfs_rq *cfs_rq; /* CONFIG_FAIR_GROUP_SCHED */
 };
 struct task_io_accounting {
 	__u64 read_bytes;

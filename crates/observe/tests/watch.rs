@@ -6,5 +6,9 @@
 mod client;
 #[path = "watch/counts.rs"]
 mod counts;
+#[path = "watch/faults.rs"]
+mod faults;
 #[path = "watch/rig.rs"]
 mod rig;
+#[path = "watch/servers.rs"]
+mod servers;

@@ -7,12 +7,13 @@
 //!
 //! [`Watcher`] is the entrance; it holds windows while it waits ([`Watcher::wait_until`]) and hands out [`Reading`]s.
 //! Rooms inside: `layout`, `mapped`, `programs`, `kernel` (the programs), `calibration` (their cost), `schedule`,
-//! [`estimate`] (windows), [`states`] (connections), [`classes`], [`reading`], `totals` (what is read), [`demand`],
-//! [`regression`] (what follows).
+//! [`estimate`] (windows), [`states`] (connections), [`classes`], [`reading`], `totals` (what is read), [`rates`] and
+//! [`demand`] (what follows).
 
 #[cfg(feature = "bpf")]
 mod calibration;
 pub mod classes;
+pub mod demand;
 mod error;
 pub mod estimate;
 #[cfg(feature = "bpf")]
@@ -24,6 +25,7 @@ mod mapped;
 mod phases;
 #[cfg(feature = "bpf")]
 mod programs;
+pub mod rates;
 pub mod reading;
 pub mod schedule;
 mod server;
@@ -37,6 +39,7 @@ mod watcher;
 pub use classes::{ClassError, SizeClass, SizeClasses};
 pub use error::WatchError;
 pub use layout::{BUCKETS, bucket_end_ns};
+pub use rates::Rates;
 pub use reading::Reading;
 pub use schedule::Mode;
 pub use watcher::{WatchOptions, Watcher};

@@ -27,17 +27,51 @@ impl Server {
     }
 
     pub fn start_on(test: &str, name: &str, port: u16) -> Option<Self> {
-        let state = tempfile::Builder::new().prefix("straingauge-watch-").tempdir().expect("a folder");
-        std::fs::set_permissions(state.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("its mode");
-        let script = root().join("testbed/serve");
-        let child = Command::new("setsid")
-            .arg(script)
+        let state = folder();
+        let mut command = Command::new("setsid");
+        command
+            .arg(root().join("testbed/serve"))
             .args([name, "--port", &port.to_string(), "--state"])
+            .arg(state.path());
+        Server::wait_for(test, name, port, &mut command, state)
+    }
+
+    /// A server by its own command line.
+    pub fn run(test: &str, name: &str, port: u16, command: &mut Command) -> Option<Self> {
+        let mut in_session = Command::new("setsid");
+        in_session.arg(command.get_program()).args(command.get_args());
+        Server::wait_for(test, name, port, &mut in_session, folder())
+    }
+
+    /// Two nginx with a listening socket each on one port.
+    pub fn reuseport_pair(test: &str) -> Option<Self> {
+        let (port, state) = (free_port(), folder());
+        let script = root().join("testbed/serve");
+        let made = Command::new(&script)
+            .args(["nginx", "--port", &port.to_string(), "--print", "--state"])
             .arg(state.path())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the testbed starts");
+            .output()
+            .expect("the testbed prints");
+        if !made.status.success() {
+            eprintln!("SKIPPED {test}: {}", String::from_utf8_lossy(&made.stderr).trim());
+            return None;
+        }
+        let path = state.path().join("nginx.conf");
+        let text = std::fs::read_to_string(&path).expect("a configuration");
+        let listen = text.lines().find(|line| line.trim_start().starts_with("listen ")).expect("a listen line");
+        let shared = listen.replace(';', " reuseport;");
+        let text = text.replace(listen, &shared).replace("worker_processes 1;", "worker_processes 2;");
+        std::fs::write(&path, text).expect("written");
+        let mut command = Command::new("setsid");
+        command.args(String::from_utf8_lossy(&made.stdout).split_whitespace());
+        Server::wait_for(test, "nginx", port, &mut command, state)
+    }
+
+    fn wait_for(test: &str, name: &str, port: u16, command: &mut Command, state: tempfile::TempDir) -> Option<Self> {
+        let Ok(child) = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() else {
+            eprintln!("SKIPPED {test}: setsid is missing");
+            return None;
+        };
         let mut server = Server { port, child, _state: state };
         let deadline = Instant::now() + Duration::from_secs(20);
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
@@ -73,6 +107,13 @@ fn session_of(session: i32) -> Vec<i32> {
         // SAFETY: no memory is passed.
         .filter(|pid| unsafe { libc::getsid(*pid) } == session)
         .collect()
+}
+
+/// A folder that a server which has become `nobody` may enter.
+fn folder() -> tempfile::TempDir {
+    let state = tempfile::Builder::new().prefix("straingauge-watch-").tempdir().expect("a folder");
+    std::fs::set_permissions(state.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("its mode");
+    state
 }
 
 pub fn root() -> PathBuf {

@@ -1,0 +1,161 @@
+//! What goes wrong beside a watch: servers that die, come back, never were; more connections than room.
+
+use crate::client::{Connection, keep_alive};
+use crate::rig::{Server, counting, free_port, settle, watch};
+use observe::watch::{Mode, WatchOptions, Watcher};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+#[test]
+fn a_port_with_no_server_is_watched_until_one_comes() {
+    let test = "a_port_with_no_server_is_watched_until_one_comes";
+    let port = free_port();
+    let Some(mut watcher) = watch(test, counting(port)) else { return };
+    let reading = watcher.read();
+    assert_eq!((reading.all().requests, reading.cpu.processes), (0, 0));
+    assert!(watcher.doubts().iter().any(|doubt| doubt.what.contains("nothing listens")), "{:?}", watcher.doubts());
+    let Some(server) = Server::start_on(test, "nginx", port) else { return };
+    let (open, count) = keep_alive(server.port, 2, 20, &["/1k.bin"]);
+    settle(&mut watcher);
+    let reading = watcher.read();
+    assert_eq!(reading.all().requests, count.requests);
+    assert!(reading.cpu.processes >= 2 && reading.cpu.group_ns > 0, "{:?}", reading.cpu);
+    assert!(watcher.doubts().is_empty(), "{:?}", watcher.doubts());
+    drop(open);
+}
+
+#[test]
+fn a_server_killed_and_started_again_is_followed() {
+    let test = "a_server_killed_and_started_again_is_followed";
+    let Some(mut server) = Server::start(test, "nginx") else { return };
+    let Some(mut watcher) = watch(test, counting(server.port)) else { return };
+    let (open, first) = keep_alive(server.port, 4, 20, &["/1k.bin"]);
+    server.kill();
+    settle(&mut watcher);
+    let reading = watcher.read();
+    assert_eq!(reading.all().requests, first.requests);
+    assert_eq!(reading.connections.states.get("established"), None, "{:?}", reading.connections.states);
+    assert_eq!(reading.connections.states.get("listen"), None, "{:?}", reading.connections.states);
+    let cpu_before = reading.cpu.group_ns;
+    drop(open);
+    let Some(again) = Server::start_on(test, "nginx", server.port) else { return };
+    let (open, second) = keep_alive(again.port, 4, 20, &["/1k.bin"]);
+    settle(&mut watcher);
+    let reading = watcher.read();
+    assert_eq!(reading.all().requests, first.requests + second.requests);
+    assert_eq!(reading.connections.states.get("established"), Some(&4));
+    assert_eq!(reading.connections.states.get("listen"), Some(&1));
+    assert!(reading.cpu.group_ns > cpu_before, "the new server's CPU time counts");
+    drop(open);
+}
+
+#[test]
+fn thousands_of_connections_at_once_are_counted_and_nothing_is_lost_silently() {
+    let test = "thousands_of_connections_at_once_are_counted_and_nothing_is_lost_silently";
+    const CONNECTIONS: usize = 8000;
+    record::machine::raise_descriptor_limit();
+    if record::machine::descriptor_limit() < 2 * CONNECTIONS as u64 + 500 {
+        eprintln!("SKIPPED {test}: too few descriptors may be open (ulimit -n)");
+        return;
+    }
+    // Both ends in this process: the server's end answers by hand.
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = listener.local_addr().expect("its number").port();
+    let Some(mut watcher) = watch(test, counting(port)) else { return };
+    let mut pairs: Vec<(Connection, TcpStream)> = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let client = Connection::open(port);
+        pairs.push((client, listener.accept().expect("a connection").0));
+    }
+    let established = |watcher: &mut Watcher| watcher.read().connections.states.get("established").copied();
+    assert_eq!(established(&mut watcher), Some(CONNECTIONS as u64));
+    for _ in 0..2 {
+        for (client, server) in &mut pairs {
+            use std::io::{Read, Write};
+            client.send(b"question");
+            let mut buffer = [0; 8];
+            server.read_exact(&mut buffer).expect("a request");
+            server.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx").expect("an answer");
+            client.receive();
+        }
+    }
+    let reading = watcher.read();
+    let lost = reading.losses.displaced_open;
+    println!("table: {:?}", reading.losses);
+    assert_eq!(reading.all().requests + lost, 2 * CONNECTIONS as u64);
+    assert_eq!(lost, 0, "every response was written when its record was displaced");
+    watcher.reconcile(record::time::monotonic_ns());
+    assert_eq!(watcher.read().connections.reconciliation.last_difference, 0, "a scan shows the same states");
+    drop(pairs);
+    settle(&mut watcher);
+    assert_eq!(established(&mut watcher), None);
+}
+
+#[test]
+fn two_listeners_on_one_port_are_one_server() {
+    let test = "two_listeners_on_one_port_are_one_server";
+    let Some(server) = Server::reuseport_pair(test) else { return };
+    let Some(mut watcher) = watch(test, counting(server.port)) else { return };
+    let (open, count) = keep_alive(server.port, 16, 30, &["/1k.bin"]);
+    settle(&mut watcher);
+    let reading = watcher.read();
+    assert_eq!(reading.all().requests, count.requests);
+    assert_eq!(reading.connections.states.get("listen"), Some(&2));
+    assert_eq!(reading.processes.len(), 2, "both processes served: {:?}", reading.processes);
+    drop(open);
+}
+
+#[test]
+fn connections_older_than_the_watch_are_counted_from_their_next_request() {
+    let test = "connections_older_than_the_watch_are_counted_from_their_next_request";
+    let Some(server) = Server::start(test, "nginx") else { return };
+    let mut connection = Connection::open(server.port);
+    connection.get("/1k.bin", false);
+    let before = connection.count;
+    let Some(mut watcher) = watch(test, counting(server.port)) else { return };
+    assert_eq!(watcher.read().connections.states.get("established"), Some(&1));
+    for _ in 0..10 {
+        connection.get("/1k.bin", false);
+    }
+    settle(&mut watcher);
+    let all = watcher.read().all();
+    assert_eq!(all.requests, 10);
+    assert_eq!(all.bytes_out, connection.count.bytes_received - before.bytes_received);
+}
+
+#[test]
+fn a_request_without_an_answer_is_in_progress_and_then_unanswered() {
+    let test = "a_request_without_an_answer_is_in_progress_and_then_unanswered";
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = listener.local_addr().expect("its number").port();
+    let Some(mut watcher) = watch(test, counting(port)) else { return };
+    let mut client = Connection::open(port);
+    let (mut server, _) = listener.accept().expect("a connection");
+    client.send(b"question");
+    std::io::Read::read_exact(&mut server, &mut [0; 8]).expect("a request");
+    settle(&mut watcher);
+    let reading = watcher.read();
+    assert_eq!((reading.open.waiting, reading.all().requests), (1, 0));
+    assert!(reading.open.longest[0].age_ns >= 250_000_000, "{:?}", reading.open);
+    drop(server);
+    drop(client);
+    settle(&mut watcher);
+    let reading = watcher.read();
+    assert_eq!((reading.open.waiting, reading.losses.unanswered), (0, 1));
+}
+
+#[test]
+fn zero_mode_sees_connections_and_their_bytes_only() {
+    let test = "zero_mode_sees_connections_and_their_bytes_only";
+    let Some(server) = Server::start(test, "nginx") else { return };
+    let options = WatchOptions { mode: Mode::Zero, ..WatchOptions::of_port(server.port) };
+    let Some(mut watcher) = watch(test, options) else { return };
+    let (open, count) = keep_alive(server.port, 3, 20, &["/1k.bin"]);
+    drop(open);
+    settle(&mut watcher);
+    let reading = watcher.read();
+    assert!(reading.classes.is_empty());
+    let connections = &reading.connections;
+    assert_eq!((connections.accepted, connections.closed), (3, 3));
+    assert_eq!(connections.closed_data_segments_in, count.requests, "a request is a segment");
+    assert_eq!(connections.closed_bytes_received, count.bytes_sent + 3, "each end of stream counts one");
+}

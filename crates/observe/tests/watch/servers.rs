@@ -1,0 +1,144 @@
+//! Servers of every kind: event loops, threads, processes, proxies.
+
+use crate::client::{Connection, Count, keep_alive};
+use crate::rig::{Server, counting, free_port, settle, watch};
+use observe::watch::{Mode, Reading, WatchOptions};
+use std::process::Command;
+
+fn counted(reading: &Reading) -> Count {
+    let all = reading.all();
+    Count { requests: all.requests, bytes_sent: all.bytes_in, bytes_received: all.bytes_out }
+}
+
+/// Counts and bytes are the client's; the CPU time charged is within the scheduler's account.
+fn check(test: &str, name: &str, paths: &'static [&'static str], least_cpu_share: f64) {
+    let Some(server) = Server::start(test, name) else { return };
+    check_server(test, &server, paths, least_cpu_share);
+}
+
+fn check_server(test: &str, server: &Server, paths: &'static [&'static str], least_cpu_share: f64) {
+    let Some(mut watcher) = watch(test, counting(server.port)) else { return };
+    let (open, count) = keep_alive(server.port, 6, 200, paths);
+    settle(&mut watcher);
+    let reading = watcher.read();
+    assert_eq!(counted(&reading), count);
+    assert_eq!(reading.losses.displaced_open, 0);
+    let cpu = &reading.cpu;
+    let of_requests = cpu.requests_ns as f64 / cpu.group_ns as f64;
+    println!("{test}: {cpu:?}: {:.2} of the CPU time is of requests", of_requests);
+    assert!(of_requests > least_cpu_share, "only {of_requests:.2} of the CPU time is explained: {cpu:?}");
+    assert!(of_requests < 1.02, "more CPU time is charged than the scheduler knows: {of_requests:.3} {cpu:?}");
+    let by_process: u64 = reading.processes.iter().map(|process| process.requests).sum();
+    assert!(by_process > 0 && by_process <= count.requests, "{by_process} requests by process");
+    drop(open);
+}
+
+#[test]
+fn lighttpd_requests_and_bytes_equal_the_clients() {
+    check("lighttpd_requests_and_bytes_equal_the_clients", "lighttpd", &["/1k.bin", "/10k.bin"], 0.5);
+}
+
+#[test]
+fn apache_event_requests_and_bytes_equal_the_clients() {
+    check("apache_event_requests_and_bytes_equal_the_clients", "apache", &["/1k.bin", "/100k.bin"], 0.3);
+}
+
+#[test]
+fn python_threads_requests_and_bytes_equal_the_clients() {
+    check("python_threads_requests_and_bytes_equal_the_clients", "python", &["/1k.bin"], 0.3);
+}
+
+#[test]
+fn haproxy_requests_and_bytes_equal_the_clients() {
+    check("haproxy_requests_and_bytes_equal_the_clients", "haproxy", &["/1k.bin", "/128.bin"], 0.3);
+}
+
+#[test]
+fn node_requests_and_bytes_equal_the_clients() {
+    let test = "node_requests_and_bytes_equal_the_clients";
+    if Command::new("node").arg("--version").output().is_err() {
+        eprintln!("SKIPPED {test}: node is not installed");
+        return;
+    }
+    let port = free_port();
+    let script = format!(
+        "require('http').createServer((q, r) => {{ const b = 'x'.repeat(1000); \
+         r.writeHead(200, {{'Content-Length': b.length}}); r.end(b); }}).listen({port}, '127.0.0.1')"
+    );
+    let Some(server) = Server::run(test, "node", port, Command::new("node").args(["-e", &script])) else { return };
+    check_server(test, &server, &["/"], 0.2);
+}
+
+#[test]
+fn a_chunk_of_pipelined_requests_is_one_and_its_bytes_are_exact() {
+    let test = "a_chunk_of_pipelined_requests_is_one_and_its_bytes_are_exact";
+    let Some(server) = Server::start(test, "nginx") else { return };
+    let Some(mut watcher) = watch(test, counting(server.port)) else { return };
+    let mut connection = Connection::open(server.port);
+    let one = "GET /1k.bin HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    for _ in 0..50 {
+        connection.send(one.repeat(4).as_bytes());
+        (0..4).for_each(|_| connection.receive());
+    }
+    settle(&mut watcher);
+    let all = watcher.read().all();
+    assert_eq!(all.requests, 50, "a read is a request: what it holds is not seen");
+    assert_eq!((all.bytes_in, all.bytes_out), (connection.count.bytes_sent, connection.count.bytes_received));
+}
+
+#[test]
+fn a_response_of_many_sends_is_one_request() {
+    let test = "a_response_of_many_sends_is_one_request";
+    let Some(server) = Server::start(test, "nginx") else { return };
+    let options = WatchOptions { mode: Mode::Exact, ..WatchOptions::of_port(server.port) };
+    let Some(mut watcher) = watch(test, options) else { return };
+    let (open, count) = keep_alive(server.port, 2, 100, &["/100k.bin"]);
+    settle(&mut watcher);
+    let reading = watcher.read();
+    assert_eq!(counted(&reading), count);
+    let class = reading.classes.iter().position(|class| class.requests > 0).expect("a class with requests");
+    let phases = &reading.phases[class];
+    println!("{phases:?}");
+    // The last request of each connection ends with the connection.
+    assert_eq!(phases.requests, count.requests - 2);
+    assert!(phases.sends.expect("sends were seen").mean >= 2.0, "head and body are sent apart");
+    drop(open);
+}
+
+#[test]
+fn phases_of_every_request_add_up_to_its_cpu_time() {
+    let test = "phases_of_every_request_add_up_to_its_cpu_time";
+    let Some(server) = Server::start(test, "nginx") else { return };
+    let options = WatchOptions { mode: Mode::Exact, ..WatchOptions::of_port(server.port) };
+    let Some(mut watcher) = watch(test, options) else { return };
+    let (open, _) = keep_alive(server.port, 4, 300, &["/1k.bin"]);
+    drop(open);
+    settle(&mut watcher);
+    let reading = watcher.read();
+    let (class, phases) = (&reading.classes[0], &reading.phases[0]);
+    assert_eq!(phases.requests, class.requests);
+    let parts: f64 = phases.cpu_ns.iter().map(|part| part.expect("a phase").mean).sum();
+    let whole = class.cpu_ns as f64 / class.requests as f64;
+    assert!((parts / whole - 1.0).abs() < 1e-6, "{parts} against {whole}");
+    for histogram in phases.elapsed.iter().chain(&phases.cpu) {
+        assert_eq!(histogram.0.iter().sum::<u64>(), phases.requests);
+    }
+}
+
+#[test]
+fn the_parse_phase_ends_where_the_file_is_looked_up() {
+    let test = "the_parse_phase_ends_where_the_file_is_looked_up";
+    // Apache looks every file up anew.
+    let Some(server) = Server::start(test, "apache") else { return };
+    for splits in [true, false] {
+        let options = WatchOptions { mode: Mode::Exact, splits, ..WatchOptions::of_port(server.port) };
+        let Some(mut watcher) = watch(test, options) else { return };
+        let (open, _) = keep_alive(server.port, 2, 100, &["/1k.bin"]);
+        drop(open);
+        settle(&mut watcher);
+        let phases = &watcher.read().phases[0];
+        println!("{test}: {phases:?}");
+        let split = if splits { phases.requests } else { 0 };
+        assert_eq!((phases.requests, phases.split), (200, split));
+    }
+}
