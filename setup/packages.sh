@@ -15,10 +15,10 @@ want_program() { has "$1" || wanted="$wanted $2"; }
 want_file() { [ -e "$1" ] || wanted="$wanted $2"; }
 wish_program() { has "$1" || wished="$wished $2"; }
 
-# The C library's headers: asked of the compiler, where there is one.
+# A header of C: asked of the compiler, where there is one.
 want_header() {
-  if has cc && echo '#include <stdlib.h>' | cc -E -x c - >/dev/null 2>&1; then return; fi
-  wanted="$wanted $1"
+  if has cc && echo "#include <$1>" | cc -E -x c - >/dev/null 2>&1; then return; fi
+  wanted="$wanted $2"
 }
 
 # A browser that draws without a screen, and a font for it: the report is looked at in a test.
