@@ -100,6 +100,22 @@ pub struct Chart {
     pub series: Vec<Series>,
 }
 
+/// Room for labels on either side of the plot, in pixels.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Rooms {
+    /// For the vertical axis's ticks.
+    pub left: f64,
+    /// For the series' names.
+    pub right: f64,
+}
+
+impl Rooms {
+    /// Enough for both.
+    pub fn max(self, other: Rooms) -> Rooms {
+        Rooms { left: self.left.max(other.left), right: self.right.max(other.right) }
+    }
+}
+
 /// The plot's rectangle inside the picture.
 #[derive(Debug, Clone, Copy)]
 struct Frame {
@@ -110,18 +126,30 @@ struct Frame {
 }
 
 impl Chart {
-    /// Draws the chart `width` x `height` pixels large; `id` must be unique in the page.
-    pub fn svg(&self, id: &str, width: f64, height: f64) -> String {
-        let y_ticks = self.y.ticks((height / 52.0).clamp(3.0, 8.0) as usize);
-        let y_room = y_ticks.iter().map(|(_, label)| text_width(label, TEXT_PX)).fold(16.0, f64::max);
+    /// The room that this chart's own labels need beside the plot.
+    pub fn rooms(&self, height: f64) -> Rooms {
+        let ticks = self.y_ticks(height);
+        let left = ticks.iter().map(|(_, label)| text_width(label, TEXT_PX)).fold(16.0, f64::max);
         let named = self.series.iter().map(|s| &s.name).chain(self.layers.iter().map(|layer| &layer.name));
-        let label_room = named.map(|name| text_width(name, TEXT_PX)).fold(0.0, f64::max);
-        let markers = self.place_markers(y_room + 10.0, width - label_room.max(4.0) - 12.0);
+        // Without names half of the last tick's label still needs its place.
+        let right = named.map(|name| text_width(name, TEXT_PX)).fold(8.0, f64::max);
+        Rooms { left: left + 10.0, right: right + 12.0 }
+    }
+
+    fn y_ticks(&self, height: f64) -> Vec<(f64, String)> {
+        self.y.ticks((height / 52.0).clamp(3.0, 8.0) as usize)
+    }
+
+    /// Draws the chart `width` x `height` pixels large; `id` must be unique in the page. Charts drawn with the same rooms
+    /// have their plots one below the other.
+    pub fn svg(&self, id: &str, width: f64, height: f64, rooms: Rooms) -> String {
+        let y_ticks = self.y_ticks(height);
+        let markers = self.place_markers(rooms.left, width - rooms.right);
         let marker_rows = markers.iter().map(|placed| placed.row + 1).max().unwrap_or(0) as f64;
         let zone_room = if self.bands.is_empty() { 6.0 } else { 18.0 };
         let frame = Frame {
-            left: y_room + 10.0,
-            right: width - label_room.max(4.0) - 12.0,
+            left: rooms.left,
+            right: width - rooms.right,
             top: 20.0 + marker_rows * 15.0 + zone_room,
             bottom: height - 38.0,
         };

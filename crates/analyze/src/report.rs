@@ -5,13 +5,14 @@ mod charts;
 mod latency;
 mod tables;
 
+use crate::chart::Rooms;
 use crate::verdict::{self, Verdict, interval};
 use crate::zones::{self, Findings, PointFinding, SweepFindings};
 use charts::Figure;
 use minijinja::Environment;
 use minijinja::value::{Serde, Value};
 use record::units::format_si;
-use record::{RunDir, Severity, Status, Sweep};
+use record::{Doubt, RunDir, Severity, Status, Sweep};
 use serde::Serialize;
 
 const TEMPLATE: &str = include_str!("report/template.html");
@@ -23,7 +24,7 @@ const NARROW: (f64, f64) = (358.0, 270.0);
 
 /// What the template is filled with.
 #[derive(Serialize)]
-struct Page<'a> {
+struct Page {
     style: &'static str,
     name: String,
     url: String,
@@ -31,8 +32,8 @@ struct Page<'a> {
     started: String,
     status: String,
     is_complete: bool,
-    headline: &'a str,
-    sentences: &'a [String],
+    headline: String,
+    sentences: Vec<String>,
     numbers: Vec<KeyNumber>,
     doubts: Vec<DoubtRow>,
     sections: Vec<Section>,
@@ -80,11 +81,12 @@ struct DoubtRow {
 /// The report of a run as one HTML document. Works for any run that can be opened, also empty, interrupted or abandoned.
 pub fn html(run: &RunDir) -> String {
     let findings = zones::of_run(run);
-    let verdict = verdict::sentences(run, &findings);
-    let mut counter = 0;
+    let mut verdict = verdict::sentences(run, &findings);
+    let (mut counter, mut unreadable) = (0, Vec::new());
     let mut sections: Vec<Section> =
-        findings.sweeps().map(|sweep| section(run, sweep, &findings, &mut counter)).collect();
-    let singles = single_figures(run, &mut counter);
+        findings.sweeps().map(|sweep| section(run, sweep, &findings, &mut counter, &mut unreadable)).collect();
+    let singles = single_figures(run, &mut counter, &mut unreadable);
+    verdict.doubts.extend(unreadable);
     if sections.is_empty() && !singles.is_empty() {
         sections.push(Section {
             title: "Latency",
@@ -104,8 +106,8 @@ pub fn html(run: &RunDir) -> String {
         started: record::time::utc_iso(record.started_unix_ms).replace('T', " ").replace('Z', " UTC"),
         status: status(run),
         is_complete: record.status == Status::Complete,
-        headline: &verdict.headline,
-        sentences: &verdict.sentences,
+        headline: unbroken(&verdict.headline),
+        sentences: verdict.sentences.iter().map(|sentence| unbroken(sentence)).collect(),
         numbers: key_numbers(&findings),
         doubts: doubts(&verdict),
         sections,
@@ -143,20 +145,48 @@ fn status(run: &RunDir) -> String {
     }
 }
 
-fn draw(figure: Figure, counter: &mut usize) -> DrawnFigure {
-    *counter += 1;
-    let id = format!("c{counter}");
-    DrawnFigure {
-        title: figure.title,
-        caption: figure.caption,
-        wide: figure.chart.svg(&format!("{id}w"), WIDE.0, WIDE.1),
-        narrow: figure.chart.svg(&format!("{id}n"), NARROW.0, NARROW.1),
-    }
+/// Draws figures; on a wide page with the same rooms, so that their plots lie one below the other.
+fn draw(figures: Vec<Figure>, counter: &mut usize) -> Vec<DrawnFigure> {
+    let rooms = figures.iter().map(|figure| figure.chart.rooms(WIDE.1)).fold(Rooms::default(), Rooms::max);
+    figures
+        .into_iter()
+        .map(|figure| {
+            *counter += 1;
+            let narrow = figure.chart.rooms(NARROW.1);
+            DrawnFigure {
+                title: figure.title,
+                caption: unbroken(&figure.caption),
+                wide: figure.chart.svg(&format!("c{counter}w"), WIDE.0, WIDE.1, rooms),
+                narrow: figure.chart.svg(&format!("c{counter}n"), NARROW.0, NARROW.1, narrow),
+            }
+        })
+        .collect()
 }
 
-fn section(run: &RunDir, sweep: &SweepFindings, findings: &Findings, counter: &mut usize) -> Section {
+/// Keeps a number and its unit on one line.
+fn unbroken(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut before = ' ';
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        let joins = c == ' '
+            && before.is_ascii_digit()
+            && rest.peek().is_some_and(|next| matches!(next, '%' | 'u' | 'm' | 's' | 'n'));
+        out.push(if joins { '\u{a0}' } else { c });
+        before = c;
+    }
+    out
+}
+
+fn section(
+    run: &RunDir,
+    sweep: &SweepFindings,
+    findings: &Findings,
+    counter: &mut usize,
+    unreadable: &mut Vec<Doubt>,
+) -> Section {
     let mut figures = charts::of_sweep(run, sweep, &findings.criteria);
-    figures.extend(latency::of_sweep(run, sweep));
+    figures.extend(latency::of_sweep(run, sweep, unreadable));
     let is_rate = sweep.sweep == Sweep::Rate;
     let what = if is_rate {
         "Requests leave by a schedule that does not wait for responses: what independent users do."
@@ -165,24 +195,19 @@ fn section(run: &RunDir, sweep: &SweepFindings, findings: &Findings, counter: &m
     };
     Section {
         title: if is_rate { "Open loop over rate" } else { "Closed loop over connections" },
-        note: format!(
+        note: unbroken(&format!(
             "{what} Yield point: {}. Failure point: {}.",
             sweep.yield_point.reason, sweep.failure_point.reason
-        ),
-        figures: figures.into_iter().map(|figure| draw(figure, counter)).collect(),
+        )),
+        figures: draw(figures, counter),
         levels: tables::levels(sweep),
         load_name: if is_rate { "offered/s" } else { "connections" },
     }
 }
 
-fn single_figures(run: &RunDir, counter: &mut usize) -> Vec<DrawnFigure> {
-    run.points
-        .iter()
-        .filter(|point| matches!(point.sweep, Sweep::Single | Sweep::Other))
-        .take(4)
-        .filter_map(|point| latency::of_point(run, point))
-        .map(|figure| draw(figure, counter))
-        .collect()
+fn single_figures(run: &RunDir, counter: &mut usize, unreadable: &mut Vec<Doubt>) -> Vec<DrawnFigure> {
+    let points = run.points.iter().filter(|point| matches!(point.sweep, Sweep::Single | Sweep::Other)).take(4);
+    draw(points.filter_map(|point| latency::of_point(run, point, unreadable)).collect(), counter)
 }
 
 fn key_numbers(findings: &Findings) -> Vec<KeyNumber> {
@@ -250,7 +275,7 @@ fn doubts(verdict: &Verdict) -> Vec<DoubtRow> {
                 Severity::Warning => "warning",
                 Severity::Invalid => "invalid",
             },
-            what: crate::text::plain(&doubt.what, 600),
+            what: unbroken(&crate::text::plain(&doubt.what, 600)),
             remedy: crate::text::plain(&doubt.remedy, 600),
         })
         .collect()

@@ -191,6 +191,19 @@ pub struct SweepFindings {
     pub doubts: Vec<Doubt>,
 }
 
+impl SweepFindings {
+    /// The level that shows what the yield point is made of: the first one clearly beyond it (half a doubling), else the
+    /// first one beyond.
+    pub(crate) fn beyond_yield(&self) -> Option<&Level> {
+        first_beyond(&self.levels, self.yield_point.estimate?)
+    }
+}
+
+fn first_beyond(levels: &[Level], estimate: f64) -> Option<&Level> {
+    let first = |above: f64| levels.iter().find(|level| level.load > above);
+    first(estimate * std::f64::consts::SQRT_2).or_else(|| first(estimate))
+}
+
 /// How much the machine's speed moved between repeats, by the yardstick.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Drift {

@@ -95,7 +95,7 @@ impl Scale {
                 (0..=room * 3)
                     .map(|n| n as f64 * step)
                     .take_while(|value| value <= high)
-                    .map(|value| (value, words(value)))
+                    .map(|value| (value, round_words(&words(value))))
                     .collect()
             }
             Scale::Log { low, high, base: 2, words } => {
@@ -104,7 +104,7 @@ impl Scale {
                 (first..=last)
                     .filter(|power| power.rem_euclid(every) == 0)
                     .map(|power| 2f64.powi(power))
-                    .map(|value| (value, words(value)))
+                    .map(|value| (value, round_words(&words(value))))
                     .collect()
             }
             Scale::Log { low, high, words, .. } => {

@@ -62,11 +62,7 @@ fn frame(sweep: &SweepFindings, title: &str, y_name: &str, y: Scale) -> Chart {
     let loads = sweep.levels.iter().map(|level| level.load);
     let is_rate = sweep.sweep == Sweep::Rate;
     let x = if is_rate { Scale::linear(loads, format_si) } else { Scale::doublings(loads) };
-    let over = if is_rate {
-        "offered load, requests per second"
-    } else {
-        "connections (each sends when its response is complete)"
-    };
+    let over = if is_rate { "offered load, requests per second" } else { "connections" };
     Chart {
         title: format!("{title} against {}", if is_rate { "offered rate" } else { "connections" }),
         description: describe(sweep),
@@ -190,7 +186,7 @@ fn response(sweep: &SweepFindings, points: &[&Point], criteria: &Criteria) -> Op
     let largest = all.iter().copied().fold(0.0, f64::max);
     let near = Some(limit_us).filter(|limit| *limit <= largest * 30.0);
     let y = Scale::times_us(all.into_iter().chain(near));
-    let mut chart = frame(sweep, "Response time", "response time, logarithmic", y);
+    let mut chart = frame(sweep, "Response time", "logarithmic scale", y);
     chart.series = series;
     let label = format!("limit for p99: {}", format_nanos(criteria.p99_limit_ns as f64));
     chart.limits.extend(near.map(|at| Limit { label, at }));
@@ -273,7 +269,7 @@ fn states(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
     }
     let series: Vec<Series> = series.into_iter().map(|(_, series)| series).collect();
     let y = Scale::counts(series.iter().flat_map(|s| &s.line).map(|(_, y)| *y));
-    let mut chart = frame(sweep, "Connection states", "connections, logarithmic", y);
+    let mut chart = frame(sweep, "Connection states", "sockets, logarithmic scale", y);
     chart.series = series;
     let caption = "Sockets of the server's port by TCP state: means over each window's readings, medians over repeats.";
     Some(Figure { title: "Connection states", caption: caption.into(), chart })

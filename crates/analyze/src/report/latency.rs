@@ -4,14 +4,14 @@ use super::charts::Figure;
 use crate::chart::{Chart, Scale, Series};
 use crate::zones::{SweepFindings, load_words};
 use record::units::format_nanos;
-use record::{Latency, Point, RunDir, Sweep};
+use record::{Doubt, DoubtKind, Latency, Point, RunDir, Severity, Sweep};
 
 const CLASSES: [&str; 5] = ["s1", "s2", "s3", "s4", "s5"];
 /// A quantile needs so many values beyond it to be drawn.
 const SAMPLES_BEYOND: f64 = 5.0;
 
 /// The distribution chart of a sweep: the lowest load, the loads next to yield, peak and failure points.
-pub(super) fn of_sweep(run: &RunDir, sweep: &SweepFindings) -> Option<Figure> {
+pub(super) fn of_sweep(run: &RunDir, sweep: &SweepFindings, unreadable: &mut Vec<Doubt>) -> Option<Figure> {
     let mut loads: Vec<f64> = Vec::new();
     let nearest = |wanted: f64, below: bool| {
         let levels = sweep.levels.iter().map(|level| level.load);
@@ -44,7 +44,7 @@ pub(super) fn of_sweep(run: &RunDir, sweep: &SweepFindings) -> Option<Figure> {
         .into_iter()
         .filter_map(|load| Some((load_label(load, sweep.sweep), middle_point(run, sweep.sweep, load)?)))
         .collect();
-    figure(run, &chosen, "Distribution of response times")
+    figure(run, &chosen, unreadable)
 }
 
 fn apart_is_optional(sweep: &SweepFindings, load: f64) -> bool {
@@ -76,8 +76,8 @@ fn middle_point(run: &RunDir, sweep: Sweep, load: f64) -> Option<&Point> {
 }
 
 /// The distribution of a single point: response, service and lag side by side.
-pub(super) fn of_point(run: &RunDir, point: &Point) -> Option<Figure> {
-    let latencies = run.latencies(point.index).ok()?;
+pub(super) fn of_point(run: &RunDir, point: &Point, unreadable: &mut Vec<Doubt>) -> Option<Figure> {
+    let latencies = read(run, point, unreadable)?;
     let lines = latencies
         .iter()
         .filter(|(tag, _)| ["response", "service", "lag"].contains(&tag.as_str()))
@@ -87,18 +87,32 @@ pub(super) fn of_point(run: &RunDir, point: &Point) -> Option<Figure> {
     chart(lines, "Distribution of times", "Of every request of the window, from the point's histograms.".into())
 }
 
-fn figure(run: &RunDir, chosen: &[(String, &Point)], title: &'static str) -> Option<Figure> {
-    let mut lines = Vec::new();
-    let mut from = Vec::new();
+/// A point's histograms; what cannot be read becomes a doubt of the report.
+fn read(run: &RunDir, point: &Point, unreadable: &mut Vec<Doubt>) -> Option<Vec<(String, Latency)>> {
+    run.latencies(point.index)
+        .map_err(|error| {
+            let what = format!("a latency histogram was left out: {error}");
+            unreadable.push(Doubt::new(DoubtKind::Unreadable, Severity::Warning, what, "measure that point again"));
+        })
+        .ok()
+}
+
+fn figure(run: &RunDir, chosen: &[(String, &Point)], unreadable: &mut Vec<Doubt>) -> Option<Figure> {
+    let (mut lines, mut from, mut fewest) = (Vec::new(), Vec::new(), u64::MAX);
     for (label, point) in chosen {
-        // A log that cannot be read is missing here and stands among the doubts of the report.
-        let Ok(latencies) = run.latencies(point.index) else { continue };
+        let Some(latencies) = read(run, point, unreadable) else { continue };
         if let Some((_, latency)) = latencies.iter().find(|(tag, _)| tag == "response") {
             lines.push((label.clone(), quantiles(latency)));
-            from.push(format!("{label}: point {:03}, n = {}", point.index, crate::text::grouped(latency.len() as f64)));
+            from.push(format!("{:03}", point.index));
+            fewest = fewest.min(latency.len());
         }
     }
-    chart(lines, title, format!("Every request of one point of each load ({}).", from.join("; ")))
+    let caption = format!(
+        "Every request of one point of each load (points {}; n = {} or more each), drawn as far as samples go.",
+        from.join(", "),
+        crate::text::grouped(fewest as f64)
+    );
+    chart(lines, "Distribution of response times", caption)
 }
 
 /// (quantile, microseconds) at steps that are even on the scale of nines, as far as samples go.
@@ -134,7 +148,7 @@ fn chart(lines: Vec<(String, Vec<(f64, f64)>)>, title: &'static str, caption: St
                 format_nanos(slowest * 1e3)
             ),
             x_name: "share of requests that were at most this slow".into(),
-            y_name: "response time, logarithmic".into(),
+            y_name: "response time, logarithmic scale".into(),
             x: Scale::Nines { nines: (-(1.0 - furthest).log10()).ceil().clamp(1.0, 6.0) as u32 },
             y,
             bands: Vec::new(),

@@ -31,15 +31,17 @@ pub fn run(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
 
 fn sweep_table(sweep: &SweepFindings) -> String {
     let is_rate = sweep.sweep == Sweep::Rate;
-    let (title, load) = if is_rate { ("open loop", "offered/s") } else { ("closed loop", "connections") };
-    let headings =
-        [load, "zone", "req/s", "range", "p50", "p99", "CPU/req", "user", "sys", "softirq", "busy", "failed", "n"];
+    let (title, load) = if is_rate { ("open loop", "offered") } else { ("closed loop", "conns") };
+    let headings = [load, "zone", "req/s", "range", "p50", "p99", "CPU", "user", "sys", "soft", "busy", "failed"];
     let mut table = Table::new(&headings, 0);
     for level in &sweep.levels {
         table.row(row(level, is_rate));
     }
     let repeats = if sweep.repeats == 1 { "once".into() } else { format!("{} repeats", sweep.repeats) };
-    format!("{title}, {repeats}; medians, times in the unit shown, CPU in us per request\n{}", table.lines())
+    format!(
+        "{title}, {repeats}; medians; CPU, user, sys, soft(irq): us per request; failed: of so many points\n{}",
+        table.lines()
+    )
 }
 
 fn row(level: &Level, is_rate: bool) -> Vec<String> {
@@ -63,8 +65,7 @@ fn row(level: &Level, is_rate: bool) -> Vec<String> {
         part(level.cpu_system_us_per_request),
         part(level.softirq_us_per_request),
         level.cpus_busy_ratio.map(|spread| percent(spread.median)).unwrap_or_default(),
-        if level.failing > 0 { format!("{}/{}", level.failing, level.points) } else { String::new() },
-        level.points.to_string(),
+        format!("{}/{}", level.failing, level.points),
     ]
 }
 

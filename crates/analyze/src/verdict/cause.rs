@@ -13,7 +13,7 @@ pub(super) fn saturated_first(run: &RunDir, closed: &SweepFindings, criteria: &C
         ));
     }
     let beyond = match found.estimate {
-        Some(estimate) => closed.levels.iter().find(|level| level.load > estimate),
+        Some(_) => closed.beyond_yield(),
         None if found.reason.starts_with("already") => closed.levels.first(),
         None => None,
     };

@@ -168,11 +168,8 @@ fn closed_yield(curve: Option<&BlockCurve>, levels: &[Level], criteria: &Criteri
     point.reason = match found {
         Some(Crossing::At(load)) => {
             let gained = curve.value_at((load * 2.0).min(highest)) / curve.value_at(load) - 1.0;
-            let cause = levels
-                .iter()
-                .find(|level| level.load > load)
-                .map(|level| saturation_words(level, criteria))
-                .unwrap_or_default();
+            let cause =
+                super::first_beyond(levels, load).map(|level| saturation_words(level, criteria)).unwrap_or_default();
             format!(
                 "doubling the connections from here changes throughput by {:+.0} %, less than +{limit}{cause}",
                 gained * 100.0

@@ -5,7 +5,7 @@ use analyze::{report, text, verdict, zones};
 use record::{Doubt, DoubtKind, Figure, Origin, RunDir, RunRecord, Severity, Status, names};
 use std::fs;
 
-const HOSTILE: &str = "</title></style></pre><script>alert(1)</script><img src=x onerror=alert(2)>'\"{{ 7*7 }}";
+const HOSTILE: &str = "</title></style></pre><script>alert(1)</script><img src=x onerror=alert(2)>'\"{{ 123457*3 }}";
 
 fn written(record: RunRecord, points: &[record::Point]) -> (tempfile::TempDir, RunDir) {
     let folder = tempfile::tempdir().unwrap();
@@ -53,7 +53,7 @@ fn script_from_outside_is_shown_and_never_run() {
     for forbidden in ["<script", "<img", "</style></pre>", "onerror=alert(2)>"] {
         assert!(!page.contains(forbidden), "{forbidden}");
     }
-    assert!(!page.contains("49"), "a template inside a name was run");
+    assert!(!page.contains("370371"), "a template inside a name was run");
     assert!(page.contains("&lt;script&gt;"), "hostile text is shown as text");
     assert_eq!(page.matches("<title>").count(), 1);
     assert!(page.contains("default-src 'none'"));
