@@ -104,9 +104,9 @@ impl Event {
         Ok((value, if enabled == 0 { 1.0 } else { running as f64 / enabled as f64 }))
     }
 
-    /// For attaching a program.
-    pub fn raw(&self) -> RawFd {
-        self.0.as_raw_fd()
+    /// A second descriptor of the same event, for whoever closes what it is given.
+    pub fn second(&self) -> io::Result<OwnedFd> {
+        self.0.try_clone()
     }
 }
 

@@ -13,6 +13,7 @@
 pub mod attribute;
 pub mod error;
 pub mod events;
+pub mod flame;
 pub mod folded;
 pub mod groups;
 pub mod interval;
@@ -21,7 +22,9 @@ pub mod names;
 pub mod result;
 #[cfg(feature = "bpf")]
 mod sampler;
+pub mod scaling;
 pub mod symbols;
+pub mod text;
 #[cfg(feature = "bpf")]
 mod window;
 

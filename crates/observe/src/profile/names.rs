@@ -43,7 +43,8 @@ impl<'s> Names<'s> {
             Some(function) => {
                 Frame { function: clean(&function.name), module: function.module.clone(), is_kernel: true }
             }
-            None => Frame { function: "[unknown]".into(), module: None, is_kernel: true },
+            // The kernel lists its functions; what is none of them was compiled at run time.
+            None => Frame { function: "[generated code]".into(), module: Some("bpf".into()), is_kernel: true },
         };
         let caller = |index: usize, address: u64| if index == 0 { address } else { address.saturating_sub(1) };
         addresses
@@ -61,6 +62,7 @@ impl<'s> Names<'s> {
         addresses.dedup();
         addresses.retain(|address| !self.user.contains_key(&(pid, *address)));
         let source = Source::Process(Process::new(Pid::from(pid)));
+        let files = MappedFiles::of(pid);
         // A process that has ended has no map any more; its frames stay unknown.
         let found = self.symbolizer.symbolize(&source, Input::AbsAddr(&addresses)).unwrap_or_default();
         let mut found = found.into_iter();
@@ -73,7 +75,12 @@ impl<'s> Names<'s> {
                         .and_then(|path| Some(clean(&path.to_string_lossy().rsplit('/').next()?.to_string()))),
                     is_kernel: false,
                 }),
-                _ => None,
+                // Between the symbols of a stripped file: its name is better than nothing.
+                _ => files.at(address).map(|file| Frame {
+                    function: format!("[{}]", clean(file)),
+                    module: None,
+                    is_kernel: false,
+                }),
             };
             self.user.insert((pid, address), frame);
         }
@@ -90,6 +97,36 @@ impl<'s> Names<'s> {
         }
         frames.extend(addresses.iter().skip(1).map_while(known));
         frames
+    }
+}
+
+/// The executable files in a process's memory.
+struct MappedFiles(Vec<(u64, u64, String)>);
+
+impl MappedFiles {
+    /// Lines of /proc/PID/maps that are read.
+    const MOST: usize = 100_000;
+
+    fn of(pid: u32) -> Self {
+        let text = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+        MappedFiles(text.split(|byte| *byte == b'\n').take(Self::MOST).filter_map(Self::parse).collect())
+    }
+
+    /// `START-END PERMISSIONS OFFSET DEVICE INODE PATH`
+    fn parse(line: &[u8]) -> Option<(u64, u64, String)> {
+        let line = String::from_utf8_lossy(line);
+        let mut words = line.splitn(6, ' ');
+        let (start, end) = words.next()?.split_once('-')?;
+        let is_executable = words.next()?.contains('x');
+        let path = words.nth(3)?.trim();
+        let name = path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("no file");
+        let name = name.trim_matches(['[', ']']).to_string();
+        let range = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?, name);
+        is_executable.then_some(range)
+    }
+
+    fn at(&self, address: u64) -> Option<&str> {
+        self.0.iter().find(|(start, end, _)| (*start..*end).contains(&address)).map(|(_, _, name)| name.as_str())
     }
 }
 

@@ -119,6 +119,8 @@ pub struct CpuCheck {
     pub scheduler_ns: f64,
     /// (sampled - scheduler) / scheduler.
     pub difference_ratio: Option<f64>,
+    /// Share of the machine's time that the hypervisor took: samples count it, the scheduler does not.
+    pub steal_ratio: Option<f64>,
 }
 
 /// An event beside the CPU clock.
@@ -146,6 +148,9 @@ pub struct Profile {
     pub clock: &'static str,
     /// Nanoseconds from sample to sample on each CPU.
     pub period_ns: u64,
+    /// CPU time that a sample stands for, nanoseconds: the scheduler's account of the server's processes divided by the
+    /// samples in them; the period where there are too few.
+    pub sample_ns: f64,
     /// Length of the window.
     pub duration_ns: u64,
     /// The server's port.
@@ -248,7 +253,7 @@ fn scaled(blocks: &Blocks, factor: f64) -> Blocks {
 }
 
 /// The table of layers with their parts.
-pub fn layer_rows(stacks: &[Stack], period_ns: u64, by: &Denominators, events: &[EventRow]) -> Vec<LayerRow> {
+pub fn layer_rows(stacks: &[Stack], sample_ns: f64, by: &Denominators, events: &[EventRow]) -> Vec<LayerRow> {
     let (_, whole) = counted(stacks, 0, |_| true);
     let row = |layer: Option<Layer>, part: &str| {
         let wanted = |stack: &Stack| match (&stack.row, layer) {
@@ -256,7 +261,7 @@ pub fn layer_rows(stacks: &[Stack], period_ns: u64, by: &Denominators, events: &
             (row, layer) => row.is_none() && layer.is_none(),
         };
         let (samples, blocks) = counted(stacks, 0, wanted);
-        let us = scaled(&blocks, period_ns as f64 / 1000.0);
+        let us = scaled(&blocks, sample_ns / 1000.0);
         let per_packet = |(number, event): (usize, &EventRow)| {
             let counts = scaled(
                 &counted(stacks, number as u8 + 1, wanted).1,
@@ -268,7 +273,7 @@ pub fn layer_rows(stacks: &[Stack], period_ns: u64, by: &Denominators, events: &
             layer,
             part: part.to_string(),
             samples,
-            cpu_ns: samples as f64 * period_ns as f64,
+            cpu_ns: samples as f64 * sample_ns,
             share_ratio: ratio(&blocks, &whole),
             us_per_packet: ratio(&us, &by.packets),
             us_per_request: ratio(&us, &by.requests),
@@ -340,7 +345,7 @@ pub fn function_rows(stacks: &[Stack], sums: &SampleSums) -> Vec<FunctionRow> {
 }
 
 /// The user's groups; with what is in none of them they are the whole.
-pub fn group_rows(stacks: &[Stack], groups: &[FunctionGroup], period_ns: u64, by: &Denominators) -> Vec<GroupRow> {
+pub fn group_rows(stacks: &[Stack], groups: &[FunctionGroup], sample_ns: f64, by: &Denominators) -> Vec<GroupRow> {
     if groups.is_empty() {
         return Vec::new();
     }
@@ -360,7 +365,7 @@ pub fn group_rows(stacks: &[Stack], groups: &[FunctionGroup], period_ns: u64, by
                 group: index.map(|index| groups[index].name.clone()),
                 samples,
                 share_ratio: ratio(&blocks, &whole),
-                us_per_packet: ratio(&scaled(&blocks, period_ns as f64 / 1000.0), &by.packets),
+                us_per_packet: ratio(&scaled(&blocks, sample_ns / 1000.0), &by.packets),
             }
         })
         .collect()

@@ -5,6 +5,7 @@ use super::events::{self, Event, EventKind};
 use super::layout::{self, Losses, PacketCounts, RawSamples, SampleKey};
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, Object, ObjectBuilder, PerfEventOpts};
 use std::collections::{HashMap, HashSet};
+use std::os::fd::{AsRawFd, IntoRawFd};
 
 /// Compiled from `bpf/profile.bpf.c` by the build script.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/profile.bpf.o"));
@@ -104,8 +105,11 @@ impl Sampler {
                 }
             };
             let options = PerfEventOpts { cookie: number as u64, ..PerfEventOpts::default() };
-            let attached = self.program("sample_taken")?.attach_perf_event_with_opts(event.raw(), options);
+            let given = event.second().map_err(ProfileError::NoClock)?;
+            let attached = self.program("sample_taken")?.attach_perf_event_with_opts(given.as_raw_fd(), options);
             self.links.push(attached.map_err(|error| refused(&error))?);
+            // The link closes it.
+            let _ = given.into_raw_fd();
             state.cpus.push(event);
         }
         Ok(state)

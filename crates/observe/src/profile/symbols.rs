@@ -6,6 +6,9 @@ use std::io::{self, BufRead, BufReader, Read};
 /// The largest kernels with all their modules list 300,000 symbols; more than this is not read.
 const MAX_SYMBOLS: usize = 2_000_000;
 const MAX_LINE_BYTES: u64 = 1024;
+const LONGEST_FUNCTION_BYTES: u64 = 1 << 20;
+/// Ends of sections, not functions.
+const END_MARKS: [&str; 4] = ["_etext", "_einittext", "__end_rodata", "_end"];
 
 /// A function's name and its module, nothing for built-in code.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,10 +95,15 @@ impl KernelSymbols {
         Ok(Some(symbols))
     }
 
-    /// The function that contains `address`; `None` below the first.
+    /// The function that contains `address`; `None` below the first, and behind the end of the kernel's own code where no
+    /// module lies: generated code.
     pub fn at(&self, address: u64) -> Option<&KernelFunction> {
         let after = self.addresses.partition_point(|start| *start <= address);
-        self.functions.get(after.checked_sub(1)?)
+        let index = after.checked_sub(1)?;
+        let function = self.functions.get(index)?;
+        // Sizes are not listed. No function is as long as this; what is farther off belongs to nothing that has a name.
+        let is_beyond = address - self.addresses[index] > LONGEST_FUNCTION_BYTES || END_MARKS.contains(&function.name.as_str());
+        (!is_beyond).then_some(function)
     }
 
     /// All functions.
@@ -132,6 +140,7 @@ mod tests {
         assert_eq!(symbols.at(0xffff_ffff_8100_0025).unwrap().name, "tcp_ack");
         assert_eq!(symbols.at(0xffff_ffff_c000_0001).unwrap().module.as_deref(), Some("veth"));
         assert!(symbols.at(5).is_none());
+        assert!(symbols.at(0xffff_ffff_c800_0000).is_none(), "generated code behind the last module");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::sampler::{Sampler, SamplerOptions};
 use super::symbols::KernelSymbols;
 use crate::group::ServerGroup;
 use crate::listening::{ServerProcess, server_on_port};
+use crate::machine::{CpuUse, MachineReader, MachineReading};
 use crate::processes::ProcessTable;
 use record::layers::{Layer, Rule};
 use record::{Doubt, DoubtKind, Severity};
@@ -21,6 +22,8 @@ use std::time::{Duration, Instant};
 const CPU_TOLERANCE: f64 = 0.02;
 /// The share of kernel samples that the layer rule must place.
 const COVERAGE_WANTED: f64 = 0.98;
+/// Fewer samples than this say less about the length of a sample than its period does.
+const LEAST_FOR_SCALE: u64 = 200;
 
 /// What to profile, and how.
 #[derive(Debug, Clone)]
@@ -65,6 +68,8 @@ pub struct Profiler {
     block: u32,
     opened: Instant,
     cpu_before_ns: u64,
+    machine: MachineReader,
+    machine_before: MachineReading,
     edges: Vec<PacketCounts>,
     event_counts: Vec<u64>,
 }
@@ -94,10 +99,13 @@ impl Profiler {
             block: 0,
             opened: Instant::now(),
             cpu_before_ns: 0,
+            machine: MachineReader::open()?,
+            machine_before: MachineReading::default(),
             edges: Vec::new(),
             event_counts: Vec::new(),
         };
         profiler.admit()?;
+        profiler.machine_before = profiler.machine.read()?;
         profiler.group.read();
         profiler.cpu_before_ns = profiler.group.counters().cpu_ns;
         profiler.event_counts = profiler.sampler.events.iter().map(|event| event.read().0).collect();
@@ -136,7 +144,12 @@ impl Profiler {
         self.sampler.set_gate(false, self.block)?;
         let duration = self.opened.elapsed();
         self.group.read();
-        let scheduler_ns = (self.group.counters().cpu_ns - self.cpu_before_ns) as f64;
+        let scheduler_ns = self.group.counters().cpu_ns.saturating_sub(self.cpu_before_ns) as f64;
+        let machine = self.machine.read()?;
+        let steal_ratio = {
+            let used = CpuUse::between(&self.machine_before, &machine, |_| true);
+            used.share(used.times.steal)
+        };
         self.edges.push(self.sampler.packets()?);
         let counters: Vec<(u64, f64)> = self.sampler.events.iter().map(|event| event.read()).collect();
         let raw = self.sampler.read()?;
@@ -151,18 +164,21 @@ impl Profiler {
         let events = self.event_rows(&stacks, &counters);
         let (by, packets) = self.denominators(requests);
         let sampled_ns = samples.in_server() as f64 * period_ns as f64;
+        let is_scaled = samples.in_server() >= LEAST_FOR_SCALE && scheduler_ns > 0.0;
+        let sample_ns = if is_scaled { scheduler_ns / samples.in_server() as f64 } else { period_ns as f64 };
         let mut profile = Profile {
             method: "sampled",
             clock: self.sampler.events[0].kind.name,
             period_ns,
+            sample_ns,
             duration_ns: duration.as_nanos() as u64,
             port: self.options.port,
             pid: self.server.pid,
             command: self.server.command.clone(),
             cpus: super::events::online_cpus().len(),
-            layers: result::layer_rows(&stacks, period_ns, &by, &events),
+            layers: result::layer_rows(&stacks, sample_ns, &by, &events),
             functions: result::function_rows(&stacks, &samples),
-            groups: result::group_rows(&stacks, &self.options.groups, period_ns, &by),
+            groups: result::group_rows(&stacks, &self.options.groups, sample_ns, &by),
             unattributed_top: result::unattributed_top(&stacks),
             requests: requests.unwrap_or(packets.data_packets[0]),
             requests_are_counted: requests.is_some(),
@@ -171,6 +187,7 @@ impl Profiler {
                 sampled_ns,
                 scheduler_ns,
                 difference_ratio: (scheduler_ns > 0.0).then(|| sampled_ns / scheduler_ns - 1.0),
+                steal_ratio,
             },
             coverage: coverage(stacks.iter().filter(|stack| stack.event == 0), rule),
             events,
@@ -259,13 +276,10 @@ fn doubts(profile: &Profile, groups: &[FunctionGroup]) -> Vec<Doubt> {
         );
     }
     if let Some(difference) = profile.cpu_check.difference_ratio.filter(|difference| difference.abs() > CPU_TOLERANCE) {
-        let what = format!("the samples' CPU time differs from the scheduler's by {:+.1} %", difference * 100.0);
-        add(
-            DoubtKind::SourcesDisagree,
-            Severity::Warning,
-            what,
-            "profile for longer, or look for CPU time taken by a hypervisor",
-        );
+        let steal = profile.cpu_check.steal_ratio.filter(|steal| *steal >= 0.005);
+        let cause = steal.map_or(String::new(), |steal| format!(" while a hypervisor took {:.1} % of the machine", steal * 100.0));
+        let what = format!("the samples' CPU time differs from the scheduler's by {:+.1} %{cause}; times are scaled to the scheduler's", difference * 100.0);
+        add(DoubtKind::SourcesDisagree, Severity::Warning, what, "profile for longer, or on a machine of its own");
     }
     let coverage = &profile.coverage;
     let covered = coverage.attributed as f64 / coverage.kernel_samples.max(1) as f64;

@@ -1,0 +1,308 @@
+//! A profile as tables for a terminal.
+
+use super::attribute::Mode;
+use super::folded::Change;
+use super::interval::Estimate;
+use super::result::{FunctionRow, LayerRow, Profile};
+use super::scaling::Scaling;
+use record::layers::Layer;
+use record::units::{format_bytes, format_nanos, format_si};
+use std::fmt::Write;
+
+/// Functions printed.
+const FUNCTIONS: usize = 25;
+/// Changes printed.
+const CHANGES: usize = 25;
+
+/// Everything that a profile says. Names of functions and programs come from outside: control characters are replaced.
+pub fn profile(profile: &Profile) -> String {
+    let mut out = String::new();
+    let seconds = profile.duration_ns as f64 / 1e9;
+    let hertz = 1e9 / profile.period_ns as f64;
+    let _ = writeln!(
+        out,
+        "{} (process {}) on port {}: {} by {} at {hertz:.0} Hz on {} CPUs for {seconds:.1} s",
+        clean(&profile.command),
+        profile.pid,
+        profile.port,
+        profile.method,
+        profile.clock,
+        profile.cpus
+    );
+    denominators(&mut out, profile);
+    out.push('\n');
+    layers(&mut out, profile);
+    out.push('\n');
+    checks(&mut out, profile);
+    out.push('\n');
+    functions(&mut out, &profile.functions);
+    if !profile.groups.is_empty() {
+        out.push('\n');
+        groups(&mut out, profile);
+    }
+    events(&mut out, profile);
+    if !profile.doubts.is_empty() {
+        out.push('\n');
+        for doubt in &profile.doubts {
+            let _ = writeln!(out, "doubt: {}; {}", clean(&doubt.what), doubt.remedy);
+        }
+    }
+    out
+}
+
+fn denominators(out: &mut String, profile: &Profile) {
+    let packets = &profile.packets;
+    let way = |index: usize| {
+        let segments = packets.segments[index];
+        let carried = if segments == packets.packets[index] { String::new() } else { format!(" ({} segments)", format_si(segments as f64)) };
+        format!("{}{carried}, {}", format_si(packets.packets[index] as f64), format_bytes(packets.payload_bytes[index] as f64))
+    };
+    let origin = if profile.requests_are_counted { "counted by the client" } else { "packets in with payload" };
+    let _ = writeln!(
+        out,
+        "{} samples in the server's work; packets in {}; out {}; requests {} ({origin})",
+        profile.samples.server(),
+        way(0),
+        way(1),
+        format_si(profile.requests as f64)
+    );
+}
+
+fn layers(out: &mut String, profile: &Profile) {
+    let mut table = Columns::new(&["layer", "samples", "share %", "us/packet", "us/request"]);
+    for row in &profile.layers {
+        if row.layer.is_none() && row.samples == 0 {
+            table.row([String::from("unattributed"), "0".into(), "0.0".into(), String::new(), String::new()]);
+            continue;
+        }
+        let name = match (row.layer, row.part.is_empty()) {
+            (Some(layer), true) => layer.word().to_string(),
+            (Some(_), false) => format!("  {}", row.part),
+            (None, _) => "unattributed".into(),
+        };
+        table.row([
+            name,
+            row.samples.to_string(),
+            estimate(row.share_ratio, 100.0, 1),
+            estimate(row.us_per_packet, 1.0, 3),
+            estimate(row.us_per_request, 1.0, 3),
+        ]);
+    }
+    let whole = |of: &dyn Fn(&LayerRow) -> Option<Estimate>| {
+        let values: Vec<f64> = profile.layers.iter().filter(|row| row.part.is_empty()).filter_map(|row| Some(of(row)?.value)).collect();
+        if values.is_empty() { "not measured".into() } else { format!("{:.3}", values.iter().sum::<f64>()) }
+    };
+    table.row([
+        "sum".into(),
+        profile.samples.server().to_string(),
+        "100.0".into(),
+        whole(&|row| row.us_per_packet),
+        whole(&|row| row.us_per_request),
+    ]);
+    table.print(out);
+    let _ = writeln!(
+        out,
+        "network stack (System Call to Driver): {:.1} % of the server's CPU time; +- is the 95 % interval from the spread of tenths of the window",
+        profile.stack_share() * 100.0
+    );
+    if !profile.unattributed_top.is_empty() {
+        let _ = writeln!(out, "unattributed, by innermost function: {}", listed(&profile.unattributed_top));
+    }
+}
+
+fn checks(out: &mut String, profile: &Profile) {
+    let sums = &profile.samples;
+    let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64 * 100.0;
+    let _ = writeln!(
+        out,
+        "where the server's work ran: its own processes {:.1} %, other processes {:.1} %, idle CPUs {:.1} %",
+        share(sums.server_in_own_process, sums.server()),
+        share(sums.server_in_others, sums.server()),
+        share(sums.server_on_idle, sums.server())
+    );
+    let _ = writeln!(
+        out,
+        "in the server's processes, but not its work: packets of the other end {:.1} %, other packets {:.1} %",
+        share(sums.peer_in_server, sums.in_server()),
+        share(sums.others_in_server, sums.in_server())
+    );
+    let check = &profile.cpu_check;
+    let difference = check.difference_ratio.map_or("not measured".into(), |ratio| format!("{:+.2} %", ratio * 100.0));
+    let _ = writeln!(
+        out,
+        "check: samples in the server's processes {:.3} s, the scheduler's account of them {:.3} s ({difference}); a sample counts {:.3} ms{}",
+        check.sampled_ns / 1e9,
+        check.scheduler_ns / 1e9,
+        profile.sample_ns / 1e6,
+        check.steal_ratio.map_or(String::new(), |steal| format!("; steal {:.1} %", steal * 100.0))
+    );
+    let coverage = &profile.coverage;
+    let _ = write!(
+        out,
+        "layer rule: {:.2} % of {} kernel samples of the machine have a layer; innermost function known in {:.2} %",
+        share(coverage.attributed, coverage.kernel_samples),
+        coverage.kernel_samples,
+        share(coverage.classified, coverage.kernel_samples)
+    );
+    let missing = &coverage.not_classified[..coverage.not_classified.len().min(8)];
+    let _ = writeln!(out, "{}", if missing.is_empty() { String::new() } else { format!(", not in {}", listed(missing)) });
+    let _ = writeln!(
+        out,
+        "the machine: {:.1} % idle, {:.1} % the server's work, {:.1} % the rest",
+        share(sums.idle, sums.all()),
+        share(sums.server(), sums.all()),
+        100.0 - share(sums.idle, sums.all()) - share(sums.server(), sums.all())
+    );
+}
+
+fn functions(out: &mut String, rows: &[FunctionRow]) {
+    let mut table = Columns::new(&["function (own time)", "CPU %", "non-idle %", "server %", "mode", "layer"]);
+    for row in rows.iter().take(FUNCTIONS) {
+        let module = row.module.as_deref().map_or(String::new(), |module| format!(" [{module}]"));
+        table.row([
+            clean(&format!("{}{module}", row.function)),
+            format!("{:.2}", row.cpu_ratio * 100.0),
+            format!("{:.2}", row.non_idle_ratio * 100.0),
+            format!("{:.2}", row.server_ratio * 100.0),
+            mode_word(row.mode).into(),
+            row.layer.map_or("unattributed", Layer::word).into(),
+        ]);
+    }
+    table.print(out);
+}
+
+fn groups(out: &mut String, profile: &Profile) {
+    let mut table = Columns::new(&["group", "samples", "share %", "us/packet"]);
+    for row in &profile.groups {
+        table.row([
+            clean(row.group.as_deref().unwrap_or("in no group")),
+            row.samples.to_string(),
+            estimate(row.share_ratio, 100.0, 1),
+            estimate(row.us_per_packet, 1.0, 3),
+        ]);
+    }
+    table.print(out);
+}
+
+fn events(out: &mut String, profile: &Profile) {
+    let measured: Vec<&str> =
+        profile.events.iter().filter(|event| event.not_measured.is_none()).map(|event| event.event.as_str()).collect();
+    if !measured.is_empty() {
+        let header: Vec<&str> = ["events per packet"].into_iter().chain(measured.iter().copied()).collect();
+        let mut table = Columns::new(&header);
+        for row in profile.layers.iter().filter(|row| row.part.is_empty()) {
+            let name = row.layer.map_or("unattributed", Layer::word).to_string();
+            let cells = measured.iter().map(|event| estimate(row.events_per_packet.get(*event).copied(), 1.0, 2));
+            table.row([name].into_iter().chain(cells));
+        }
+        out.push('\n');
+        table.print(out);
+        for event in profile.events.iter().filter(|event| event.not_measured.is_none() && event.counter_ran_ratio < 0.99) {
+            let _ = writeln!(out, "{}: its counter ran {:.0} % of the time, scaled up", event.event, event.counter_ran_ratio * 100.0);
+        }
+    }
+    let mut reasons: Vec<&str> = profile.events.iter().filter_map(|event| event.not_measured.as_deref()).collect();
+    reasons.dedup();
+    for reason in reasons {
+        let names: Vec<&str> =
+            profile.events.iter().filter(|event| event.not_measured.as_deref() == Some(reason)).map(|event| event.event.as_str()).collect();
+        let _ = writeln!(out, "\nnot measured: {}: {reason}", names.join(", "));
+    }
+}
+
+/// What grew between two profiles.
+pub fn changes(changes: &[Change]) -> String {
+    let mut out = String::new();
+    let mut table = Columns::new(&["function (own time)", "before %", "after %", "change"]);
+    for change in changes.iter().take(CHANGES) {
+        table.row([
+            clean(&change.function),
+            format!("{:.2}", change.before_ratio * 100.0),
+            format!("{:.2}", change.after_ratio * 100.0),
+            format!("{:+.2}", (change.after_ratio - change.before_ratio) * 100.0),
+        ]);
+    }
+    table.print(&mut out);
+    out.push_str("shares are of each profile's own samples, so what grows makes the rest shrink\n");
+    out
+}
+
+/// What calls cost by number of descriptors.
+pub fn scaling(scaling: &Scaling) -> String {
+    let mut out = format!(
+        "Linux {}, at most {} descriptors a process; CPU time a call, median [quartiles]\n\n",
+        clean(&scaling.kernel),
+        scaling.descriptor_limit
+    );
+    let steps: Vec<String> =
+        scaling.calls.first().map_or(Vec::new(), |call| call.costs.iter().map(|cost| format!("{} idle", cost.descriptors)).collect());
+    let header: Vec<&str> = ["call"].into_iter().chain(steps.iter().map(String::as_str)).chain(["exponent"]).collect();
+    let mut table = Columns::new(&header);
+    for call in &scaling.calls {
+        let cells = call.costs.iter().map(|cost| {
+            format!("{} [{}, {}]", format_nanos(cost.median_ns), format_nanos(cost.lower_ns), format_nanos(cost.upper_ns))
+        });
+        let exponent = call.exponent.map_or("-".into(), |exponent| format!("{exponent:.2}"));
+        table.row([call.call.word().to_string()].into_iter().chain(cells).chain([exponent]));
+    }
+    table.print(&mut out);
+    out.push('\n');
+    for call in &scaling.calls {
+        let _ = writeln!(out, "{}", call.verdict());
+    }
+    out
+}
+
+fn mode_word(mode: Mode) -> &'static str {
+    match mode {
+        Mode::User => "user",
+        Mode::Kernel => "kernel",
+        Mode::Softirq => "softirq",
+        Mode::Interrupt => "interrupt",
+    }
+}
+
+fn listed(counts: &[(String, u64)]) -> String {
+    let words: Vec<String> = counts.iter().map(|(name, count)| format!("{} {count}", clean(name))).collect();
+    words.join(", ")
+}
+
+fn estimate(estimate: Option<Estimate>, scale: f64, decimals: usize) -> String {
+    match estimate {
+        None => "not measured".into(),
+        Some(Estimate { value, plus_minus: None }) => format!("{:.decimals$}", value * scale),
+        Some(Estimate { value, plus_minus: Some(half) }) => format!("{:.decimals$} +-{:.decimals$}", value * scale, half * scale),
+    }
+}
+
+fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// Aligned columns: the first to the left, the others to the right, the last two spaces from its neighbour.
+struct Columns(Vec<Vec<String>>);
+
+impl Columns {
+    fn new(header: &[&str]) -> Self {
+        Columns(vec![header.iter().map(|cell| cell.to_string()).collect()])
+    }
+
+    fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.0.push(cells.into_iter().collect());
+    }
+
+    fn print(&self, out: &mut String) {
+        let columns = self.0.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |column: usize| self.0.iter().filter_map(|row| Some(row.get(column)?.chars().count())).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        for row in &self.0 {
+            let mut line = String::new();
+            for (column, cell) in row.iter().enumerate() {
+                let pad = " ".repeat(widths[column] - cell.chars().count());
+                line += &if column == 0 { format!("{cell}{pad}") } else { format!("  {pad}{cell}") };
+            }
+            out.push_str(line.trim_end());
+            out.push('\n');
+        }
+    }
+}

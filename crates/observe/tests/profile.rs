@@ -1,0 +1,276 @@
+//! The profiler on real processes. What needs root and BPF says why it did not run where it cannot.
+#![cfg(feature = "bpf")]
+
+use observe::profile::{self, ProfileError, ProfileOptions};
+use record::layers::Layer;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const ROLE: &str = "STRAINGAUGE_TEST_ROLE";
+
+/// A copy of this program in another role, as the server under test.
+struct Server {
+    process: Child,
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    port: u16,
+}
+
+impl Server {
+    fn start(role: &str, in_namespace: bool) -> Server {
+        let program = std::env::current_exe().unwrap();
+        let run = format!("exec '{}' --exact role_of_a_server --nocapture", program.display());
+        let mut command = if in_namespace {
+            let mut command = Command::new("unshare");
+            command.args(["--net", "sh", "-c", &format!("ip link set lo up && {run}")]);
+            command
+        } else {
+            let mut command = Command::new("sh");
+            command.args(["-c", &run]);
+            command
+        };
+        let mut process =
+            command.env(ROLE, role).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let orders = process.stdin.take().unwrap();
+        let mut answers = BufReader::new(process.stdout.take().unwrap());
+        let port = read_answer(&mut answers, "port").parse().unwrap();
+        Server { process, orders, answers, port }
+    }
+
+    /// Sends an order and reads its answer.
+    fn ask(&mut self, order: &str) -> String {
+        writeln!(self.orders, "{order}").unwrap();
+        read_answer(&mut self.answers, order)
+    }
+
+    fn options(&self, duration: Duration) -> ProfileOptions {
+        let mut options = ProfileOptions::new(self.port);
+        options.netns_pid = Some(self.process.id());
+        options.duration = duration;
+        options
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The harness prints lines of its own; ours begin with `@`.
+fn read_answer(answers: &mut impl BufRead, key: &str) -> String {
+    let start = format!("@{key} ");
+    loop {
+        let mut line = String::new();
+        assert!(answers.read_line(&mut line).unwrap() > 0, "the server ended before it answered '{key}'");
+        // The harness may have begun a line without ending it.
+        if let Some(at) = line.find(&start) {
+            return line[at + start.len()..].trim().to_string();
+        }
+    }
+}
+
+/// Whether the kernel lets this process sample it; if not, prints why.
+fn can_sample() -> bool {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let mut options = ProfileOptions::new(listener.local_addr().unwrap().port());
+    options.duration = Duration::from_millis(200);
+    let busy_until = Instant::now() + Duration::from_millis(200);
+    let spin = std::thread::spawn(move || while Instant::now() < busy_until {});
+    let result = profile::run(options, &|| false);
+    spin.join().unwrap();
+    match result {
+        Ok(_) | Err(ProfileError::NoSamples { .. }) => true,
+        Err(error) => {
+            println!("did not run: {error}");
+            false
+        }
+    }
+}
+
+fn can_make_namespaces() -> bool {
+    let made = Command::new("unshare").args(["--net", "ip", "link", "set", "lo", "up"]).status();
+    let is_made = made.is_ok_and(|status| status.success());
+    if !is_made {
+        println!("did not run: network namespaces need root, unshare and ip");
+    }
+    is_made
+}
+
+#[test]
+fn a_known_share_of_user_time_is_recovered() {
+    if !can_sample() {
+        return;
+    }
+    let mut server = Server::start("share", false);
+    server.ask("warm");
+    let mut profiler = profile::Profiler::open(server.options(Duration::from_secs(4))).unwrap();
+    let truth: f64 = server.ask("work").parse().unwrap();
+    profiler.tick().unwrap();
+    let profile = profiler.close(None).unwrap();
+    let user = profile.layer(Some(Layer::User)).unwrap().share_ratio.unwrap().value;
+    println!("true {:.2} %, sampled {:.2} % of {} samples", truth * 100.0, user * 100.0, profile.samples.server());
+    // Five standard deviations of independent samples; the true accuracy is measured in bench/profiler-overhead.
+    let tolerance = 5.0 * (truth * (1.0 - truth) / profile.samples.server() as f64).sqrt();
+    assert!((user - truth).abs() < tolerance, "{user} instead of {truth}");
+    let sum: u64 = profile.layers.iter().filter(|row| row.part.is_empty()).map(|row| row.samples).sum();
+    assert_eq!(sum, profile.samples.server(), "the layers and what is unattributed are the whole");
+}
+
+#[test]
+fn packets_of_the_port_are_those_of_its_otherwise_idle_interface() {
+    if !can_sample() || !can_make_namespaces() {
+        return;
+    }
+    let mut server = Server::start("traffic", true);
+    let mut profiler = profile::Profiler::open(server.options(Duration::from_secs(1))).unwrap();
+    let before = interface_packets(server.process.id());
+    server.ask("exchange 2000");
+    profiler.tick().unwrap();
+    let after = interface_packets(server.process.id());
+    let profile = profiler.close(None).unwrap();
+    assert_eq!(profile.packets.total(), after - before, "{:?}", profile.packets);
+    assert_eq!(profile.packets.data_packets, [2000, 2000]);
+    assert_eq!(profile.packets.payload_bytes, [2000 * 100, 2000 * 1000]);
+    assert_eq!(profile.requests, 2000);
+    assert_eq!(profile.packets.peer_packets, profile.packets.packets[1], "the other end is on this machine too");
+}
+
+/// Packets that lo of the process's namespace has received; each was sent once.
+fn interface_packets(pid: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/net/dev")).unwrap();
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("lo:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_second_event_has_samples_of_its_own() {
+    if !can_sample() {
+        return;
+    }
+    let mut server = Server::start("faults", false);
+    let mut options = server.options(Duration::from_secs(1));
+    options.events = vec![profile::events::PAGE_FAULTS];
+    let profiler = profile::Profiler::open(options).unwrap();
+    let faults: u64 = server.ask("fault").parse().unwrap();
+    let profile = profiler.close(None).unwrap();
+    let seen = profile.events[0].samples * profile.events[0].period;
+    assert!(profile.events[0].not_measured.is_none());
+    assert!(seen >= faults && seen < faults + 200, "{seen} instead of {faults}");
+}
+
+#[test]
+fn what_cannot_be_profiled_is_said() {
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+    match profile::run(ProfileOptions::new(free), &|| false) {
+        Err(error @ ProfileError::NoServer { .. }) => assert!(error.to_string().contains("--pid"), "{error}"),
+        other => panic!("{other:?}"),
+    }
+    if !can_sample() {
+        return;
+    }
+    let server = Server::start("share", false);
+    match profile::run(server.options(Duration::from_millis(300)), &|| false) {
+        Err(error @ ProfileError::NoSamples { .. }) => assert!(error.to_string().contains("load"), "{error}"),
+        other => panic!("{other:?}"),
+    }
+    let mut options = server.options(Duration::from_secs(60));
+    options.groups = vec!["acks=tcp_ack,no_such_function*".parse().unwrap()];
+    match profile::run(options, &|| false) {
+        Err(error @ ProfileError::UnknownPattern { .. }) => assert!(error.to_string().contains("no_such_function*"), "{error}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn groups_and_what_is_in_none_are_the_whole() {
+    if !can_sample() {
+        return;
+    }
+    let mut server = Server::start("share", false);
+    let mut options = server.options(Duration::from_secs(1));
+    options.groups = vec!["reads=vfs_read,ksys_read".parse().unwrap(), "nothing=user:no_such_*".parse().unwrap()];
+    let profiler = profile::Profiler::open(options).unwrap();
+    server.ask("warm");
+    let profile = profiler.close(None).unwrap();
+    let sum: u64 = profile.groups.iter().map(|group| group.samples).sum();
+    assert_eq!(sum, profile.samples.server());
+    assert!(profile.groups[0].samples > 0 && profile.groups[1].samples == 0, "{:?}", profile.groups);
+    assert!(profile.doubts.iter().any(|doubt| doubt.what.contains("user:no_such_*")), "{:?}", profile.doubts);
+}
+
+/// The server's side of the tests: does nothing unless it was started in a role.
+#[test]
+fn role_of_a_server() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    println!("\n@port {}", listener.local_addr().unwrap().port());
+    for order in std::io::stdin().lines() {
+        let order = order.unwrap();
+        let answer = match (role.as_str(), order.split_once(' ')) {
+            ("share", _) => work(if order == "warm" { 0.3 } else { 3.0 }).to_string(),
+            ("faults", _) => fault().to_string(),
+            ("traffic", Some((_, count))) => exchange(&listener, count.parse().unwrap()),
+            _ => panic!("{order}"),
+        };
+        println!("\n@{order} {answer}");
+        std::io::stdout().flush().unwrap();
+    }
+}
+
+/// Computes and reads in turn until `seconds` of CPU time are used; returns the share of the first.
+fn work(seconds: f64) -> f64 {
+    let clock = || {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+    };
+    let mut zeros = std::fs::File::open("/dev/zero").unwrap();
+    let mut buffer = vec![0u8; 1 << 20];
+    let (mut user, mut kernel, mut sum) = (0.0, 0.0, 1u64);
+    while user + kernel < seconds {
+        let begin = clock();
+        for i in 0..1_000_000u64 {
+            sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(i));
+        }
+        let middle = clock();
+        for _ in 0..40 {
+            zeros.read_exact(&mut buffer).unwrap();
+        }
+        user += middle - begin;
+        kernel += clock() - middle;
+    }
+    user / (user + kernel)
+}
+
+/// Touches fresh pages and says how many.
+fn fault() -> u64 {
+    const PAGES: usize = 3000;
+    let mut pages = vec![0u8; PAGES * 4096];
+    for page in 0..PAGES {
+        pages[page * 4096] = std::hint::black_box(1);
+    }
+    std::hint::black_box(&pages);
+    // Of the vector's pages the first and last may have been touched before.
+    PAGES as u64 - 2
+}
+
+/// Request and response on one connection, `count` times; then waits until nothing is on the way.
+fn exchange(listener: &TcpListener, count: usize) -> String {
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut server, _) = listener.accept().unwrap();
+    let (request, response) = ([1u8; 100], [2u8; 1000]);
+    let mut buffer = [0u8; 1000];
+    for _ in 0..count {
+        client.write_all(&request).unwrap();
+        server.read_exact(&mut buffer[..100]).unwrap();
+        server.write_all(&response).unwrap();
+        client.read_exact(&mut buffer).unwrap();
+    }
+    drop((client, server));
+    // Delayed acknowledgements leave after 40 ms at most, the FINs at once.
+    std::thread::sleep(Duration::from_millis(200));
+    "done".into()
+}
