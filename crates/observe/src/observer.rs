@@ -121,10 +121,10 @@ impl Observer {
     pub fn window_ends(&mut self) -> Result<Window, ObserveError> {
         let begin = self.opened.take().ok_or(ObserveError::NoWindow)?;
         let own_before_ns = cpu_clock::of_this_thread();
-        let mut end = Edge::default();
-        end.at_ns = self.shared.group().read();
-        end.machine = self.machine.read()?;
-        end.network = self.network.read();
+        // In this order: the group's clocks are what the window's length is taken from.
+        let at_ns = self.shared.group().read();
+        let machine = self.machine.read()?;
+        let mut end = Edge { at_ns, machine, network: self.network.read(), ..Edge::default() };
         // What started inside the window and was not seen yet: read a moment later than the others.
         self.table.scan();
         let (busiest_thread_ns, size, members);

@@ -69,6 +69,40 @@ pub struct PortSockets {
     pub listeners: Vec<Listener>,
 }
 
+impl PortSockets {
+    /// Adds a socket; listeners are to be added before the others, as the kernel names them.
+    ///
+    /// A socket whose local address none of the listeners has is a client's that happens to have the same port number, on
+    /// its way to somewhere else: it is passed over. Without a listener nothing can be told apart and all are counted.
+    pub(crate) fn add(&mut self, state: u8, socket: Listener) {
+        let index = match usize::from(state) {
+            12 => 3,
+            known if known < STATES.len() => known,
+            _ => 0,
+        };
+        if state == TCP_LISTEN {
+            if self.listeners.len() < MAX_LISTENERS {
+                self.listeners.push(socket);
+            }
+        } else if !self.listeners.is_empty()
+            && !self.listeners.iter().any(|listener| serves(listener.address.ip(), socket.address.ip()))
+        {
+            return;
+        }
+        self.by_state[index] += 1;
+    }
+}
+
+/// Whether a connection with local address `local` can have come from a listener bound to `bound`. A listener on `::` may
+/// serve IPv4 too, whose addresses are then shown as mapped or bare.
+fn serves(bound: IpAddr, local: IpAddr) -> bool {
+    match bound.to_canonical() {
+        IpAddr::V6(any) if any.is_unspecified() => true,
+        IpAddr::V4(any) if any.is_unspecified() => local.to_canonical().is_ipv4(),
+        bound => bound == local.to_canonical(),
+    }
+}
+
 /// Which sockets a dump asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
@@ -240,16 +274,6 @@ fn add_socket(message: &[u8], sockets: &mut PortSockets) {
     if message.len() < MESSAGE_BYTES {
         return;
     }
-    let state = message[1];
-    let index = match usize::from(state) {
-        12 => 3,
-        known if known < STATES.len() => known,
-        _ => 0,
-    };
-    sockets.by_state[index] += 1;
-    if state != TCP_LISTEN || sockets.listeners.len() >= MAX_LISTENERS {
-        return;
-    }
     let port = u16::from_be_bytes([message[4], message[5]]);
     let address = &message[8..24];
     let ip: IpAddr = if i32::from(message[0]) == libc::AF_INET6 {
@@ -259,11 +283,14 @@ fn add_socket(message: &[u8], sockets: &mut PortSockets) {
     } else {
         Ipv4Addr::new(address[0], address[1], address[2], address[3]).into()
     };
-    sockets.listeners.push(Listener {
-        address: SocketAddr::new(ip, port),
-        queue: u32_at(message, 56),
-        queue_limit: u32_at(message, 60),
-        uid: u32_at(message, 64),
-        inode: u64::from(u32_at(message, 68)),
-    });
+    sockets.add(
+        message[1],
+        Listener {
+            address: SocketAddr::new(ip, port),
+            queue: u32_at(message, 56),
+            queue_limit: u32_at(message, 60),
+            uid: u32_at(message, 64),
+            inode: u64::from(u32_at(message, 68)),
+        },
+    );
 }

@@ -119,7 +119,10 @@ impl Pair {
         pair.make_cgroup()?;
         pair.connect()?;
         pair.apply_settings()?;
-        pair.steer(plan)?;
+        if let Err(error) = pair.steer(plan) {
+            pair.notes
+                .push(format!("receive processing runs on whichever CPU sends, as it could not be steered: {error}"));
+        }
         Ok(pair)
     }
 
@@ -141,7 +144,7 @@ impl Pair {
         Ok(())
     }
 
-    fn connect(&self) -> Result<(), WanError> {
+    fn connect(&mut self) -> Result<(), WanError> {
         let (client_link, server_link) = (client_link(&self.token), server_link(&self.token));
         let ends = self.addresses;
         self.client.run_inside(|| {
@@ -149,10 +152,14 @@ impl Pair {
             route.add_veth(&client_link, &server_link, self.server.as_fd()).map_err(veth_error)?;
             bring_up(&route, &client_link, ends.client_v4.into(), ends.client_v6.into())
         })?;
-        self.server.run_inside(|| {
+        let has_ipv6 = self.server.run_inside(|| {
             let route = Route::connect().during("talk to the kernel's rtnetlink")?;
             bring_up(&route, &server_link, ends.server_v4.into(), ends.server_v6.into())
-        })
+        })?;
+        if !has_ipv6 {
+            self.notes.push("the pair has no IPv6 addresses: this kernel has IPv6 switched off".into());
+        }
+        Ok(())
     }
 
     /// Some settings belong to the whole machine on some kernels and are then not found or refused here: noted, no error.
@@ -347,15 +354,18 @@ fn veth_error(source: std::io::Error) -> WanError {
     }
 }
 
-fn bring_up(route: &Route, link: &str, v4: IpAddr, v6: IpAddr) -> Result<(), WanError> {
+/// Returns whether the link has its IPv6 address too: a machine with IPv6 switched off still measures IPv4.
+fn bring_up(route: &Route, link: &str, v4: IpAddr, v6: IpAddr) -> Result<bool, WanError> {
     route.set_up("lo").during("set the loopback device up")?;
     route.add_address(link, v4, PREFIX_BITS_V4).during(format!("give {link} the address {v4}"))?;
-    match route.add_address(link, v6, PREFIX_BITS_V6) {
-        // A machine started with ipv6.disable=1 still measures IPv4.
-        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
-        result => result.during(format!("give {link} the address {v6}"))?,
-    }
-    route.set_up(link).during(format!("set {link} up"))
+    // A host may hand its "IPv6 off" down to new namespaces.
+    let _ = set_setting(&format!("net/ipv6/conf/{link}/disable_ipv6"), "0");
+    let has_ipv6 = match route.add_address(link, v6, PREFIX_BITS_V6) {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EACCES)) => false,
+        result => result.during(format!("give {link} the address {v6}")).map(|()| true)?,
+    };
+    route.set_up(link).during(format!("set {link} up"))?;
+    Ok(has_ipv6)
 }
 
 fn read_setting(name: &str) -> Option<String> {

@@ -119,7 +119,7 @@ fn role_process() {
             obey(|_| address.port().to_string());
             drop(held);
         }
-        "unprivileged" => obey(|line| super::windows::as_nobody(line)),
+        "unprivileged" => obey(super::windows::as_nobody),
         _ => unreachable!("{role}"),
     }
 }

@@ -1,4 +1,5 @@
-//! Sockets of a port against what the test opened.
+//! Sockets of a port against what the test opened. Each test has a loopback address of its own: others on this machine may
+//! use the same port number.
 
 use crate::actors::Actor;
 use crate::group::target;
@@ -29,7 +30,7 @@ fn open(listener: &TcpListener, count: usize) -> (Vec<TcpStream>, Vec<TcpStream>
 
 #[test]
 fn every_open_connection_is_counted_in_its_state() {
-    for address in ["127.0.0.1:0", "[::1]:0"] {
+    for address in ["127.83.1.1:0", "[::1]:0"] {
         let Ok(listener) = TcpListener::bind(address) else {
             eprintln!("not run for {address}: this machine has no such address");
             continue;
@@ -60,8 +61,26 @@ fn every_open_connection_is_counted_in_its_state() {
 }
 
 #[test]
+fn a_client_that_happens_to_have_the_servers_port_number_is_not_counted() {
+    let server = TcpListener::bind("127.83.1.5:0").unwrap();
+    let port = server.local_addr().unwrap().port();
+    let (_clients, _servers) = open(&server, 3);
+    // Another address may use the same number, here for the accepted ends of another server.
+    let other = match TcpListener::bind(("127.83.1.6", port)) {
+        Ok(other) => other,
+        Err(error) => return eprintln!("not run: the port is taken on the other address: {error}"),
+    };
+    let (_other_clients, _other_servers) = open(&other, 4);
+    drop(other);
+    eventually("one listener is left", || {
+        DiagSocket::connect().unwrap().read_port(port, Scope::Listeners).unwrap().listeners.len() == 1
+    });
+    assert_eq!(state(port, "established"), 3);
+}
+
+#[test]
 fn the_window_shows_the_states_and_the_servers_fd_holder() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind("127.83.1.2:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let (_clients, _servers) = open(&listener, 11);
     let target = Target { port, ..target(Group::ListeningOn(port)) };
@@ -84,12 +103,12 @@ fn the_window_shows_the_states_and_the_servers_fd_holder() {
     assert_eq!(observation.figures.value(names::SERVER_PROCESSES), Some(1.0));
     let facts = observer.server_facts();
     assert_eq!(facts["pid"], std::process::id().to_string());
-    assert_eq!(facts["listens_on"], format!("127.0.0.1:{port}"));
+    assert_eq!(facts["listens_on"], format!("127.83.1.2:{port}"));
 }
 
 #[test]
 fn connections_that_nobody_accepts_stand_in_the_accept_queue() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind("127.83.1.3:0").unwrap();
     let address = listener.local_addr().unwrap();
     let _waiting: Vec<_> = (0..9).map(|_| TcpStream::connect(address).unwrap()).collect();
     let mut diag = DiagSocket::connect().unwrap();
