@@ -4,7 +4,7 @@ mod cause;
 mod doubts;
 
 use crate::text::{grouped, plain};
-use crate::zones::{Findings, PointFinding, SweepFindings, percent};
+use crate::zones::{Findings, Place, PointFinding, SweepFindings, percent};
 use record::units::{format_nanos, format_si};
 use record::{Criteria, Doubt, RunDir, Sweep, names};
 use serde::{Deserialize, Serialize};
@@ -86,7 +86,7 @@ fn closed_headline(closed: &SweepFindings) -> String {
                     first.crossed.first().cloned().unwrap_or_else(|| closed.failure_point.reason.clone())
                 );
             }
-            _ if found.reason.starts_with("not reached") => {
+            _ if found.place == Place::Beyond => {
                 format!("Elastic throughout: the yield point was {}", found.reason)
             }
             _ => format!("No yield point: {}", found.reason),

@@ -50,9 +50,25 @@ impl Zone {
     }
 }
 
+/// Where a point lies among the loads that were measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Place {
+    /// Among them: there is an estimate.
+    Within,
+    /// At or below the lowest: the criterion was crossed from the beginning.
+    Below,
+    /// Beyond the highest: the criterion was never crossed.
+    Beyond,
+    /// Cannot be told; the reason says why.
+    Unknown,
+}
+
 /// A yield, efficiency or failure point, or the reason why there is none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PointFinding {
+    /// Where it lies.
+    pub place: Place,
     /// The load (connections, or requests per second); absent where there is none.
     pub estimate: Option<f64>,
     /// Lower end of the interval; without an estimate: the point is not below this load.
@@ -76,6 +92,7 @@ pub struct PointFinding {
 impl PointFinding {
     pub(crate) fn none(criteria: &Criteria, n_repeats: usize, reason: impl Into<String>) -> Self {
         PointFinding {
+            place: Place::Unknown,
             estimate: None,
             low: None,
             high: None,

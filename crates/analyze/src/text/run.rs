@@ -38,10 +38,8 @@ fn sweep_table(sweep: &SweepFindings) -> String {
         table.row(row(level, is_rate));
     }
     let repeats = if sweep.repeats == 1 { "once".into() } else { format!("{} repeats", sweep.repeats) };
-    format!(
-        "{title}, {repeats}; medians; CPU, user, sys, soft(irq): us per request; failed: of so many points\n{}",
-        table.lines()
-    )
+    let title = format!("{title}, {repeats}: medians; CPU, user, sys, soft(irq) in us per request; points that failed");
+    wrap(&title, "", "") + &table.lines()
 }
 
 fn row(level: &Level, is_rate: bool) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! What saturated first: the server's thread, its CPUs, its accept queue, the client, or nothing that was watched.
 
-use crate::zones::{Level, SweepFindings, load_words, percent};
+use crate::zones::{Level, Place, SweepFindings, load_words, percent};
 use record::{Criteria, RunDir, Sweep, names};
 
 /// One or two sentences on the cause of the closed loop's yield point; `None` when there is nothing to tell.
@@ -14,7 +14,7 @@ pub(super) fn saturated_first(run: &RunDir, closed: &SweepFindings, criteria: &C
     }
     let beyond = match found.estimate {
         Some(_) => closed.beyond_yield(),
-        None if found.reason.starts_with("already") => closed.levels.first(),
+        None if found.place == Place::Below => closed.levels.first(),
         None => None,
     };
     let saturated = beyond.map(|level| saturated_at(level, criteria));

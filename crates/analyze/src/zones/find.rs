@@ -2,7 +2,7 @@
 
 use super::curve::{BlockCurve, Crossing};
 use super::failure::{self, Bracket, Trial, percent};
-use super::{CpuGrowth, Drift, Findings, Level, Peak, PointFinding, SweepFindings, Zone, levels};
+use super::{CpuGrowth, Drift, Findings, Level, Peak, Place, PointFinding, SweepFindings, Zone, levels};
 use crate::statistics::{DRAWS, coefficient_of_variation, interval_of, random};
 use record::{Criteria, Doubt, DoubtKind, Point, RunDir, Severity, Sweep, names};
 
@@ -41,7 +41,7 @@ fn sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> Option<SweepFin
     let mut yield_point = match sweep {
         Sweep::Rate => {
             let busy = BlockCurve::fit(&levels::readings(&groups, levels::saturation));
-            open_yield(busy.as_ref(), &levels, criteria)
+            open_yield(busy.as_ref(), criteria)
         }
         _ => closed_yield(throughput.as_ref(), &levels, criteria),
     };
@@ -110,7 +110,7 @@ fn zone(load: f64, bracket: Bracket, yield_point: &PointFinding, client_from: Op
     if client_from.is_some_and(|from| load >= from) {
         return Zone::Unknown;
     }
-    if yield_point.reason.starts_with("already") {
+    if yield_point.place == Place::Below {
         return Zone::Plastic;
     }
     // Plastic is what lies beyond the interval, or beyond the half doubling that the definition looks ahead.
@@ -146,12 +146,19 @@ fn crossing(
     }
     match found {
         Some(Crossing::At(load)) => {
+            point.place = Place::Within;
             point.estimate = Some(load);
             point.low = point.low.map(|low| low.min(load));
             point.high = point.high.map(|high| high.max(load));
         }
-        Some(Crossing::Below) => (point.low, point.high) = (None, point.high.map(|high| high.max(lowest))),
-        Some(Crossing::Beyond) => (point.low, point.high) = (point.low, None),
+        Some(Crossing::Below) => {
+            point.place = Place::Below;
+            (point.low, point.high) = (None, point.high.map(|high| high.max(lowest)));
+        }
+        Some(Crossing::Beyond) => {
+            point.place = Place::Beyond;
+            point.high = None;
+        }
         None => (point.low, point.high) = (None, None),
     }
     (found, point)
@@ -202,7 +209,7 @@ fn saturation_words(level: &Level, criteria: &Criteria) -> String {
     }
 }
 
-fn open_yield(busy: Option<&BlockCurve>, levels: &[Level], criteria: &Criteria) -> PointFinding {
+fn open_yield(busy: Option<&BlockCurve>, criteria: &Criteria) -> PointFinding {
     let Some(busy) = busy else {
         return PointFinding::none(
             criteria,
@@ -214,16 +221,9 @@ fn open_yield(busy: Option<&BlockCurve>, levels: &[Level], criteria: &Criteria) 
     let (found, mut point) = crossing(busy, criteria, YIELD_SEED, |curve| Some(curve.rises_to(threshold, 0)));
     let limit = percent(threshold);
     point.reason = match found {
-        Some(Crossing::At(load)) => {
-            let cause = levels
-                .iter()
-                .find(|level| level.load >= load)
-                .map(|level| saturation_words(level, criteria))
-                .unwrap_or_default();
-            format!("a CPU of the server is {limit} busy from here on{cause}")
-        }
+        Some(Crossing::At(_)) => format!("from here on a thread or the CPUs of the server are {limit} busy"),
         Some(Crossing::Below) => {
-            format!("a CPU of the server is {limit} busy already at {}", load_words(busy.loads[0], Sweep::Rate))
+            format!("already at {} a CPU of the server is {limit} busy", load_words(busy.loads[0], Sweep::Rate))
         }
         _ => format!(
             "not reached up to {}: no CPU of the server was {limit} busy",
@@ -273,6 +273,7 @@ fn failure_point(
     };
     match (bracket.lower, bracket.upper) {
         (Some(lower), Some(upper)) => {
+            point.place = Place::Within;
             point.estimate = Some((lower * upper).sqrt());
             (point.low, point.high) = (Some(lower), Some(upper));
             if let Some((low, high)) = failure::bracket_interval(trials, criteria.confidence_ratio, FAILURE_SEED) {
@@ -282,6 +283,7 @@ fn failure_point(
                 format!("{} held, {} did not: {}", load_words(lower, sweep), load_words(upper, sweep), why(upper));
         }
         (None, Some(upper)) => {
+            point.place = Place::Below;
             point.high = Some(upper);
             point.reason = format!(
                 "already at the lowest load that could be judged, {}: {}",
@@ -290,6 +292,7 @@ fn failure_point(
             );
         }
         (Some(lower), None) => {
+            point.place = Place::Beyond;
             point.low = Some(lower);
             point.reason = format!("not reached up to {}", load_words(lower, sweep));
         }

@@ -146,3 +146,22 @@ pub fn write(parent: &Path, record: RunRecord, points: &[Point]) -> RunDir {
     }
     RunDir::open(writer.path()).unwrap()
 }
+
+#[test]
+#[ignore = "writes the valid files of crates/record/fuzz; run it by hand when the schema changes"]
+fn valid_files_for_fuzzing() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = write(folder.path(), record(), &points()[..3]);
+    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../record/fuzz");
+    let seeds = fuzz.join("seeds/run_directory");
+    std::fs::create_dir_all(&seeds).unwrap();
+    let files =
+        [run.path.join("run.json"), run.point_path(0).join("point.json"), run.point_path(0).join("latency.hlog")];
+    for (choice, file) in files.iter().enumerate() {
+        let bytes = std::fs::read(file).unwrap();
+        let name = file.file_name().unwrap();
+        std::fs::create_dir_all(fuzz.join("valid")).unwrap();
+        std::fs::write(fuzz.join("valid").join(name), &bytes).unwrap();
+        std::fs::write(seeds.join(name), [&[choice as u8], bytes.as_slice()].concat()).unwrap();
+    }
+}
