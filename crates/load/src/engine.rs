@@ -68,7 +68,7 @@ pub struct Progress {
 /// counted in the result; an error means that no load could be made at all.
 pub fn run(plan: &LoadPlan, stop: &AtomicBool, events: &mut dyn LoadEvents) -> Result<LoadResult, LoadError> {
     check(plan)?;
-    let address = choose_address(plan);
+    let address = choose_address(plan, stop);
     let requests = Requests::new(plan);
     let rules = port_rules(plan);
     let threads = plan.threads.min(plan.connections as usize).max(1);
@@ -90,7 +90,7 @@ pub fn run(plan: &LoadPlan, stop: &AtomicBool, events: &mut dyn LoadEvents) -> R
                 is_loopback: address.ip().is_loopback(),
                 sources: &sources,
                 port_range: (rules.low, rules.high),
-                ports: PortAllocator::new(rules, sources.len()),
+                ports: PortAllocator::for_thread(rules, sources.len(), index as u64),
                 connections: share(plan.connections, index, threads),
                 threads,
                 is_real_time: false,
@@ -115,13 +115,25 @@ fn share(total: u64, index: usize, of: usize) -> usize {
 }
 
 /// The first address that accepts a connection; the first of all if none does, so that its failures are counted.
-fn choose_address(plan: &LoadPlan) -> SocketAddr {
-    let timeout = Duration::from_nanos(plan.connect_timeout_ns);
-    let answers = |address: &&SocketAddr| std::net::TcpStream::connect_timeout(address, timeout).is_ok();
+fn choose_address(plan: &LoadPlan, stop: &AtomicBool) -> SocketAddr {
     if plan.addresses.len() == 1 {
         return plan.addresses[0];
     }
-    *plan.addresses.iter().find(answers).unwrap_or(&plan.addresses[0])
+    let (addresses, timeout) = (plan.addresses.clone(), Duration::from_nanos(plan.connect_timeout_ns));
+    let (tell, hear) = std::sync::mpsc::channel();
+    // In a thread of its own, as it may take several timeouts, and `stop` must be seen meanwhile.
+    std::thread::spawn(move || {
+        let answers = |address: &&SocketAddr| std::net::TcpStream::connect_timeout(address, timeout).is_ok();
+        let _ = tell.send(addresses.iter().find(answers).copied());
+    });
+    while !stop.load(Ordering::Relaxed) {
+        match hear.recv_timeout(Duration::from_nanos(LOOK_NS)) {
+            Ok(Some(address)) => return address,
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
+            _ => break,
+        }
+    }
+    plan.addresses[0]
 }
 
 type Handle<'scope> = ScopedJoinHandle<'scope, Result<ThreadReport, LoadError>>;

@@ -70,6 +70,8 @@ pub struct PortAllocator {
     full: u64,
     /// The source of the last lease: stays until it is full, so that leasing is O(1).
     current: usize,
+    /// Which of the threads this is: explicit ports are dealt among them.
+    thread: u64,
 }
 
 #[derive(Debug, Default)]
@@ -99,8 +101,13 @@ impl Source {
 }
 
 impl PortAllocator {
-    /// `sources`: how many source addresses there are, at least one.
+    /// The only thread's, or the first one's. `sources`: how many source addresses there are, at least one.
     pub fn new(rules: PortRules, sources: usize) -> Self {
+        PortAllocator::for_thread(rules, sources, 0)
+    }
+
+    /// One of `rules.threads`, counted from 0: they never pick the same explicit port.
+    pub fn for_thread(rules: PortRules, sources: usize, thread: u64) -> Self {
         let threads = rules.threads.max(1);
         PortAllocator {
             rules,
@@ -108,6 +115,7 @@ impl PortAllocator {
             easy: (rules.easy() / threads).max(1),
             full: (rules.range() / threads).max(1),
             current: 0,
+            thread,
         }
     }
 
@@ -137,8 +145,11 @@ impl PortAllocator {
                     } else if self.rules.can_scan {
                         PortChoice::Scan
                     } else {
-                        let rules = self.rules;
-                        let list = source.explicit.get_or_insert_with(|| (rules.low..=rules.high).rev().collect());
+                        let (rules, thread) = (self.rules, self.thread);
+                        let is_mine = |port: &u16| u64::from(*port) % rules.threads.max(1) == thread;
+                        let list = source
+                            .explicit
+                            .get_or_insert_with(|| (rules.low..=rules.high).rev().filter(is_mine).collect());
                         // Round-robin: a port that failed or was freed comes last.
                         let port = list.pop_front()?;
                         PortChoice::Explicit(port)
@@ -150,6 +161,17 @@ impl PortAllocator {
             }
         }
         None
+    }
+
+    /// The kernel had no port for a lease: others use them, or an earlier run left them in TIME_WAIT. The lease is given
+    /// back, and its source counts as full for as long as that may last.
+    pub fn exhausted(&mut self, lease: Lease, now_ns: u64) {
+        self.release(lease, false, now_ns);
+        let source = &mut self.sources[usize::from(lease.source)];
+        let missing = self.full.saturating_sub(source.taken());
+        source.in_time_wait += missing;
+        // A second at least: asking a full source is the expensive case.
+        source.closing.push_back((now_ns + self.rules.time_wait_ns.max(1_000_000_000), missing));
     }
 
     /// Gives a lease back. `closed_first`: our end closed before the peer's, so that TIME_WAIT is ours.
@@ -166,7 +188,8 @@ impl PortAllocator {
             source.in_time_wait += 1;
             let free_at = now_ns + self.rules.time_wait_ns;
             match source.closing.back_mut() {
-                Some((last, count)) if free_at < *last + step_ns => *count += 1,
+                // Steps are ordered: what would end before the last one ends with it.
+                Some((last, count)) if free_at <= *last => *count += 1,
                 _ => source.closing.push_back((free_at + step_ns, 1)),
             }
         }
@@ -221,6 +244,34 @@ mod tests {
     }
 
     #[test]
+    fn threads_never_pick_the_same_explicit_port() {
+        let shared = PortRules { threads: 2, ..rules(false) };
+        let explicit = |thread| -> std::collections::HashSet<u16> {
+            let mut ports = PortAllocator::for_thread(shared, 1, thread);
+            std::iter::from_fn(|| ports.lease(0))
+                .filter_map(|lease| if let PortChoice::Explicit(port) = lease.port { Some(port) } else { None })
+                .collect()
+        };
+        assert!(explicit(0).len() > 7_000);
+        assert!(explicit(0).is_disjoint(&explicit(1)));
+    }
+
+    #[test]
+    fn a_source_without_ports_is_passed_over_for_a_while() {
+        let mut ports = PortAllocator::new(rules(true), 2);
+        let lease = ports.lease(0).unwrap();
+        ports.exhausted(lease, 0);
+        for _ in 0..100 {
+            assert_eq!(ports.lease(SECOND).unwrap().source, 1 - lease.source);
+        }
+        let mut alone = PortAllocator::new(rules(true), 1);
+        let lease = alone.lease(0).unwrap();
+        alone.exhausted(lease, 0);
+        assert_eq!(alone.lease(SECOND), None);
+        assert!(alone.lease(61 * SECOND).is_some());
+    }
+
+    #[test]
     fn a_port_we_closed_first_is_not_used_again_before_its_time_wait_ends() {
         let tiny = PortRules { low: 1, high: 4, ..rules(true) };
         let mut ports = PortAllocator::new(tiny, 1);
@@ -248,7 +299,7 @@ mod tests {
                 if take {
                     if let Some(lease) = ports.lease(now) { held.push(lease); }
                 } else if let Some(lease) = held.pop() {
-                    ports.release(lease, first, now);
+                    if first && pause % 7 == 0 { ports.exhausted(lease, now) } else { ports.release(lease, first, now) }
                 }
                 for source in 0..sources {
                     prop_assert!(held.iter().filter(|lease| usize::from(lease.source) == source).count() <= 10);

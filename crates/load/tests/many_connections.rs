@@ -6,13 +6,14 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::AsRawFd;
 use std::process::{Command, Stdio};
 
-const AS_CHILD: &str = "STRAINGAUGE_TEST_SERVER";
+const AS_SERVER: &str = "STRAINGAUGE_TEST_SERVER";
+const AS_CLIENT: &str = "STRAINGAUGE_TEST_CLIENT";
 const WANTED: u64 = 19_000;
 
 /// Not a test of its own: the child of the test below runs it, with the environment variable set.
 #[test]
 fn child_server() {
-    if std::env::var_os(AS_CHILD).is_none() {
+    if std::env::var_os(AS_SERVER).is_none() {
         return;
     }
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -58,8 +59,10 @@ fn accept_and_answer(listener: &TcpListener) {
     }
 }
 
+/// The other child: a process of its own, as the tests beside it use descriptors, too.
 #[test]
-fn nineteen_thousand_connections_use_several_sources_and_all_open() {
+fn child_client() {
+    let Some(address) = std::env::var(AS_CLIENT).ok().and_then(|text| text.parse().ok()) else { return };
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a live rlimit.
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
@@ -67,26 +70,37 @@ fn nineteen_thousand_connections_use_several_sources_and_all_open() {
     if wanted < WANTED {
         println!("{wanted} instead of {WANTED} connections: RLIMIT_NOFILE allows no more");
     }
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "many_connections::child_server", "--nocapture"])
-        .env(AS_CHILD, "1")
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let port: u16 = lines
-        .map_while(Result::ok)
-        .find_map(|line| line.split("port ").nth(1)?.trim().parse().ok())
-        .expect("the child says its port");
-    let mut plan = plan((Ipv4Addr::LOCALHOST, port).into());
+    let mut plan = plan(address);
     plan.connections = wanted;
     plan.duration_ns = 500 * MS;
     plan.timeout_ns = 30_000 * MS;
     plan.connect_timeout_ns = 30_000 * MS;
     let result = run(&plan);
-    let _ = child.kill();
-    let _ = child.wait();
     assert_eq!(result.outcomes.connects, wanted, "{:?}", result.outcomes);
     assert_eq!(result.outcomes.connects_failed, 0, "{:?}", result.first_errors);
     assert!(result.engine.memory_bytes_per_connection <= 1024.0);
+}
+
+fn child(test: &str, variable: &str, value: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]).env(variable, value);
+    command
+}
+
+#[test]
+fn nineteen_thousand_connections_use_several_sources_and_all_open() {
+    let mut server =
+        child("many_connections::child_server", AS_SERVER, "1").stdout(Stdio::piped()).spawn().expect("a child");
+    let port = BufReader::new(server.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok)
+        .find_map(|line| line.split("port ").nth(1)?.trim().parse::<u16>().ok())
+        .expect("the child says its port");
+    let client = child("many_connections::child_client", AS_CLIENT, &format!("127.0.0.1:{port}")).output().unwrap();
+    let _ = server.kill();
+    let _ = server.wait();
+    let text = String::from_utf8_lossy(&client.stdout);
+    assert!(client.status.success(), "{text}{}", String::from_utf8_lossy(&client.stderr));
+    assert!(text.contains("1 passed"), "{text}");
+    print!("{text}");
 }

@@ -40,40 +40,48 @@ impl Worker<'_> {
     /// Begins an attempt on a closed slot. `CARRIES_REQUEST` says whether an open-loop request waits for it.
     pub(super) fn open(&mut self, slot: usize, now: u64) {
         self.connections[slot].since_ns = now;
-        let Some(lease) = self.task.ports.lease(now) else {
-            self.connect_failed(slot, now, Failure::LocalLimit("no local port was left for a connection"));
+        loop {
+            let Some(lease) = self.task.ports.lease(now) else {
+                self.connect_failed(slot, now, Failure::LocalLimit("no local port was left for a connection"));
+                return;
+            };
+            let mut lease = Some(lease);
+            let error = match self.begin_connect(&mut lease) {
+                Ok((fd, is_established)) => return self.begun(slot, fd, lease, is_established, now),
+                Err(error) => error,
+            };
+            let Some(lease) = lease else { continue };
+            if error == Errno(libc::EADDRNOTAVAIL) {
+                // Another source address may have ports left. Ends when the allocator has none to offer.
+                self.task.ports.exhausted(lease, now);
+                continue;
+            }
+            self.task.ports.release(lease, false, now);
+            self.connect_failed(slot, now, Failure::from_errno(error));
             return;
-        };
-        let mut lease = Some(lease);
-        match self.begin_connect(&mut lease) {
-            Ok((fd, is_established)) => {
-                let connection = &mut self.connections[slot];
-                connection.fd = fd;
-                if let Some(lease) = lease {
-                    connection.keep_lease(lease);
-                }
-                connection.requests = 0;
-                connection.flags &= CARRIES_REQUEST | QUEUED;
-                connection.generation = connection.generation.wrapping_add(1);
-                connection.state = State::Connecting;
-                self.connecting += 1;
-                let interest = if is_established { READABLE } else { WRITABLE_TOO };
-                let token = connection.token(slot as u32);
-                self.system_calls += 1;
-                if let Err(error) = self.poller.add(fd, interest, token) {
-                    self.connect_failed(slot, now, Failure::from_errno(error));
-                } else if is_established {
-                    self.established(slot, monotonic_ns());
-                } else {
-                    self.connections[slot].set(WATCHES_WRITABLE, true);
-                }
-            }
-            Err(error) => {
-                if let Some(lease) = lease {
-                    self.task.ports.release(lease, false, now);
-                }
-                self.connect_failed(slot, now, Failure::from_errno(error));
-            }
+        }
+    }
+
+    /// An attempt is under way on a new socket, or has succeeded already.
+    fn begun(&mut self, slot: usize, fd: i32, lease: Option<Lease>, is_established: bool, now: u64) {
+        let connection = &mut self.connections[slot];
+        connection.fd = fd;
+        if let Some(lease) = lease {
+            connection.keep_lease(lease);
+        }
+        connection.requests = 0;
+        connection.flags &= CARRIES_REQUEST | QUEUED;
+        connection.generation = connection.generation.wrapping_add(1);
+        connection.state = State::Connecting;
+        connection.set(WATCHES_WRITABLE, !is_established);
+        self.connecting += 1;
+        let interest = if is_established { READABLE } else { WRITABLE_TOO };
+        let token = connection.token(slot as u32);
+        self.system_calls += 1;
+        if let Err(error) = self.poller.add(fd, interest, token) {
+            self.connect_failed(slot, now, Failure::from_errno(error));
+        } else if is_established {
+            self.established(slot, monotonic_ns());
         }
     }
 

@@ -206,7 +206,7 @@ impl<'a> Worker<'a> {
                 break;
             }
             self.publish(now);
-            let count = self.wait()?;
+            let count = self.wait(now)?;
             now = monotonic_ns();
             self.take_events(count, &mut now);
         }
@@ -291,12 +291,13 @@ impl<'a> Worker<'a> {
     }
 
     /// Waits for events, but not past the next instant at which something is to be done.
-    fn wait(&mut self) -> Result<usize, Errno> {
+    fn wait(&mut self, now: u64) -> Result<usize, Errno> {
         if !self.unread.is_empty() {
             self.system_calls += 1;
             return self.poller.wait(0);
         }
-        let now = monotonic_ns();
+        // A closed loop waits for events, and may look up a few microseconds late; a schedule is kept to the microsecond.
+        let now = if self.is_open { monotonic_ns() } else { now };
         let mut until = self.next_sweep_ns.min(now + LOOK_UP_NS);
         if self.herd_opened < self.connections.len() {
             until = until.min(self.herd.next_ns().max(now + 100_000));
