@@ -5,6 +5,7 @@ mod suite {
     pub mod data;
     pub mod files;
     pub mod mix;
+    pub mod nginx;
     pub mod replay;
     pub mod trace;
 }

@@ -1,0 +1,66 @@
+//! Log readers and what is built on them: no bytes may panic them, hang them, or get a request out of them that cannot
+//! be sent.
+//!
+//! The first byte chooses the format; with `t` the first line is the format string itself.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use std::io::Cursor;
+use workload::files::{Limits, Tree};
+use workload::replay::{Plan, ReplayOptions, Step};
+use workload::trace::{Format, TraceReader};
+
+const FORMATS: &[&str] = &[
+    "auto",
+    "combined",
+    "vhost",
+    "w3c",
+    "$remote_addr [$time_local] \"$request\" $status $body_bytes_sent",
+    "{\"t\":\"$time_iso8601\",\"c\":\"$remote_addr\",\"u\":\"$request_uri\"}",
+    "$msec $remote_addr $uri $args $bytes_sent",
+    "%{%Y-%m-%d %T}t.%{usec_frac}t %h %m %U%q %b \"%{x}i\"",
+];
+
+fuzz_target!(|data: &[u8]| {
+    let Some((choice, mut log)) = data.split_first() else { return };
+    let format: Result<Format, _> = if *choice == b't' {
+        let end = log.iter().position(|byte| *byte == b'\n').unwrap_or(log.len());
+        let (text, rest) = log.split_at(end);
+        log = rest.get(1..).unwrap_or_default();
+        String::from_utf8_lossy(text).parse()
+    } else {
+        FORMATS[usize::from(*choice) % FORMATS.len()].parse()
+    };
+    let Ok(format) = format else { return };
+    let open = || TraceReader::from_reader("fuzz".into(), Box::new(Cursor::new(log.to_vec())), &format);
+    let Ok(mut reader) = open() else { return };
+    let mut entries = 0;
+    while let Ok(Some(entry)) = reader.next_entry() {
+        entries += 1;
+        assert!(!entry.client.is_empty());
+        assert!(!entry.target.is_empty() && entry.target.iter().all(|byte| *byte > b' ' && *byte != 0x7f));
+        assert!((1..=32).contains(&entry.method.len()));
+        assert!(entry.resolution_ns >= 1);
+    }
+    assert!(reader.counts().rejected.total() + entries <= reader.counts().lines.max(log.len() as u64 + 1));
+    let options = ReplayOptions { held_limit: 16, clients_limit: 4, ..Default::default() };
+    let (mut planned, mut last_ns) = (0, 0);
+    for step in Plan::new(open().expect("opened before"), options).expect("sane options") {
+        match step {
+            Ok(Step::Request(request)) => {
+                assert!(request.intended_ns >= last_ns);
+                last_ns = request.intended_ns;
+                planned += 1;
+            }
+            Ok(Step::Close { .. }) => {}
+            Err(_) => break,
+        }
+    }
+    assert_eq!(planned, entries);
+    let _ = Tree::of_trace(&mut open().expect("opened before"), &Limits::default()).map(|tree| {
+        for entry in &tree.entries {
+            assert!(entry.file.split('/').all(|part| !matches!(part, "" | "." | "..")));
+        }
+    });
+});
