@@ -1,0 +1,16 @@
+"""Holds cold connections: established and idle. Reads one number a line on stdin, opens so many more, answers "ready"."""
+import resource
+import socket
+import sys
+
+port = int(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+held = []
+for line in sys.stdin:
+    for _ in range(int(line)):
+        i = len(held)
+        s = socket.socket()
+        s.bind((f"127.0.{1 + i // 200 % 200}.{1 + i % 200}", 0))
+        s.connect(("127.0.0.1", port))
+        held.append(s)
+    print("ready", flush=True)

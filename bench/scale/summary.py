@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Ratios from RUN/raw.csv, as a Markdown table on stdout, and the paper's Figures 3, 8 and 9 redrawn as SVG into FOLDER.
+
+    summary.py RUN [FOLDER]
+
+Ratios are taken within a repeat, where points lie close in time, and their median over repeats is shown with its range:
+the machine's speed drifts between repeats."""
+import csv
+import os
+import statistics
+import sys
+from collections import defaultdict
+
+COLOUR = {"stock": "#b5443c", "scaled": "#2c6fa6", "epoll": "#6b7f3a"}
+
+
+def rows(path):
+    with open(os.path.join(path, "raw.csv"), newline="") as f:
+        for r in csv.DictReader(f):
+            r["cpu_us"] = int(r["cpu_ns"]) / max(int(r["requests"]), 1) / 1000
+            r["rps"] = int(r["requests"]) / float(r["seconds"])
+            yield r
+
+
+def spread(values, form="{:.2f}"):
+    values = sorted(values)
+    if not values:
+        return "not measured"
+    middle = form.format(statistics.median(values))
+    return middle if len(values) == 1 else f"{middle} ({form.format(values[0])}-{form.format(values[-1])}, n={len(values)})"
+
+
+def table(data):
+    points = defaultdict(lambda: defaultdict(dict))
+    for r in data:
+        if r["rate"] == "0" and not r["section"].startswith("figure"):
+            key = (r["server"], int(r["hot"]), "keep" if r["keep"] == "1" else "close", int(r["cold"]))
+            points[key][r["repeat"]][r["variant"]] = r
+    print("| server | hot | connections | cold | CPU us/request: stock | scaled | epoll | stock/scaled | scaled/epoll | "
+          "req/s: stock | scaled | epoll |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|---|")
+    for key in sorted(points):
+        repeats = points[key].values()
+        cpu = {v: [p[v]["cpu_us"] for p in repeats if v in p] for v in COLOUR}
+        rps = {v: [p[v]["rps"] for p in repeats if v in p] for v in COLOUR}
+        gain = [p["stock"]["cpu_us"] / p["scaled"]["cpu_us"] for p in repeats if "stock" in p and "scaled" in p]
+        over = [p["scaled"]["cpu_us"] / p["epoll"]["cpu_us"] for p in repeats if "epoll" in p and "scaled" in p]
+        cells = list(map(str, key)) + [spread(cpu[v], "{:.1f}") for v in COLOUR] + [spread(gain), spread(over)]
+        print("| " + " | ".join(cells + [spread(rps[v], "{:.0f}") for v in COLOUR]) + " |")
+
+
+def lost(data):
+    import json
+    total = calls = 0
+    for r in data:
+        if r["stats"]:
+            for line in r["stats"].replace("} {", "}\n{").split("\n"):
+                seen = json.loads(line)
+                total += seen["lost"]
+                calls += seen["calls"]
+    print(f"\nCalls through the library whose reports were kept: {calls:,}; hints lost: {total}.")
+
+
+def chart(path, title, x_label, y_label, curves, y_log=False):
+    import math
+    width, height, left, top, right, bottom = 640, 400, 70, 40, 150, 50
+    points = [p for _, _, _, c in curves for p in c]
+    if not points:
+        return
+    x_max = max(x for x, *_ in points) * 1.05 or 1
+    y_values = [y for _, y, *_ in points]
+    y_max = max(y_values) * 1.1
+    y_min = min(y_values) / 1.5 if y_log else 0
+
+    def sx(x):
+        return left + (width - left - right) * x / x_max
+
+    def sy(y):
+        part = math.log(y / y_min) / math.log(y_max / y_min) if y_log else y / y_max
+        return height - bottom - (height - top - bottom) * part
+
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
+           f'<rect width="{width}" height="{height}" fill="white"/>',
+           f'<text x="{left}" y="22" font-size="14">{title}</text>']
+    ticks = [10 ** e * m for e in range(-3, 9) for m in (1, 2, 5) if y_min <= 10 ** e * m <= y_max] if y_log else \
+        [y_max * i / 5 for i in range(6)]
+    for t in ticks:
+        out.append(f'<line x1="{left}" x2="{width - right}" y1="{sy(t):.1f}" y2="{sy(t):.1f}" stroke="#ddd"/>'
+                   f'<text x="{left - 6}" y="{sy(t) + 4:.1f}" text-anchor="end">{t:,.4g}</text>')
+    for i in range(6):
+        x = x_max * i / 5
+        out.append(f'<text x="{sx(x):.1f}" y="{height - bottom + 18}" text-anchor="middle">{x:,.0f}</text>')
+    out.append(f'<text x="{(left + width - right) / 2}" y="{height - 10}" text-anchor="middle">{x_label}</text>'
+               f'<text x="16" y="{(top + height - bottom) / 2}" text-anchor="middle" '
+               f'transform="rotate(-90 16 {(top + height - bottom) / 2})">{y_label}</text>')
+    for i, (name, colour, dash, curve) in enumerate(curves):
+        line = " ".join(f"{sx(x):.1f},{sy(y):.1f}" for x, y, *_ in curve)
+        out.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dash}"/>')
+        for x, y, low, high in curve:
+            out.append(f'<line x1="{sx(x):.1f}" x2="{sx(x):.1f}" y1="{sy(low):.1f}" y2="{sy(high):.1f}" stroke="{colour}"/>'
+                       f'<circle cx="{sx(x):.1f}" cy="{sy(y):.1f}" r="3" fill="{colour}"/>')
+        y = top + 12 + i * 20
+        out.append(f'<line x1="{width - right + 10}" x2="{width - right + 34}" y1="{y}" y2="{y}" stroke="{colour}" '
+                   f'stroke-width="2" stroke-dasharray="{dash}"/><text x="{width - right + 40}" y="{y + 4}">{name}</text>')
+    out.append("</svg>\n")
+    with open(path, "w") as f:
+        f.write("\n".join(out))
+
+
+def collected(data, x, y):
+    values = defaultdict(list)
+    for r in data:
+        values[x(r)].append(y(r))
+    return [(k, statistics.median(v), min(v), max(v)) for k, v in sorted(values.items())]
+
+
+def figures(data, folder):
+    os.makedirs(folder, exist_ok=True)
+    for section, number, server in (("figure-3", 3, "HAProxy"), ("figure-8", 8, "lighttpd")):
+        curves = []
+        for variant, cold in (("stock", 0), ("stock", 750), ("scaled", 750), ("epoll", 750)):
+            mine = [r for r in data if r["section"] == section and r["variant"] == variant and r["cold"] == str(cold)]
+            # the offered rate counts where it was reached; the last point is the saturation throughput
+            curve = collected(mine, lambda r: int(r["rate"]), lambda r: (r["rps"], float(r["mean_us"]) / 1000))
+            line = []
+            by_rate = defaultdict(list)
+            for r in mine:
+                by_rate[int(r["rate"])].append(r)
+            for rate in sorted(by_rate):
+                times = [float(r["mean_us"]) / 1000 for r in by_rate[rate]]
+                reached = statistics.median(r["rps"] for r in by_rate[rate])
+                line.append((reached, statistics.median(times), min(times), max(times)))
+                if reached < 0.9 * rate:
+                    break
+            del curve
+            colour = "#888" if cold == 0 else COLOUR[variant]
+            curves.append((f"{variant}, {cold} cold", colour, "4 3" if cold == 0 else "", line))
+        chart(os.path.join(folder, f"scale-figure-{number}.svg"),
+              f"After Figure {number}: response time of {server}, 1259-byte answers", "requests/s", "mean response time, ms (log)",
+              curves, y_log=True)
+    curves = []
+    for variant in COLOUR:
+        mine = [r for r in data if r["section"] == "figure-9" and r["variant"] == variant]
+        curves.append((variant, COLOUR[variant], "", collected(mine, lambda r: int(r["cold"]), lambda r: r["rps"])))
+    chart(os.path.join(folder, "scale-figure-9.svg"), "After Figure 9: throughput of HAProxy at saturation", "cold connections",
+          "requests/s", curves)
+    curves = []
+    for variant in COLOUR:
+        mine = [r for r in data if r["section"] == "figure-9" and r["variant"] == variant]
+        curves.append((variant, COLOUR[variant], "", collected(mine, lambda r: int(r["cold"]), lambda r: r["cpu_us"])))
+    chart(os.path.join(folder, "scale-figure-9-cpu.svg"), "The same runs: server CPU per request", "cold connections",
+          "us CPU per request", curves)
+
+
+def main():
+    if len(sys.argv) not in (2, 3):
+        sys.exit("usage: summary.py RUN [FOLDER]")
+    data = list(rows(sys.argv[1]))
+    table(data)
+    lost(data)
+    if len(sys.argv) == 3:
+        figures(data, sys.argv[2])
+
+
+if __name__ == "__main__":
+    main()
