@@ -5,6 +5,7 @@ mod find;
 mod load;
 mod report;
 mod session;
+mod watch;
 
 use crate::cli::{Cli, Command};
 use anyhow::Result;
@@ -15,6 +16,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Find(args) => find::run(*args),
         Command::Load(args) => load::run(*args),
+        Command::Watch(args) => watch::run(*args),
         Command::Report(args) => report::run(args),
         Command::Doctor(args) => doctor::run(args),
     }

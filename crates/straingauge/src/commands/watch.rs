@@ -1,0 +1,133 @@
+//! `straingauge watch :PORT`: what a running server does, request by request, without touching it.
+
+mod exporter;
+mod privileges;
+mod recording;
+mod view;
+
+use crate::cli::{WatchArgs, WatchModeWord};
+use crate::failure::{self, print, wrong_usage};
+use crate::signals::Stop;
+use anyhow::{Context, Result};
+use exporter::Exporter;
+use observe::Group;
+use observe::watch::demand::DemandTracker;
+use observe::watch::{Mode, Rates, Reading, SizeClasses, WatchOptions, Watcher};
+use record::time::monotonic_ns;
+use recording::Recording;
+use std::process::ExitCode;
+use std::time::Duration;
+use view::View;
+
+const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Runs the command.
+pub fn run(args: WatchArgs) -> Result<ExitCode> {
+    let options = options(&args)?;
+    let interval = args.interval.map_or(DEFAULT_INTERVAL, |interval| interval.0);
+    if interval < SHORTEST_INTERVAL {
+        return Err(wrong_usage("--interval must be at least 100ms: shorter ones would mostly watch the watcher"));
+    }
+    let stop = Stop::on_signals()?;
+    let mut watcher = Watcher::start(options).context("cannot watch")?;
+    let exporter = args.prometheus.map(Exporter::start).transpose()?;
+    let mut recording = args.out.as_deref().map(|path| Recording::create(path, &watcher)).transpose()?;
+    if !args.keep_privileges {
+        privileges::drop_all_but_bpf().context("cannot give up privileges after attaching (--keep-privileges keeps them)")?;
+    }
+    let mut view = View::new(args.json);
+    let mut demands = DemandTracker::default();
+    let started_ns = monotonic_ns();
+    let ends_ns = args.duration.map(|duration| started_ns + duration.nanos());
+    let first = watcher.read();
+    demands.add(&first);
+    let mut earlier = first.clone();
+    loop {
+        let deadline_ns = (earlier.at_ns + interval.as_nanos() as u64).min(ends_ns.unwrap_or(u64::MAX));
+        watcher.wait_until(deadline_ns, stop.flag());
+        let is_last = stop.is_set() || ends_ns.is_some_and(|ends| monotonic_ns() >= ends);
+        let now = watcher.read();
+        demands.add(&now);
+        let rates = Rates::between(&earlier, &now);
+        if let Some(exporter) = &exporter {
+            exporter.publish(&now, watcher.options(), &watcher.doubts());
+        }
+        if let Some(recording) = &mut recording {
+            recording.add(&now, &rates, &watcher)?;
+        }
+        view.show(&Frame { watcher: &watcher, first: &first, now: &now, rates: &rates, demands: &demands, is_last })?;
+        if is_last {
+            return finish(watcher, recording, &now, stop.is_set() && ends_ns.is_some());
+        }
+        earlier = now;
+    }
+}
+
+/// What a reading shows.
+pub struct Frame<'a> {
+    /// The watch.
+    pub watcher: &'a Watcher,
+    /// Its first reading.
+    pub first: &'a Reading,
+    /// Its last.
+    pub now: &'a Reading,
+    /// Since the reading before.
+    pub rates: &'a Rates,
+    /// Service demands so far.
+    pub demands: &'a DemandTracker,
+    /// No further reading follows.
+    pub is_last: bool,
+}
+
+fn finish(watcher: Watcher, recording: Option<Recording>, last: &Reading, is_cut_short: bool) -> Result<ExitCode> {
+    let doubts = watcher.doubts();
+    // Detached before anything slow is written.
+    drop(watcher);
+    if let Some(recording) = recording {
+        let path = recording.finish(last, &doubts, is_cut_short)?;
+        eprintln!("kept in {path}");
+    }
+    // Without --duration Ctrl-C is how a watch is meant to end.
+    Ok(ExitCode::from(if is_cut_short { failure::INTERRUPTED } else { failure::DONE }))
+}
+
+fn options(args: &WatchArgs) -> Result<WatchOptions> {
+    let port = parse_port(&args.port)?;
+    let classes = match &args.classes {
+        Some(text) => SizeClasses::parse(text).map_err(|error| wrong_usage(format!("--classes: {error}")))?,
+        None => SizeClasses::default(),
+    };
+    let overhead_ratio = args.overhead.map_or(0.01, |share| share.0);
+    if overhead_ratio <= 0.0 {
+        return Err(wrong_usage("--overhead must be above 0, as in 1%; --mode zero costs least"));
+    }
+    Ok(WatchOptions {
+        port,
+        group: args.pid.map_or(Group::ListeningOn(port), Group::Tree),
+        netns_pid: args.netns_of,
+        mode: match args.mode {
+            None | Some(WatchModeWord::Default) => Mode::Default,
+            Some(WatchModeWord::Zero) => Mode::Zero,
+            Some(WatchModeWord::Counts) => Mode::Counts,
+            Some(WatchModeWord::Exact) => Mode::Exact,
+        },
+        overhead_ratio,
+        classes,
+        splits: !args.no_splits,
+    })
+}
+
+/// `:8080` or `8080`.
+fn parse_port(text: &str) -> Result<u16> {
+    let digits = text.strip_prefix(':').unwrap_or(text);
+    match digits.parse::<u16>() {
+        Ok(port) if port > 0 && digits.bytes().all(|byte| byte.is_ascii_digit()) => Ok(port),
+        _ => Err(wrong_usage(format!("'{}' is not a port: write it as :8080", text.chars().filter(|c| !c.is_control()).take(40).collect::<String>()))),
+    }
+}
+
+/// Prints a line or a screen.
+fn emit(text: &str) -> Result<()> {
+    print(text)
+}

@@ -1,0 +1,107 @@
+//! A watch kept in a run directory: `run.json`, and `watch.jsonl` with one reading a line, appended as it is taken. A line
+//! that was written is in the kernel's hands: kill -9 loses none, a crash of the machine the last few.
+
+use super::super::session::repeat_command;
+use anyhow::{Context, Result};
+use observe::watch::{Rates, Reading, Watcher};
+use record::machine::MachineFacts;
+use record::run::{RunRecord, RunWriter, SCHEMA};
+use record::time::unix_ms;
+use record::{Doubt, LoadPlan, Pace, Scenario, Status};
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+/// A run directory that grows.
+pub struct Recording {
+    writer: RunWriter,
+    lines: File,
+}
+
+impl Recording {
+    /// Creates it.
+    pub fn create(path: &Path, watcher: &Watcher) -> Result<Self> {
+        let port = watcher.options().port;
+        let mut server_facts = std::collections::BTreeMap::new();
+        if let Ok(Some(server)) = observe::server_on_port(port, watcher.options().netns_pid) {
+            server_facts.insert("program".to_string(), server.command);
+            server_facts.insert("pid".to_string(), server.pid.to_string());
+            server_facts.insert("command".to_string(), server.arguments.join(" ").chars().take(1000).collect());
+        }
+        let record = RunRecord {
+            schema: SCHEMA,
+            status: Status::Running,
+            started_unix_ms: unix_ms(),
+            writer_pid: std::process::id(),
+            scenario: Scenario {
+                command: "watch".into(),
+                name: format!("watch-{port}"),
+                url: format!(":{port}"),
+                repeat_command: repeat_command(),
+                load: no_load(),
+                sweep: None,
+                server: None,
+            },
+            machine: MachineFacts::read(),
+            server_facts,
+            doubts: watcher.doubts(),
+            ended_by: None,
+        };
+        let writer = RunWriter::create(Path::new("runs"), Some(path), record)?;
+        let file = writer.path().join("watch.jsonl");
+        let lines = File::create_new(&file).with_context(|| format!("cannot write {}", file.display()))?;
+        let mut recording = Recording { writer, lines };
+        recording.line(&serde_json::json!({
+            "kind": "watch", "schema": SCHEMA, "port": port, "mode": watcher.options().mode,
+            "classes": watcher.options().classes, "overhead_limit_ratio": watcher.options().overhead_ratio,
+        }))?;
+        Ok(recording)
+    }
+
+    fn line(&mut self, value: &serde_json::Value) -> Result<()> {
+        let mut text = serde_json::to_string(value)?;
+        text.push('\n');
+        self.lines.write_all(text.as_bytes()).context("cannot write watch.jsonl: is the disk full?")
+    }
+
+    /// Adds a reading.
+    pub fn add(&mut self, reading: &Reading, rates: &Rates, watcher: &Watcher) -> Result<()> {
+        let value = super::view::json(reading, rates, &watcher.doubts());
+        self.line(&value)
+    }
+
+    /// Ends it; returns where it lies.
+    pub fn finish(mut self, _last: &Reading, doubts: &[Doubt], is_cut_short: bool) -> Result<String> {
+        self.lines.sync_all().context("cannot write watch.jsonl")?;
+        self.writer.record_mut().doubts = doubts.to_vec();
+        let (status, why) =
+            if is_cut_short { (Status::Interrupted, Some("a signal".to_string())) } else { (Status::Complete, None) };
+        self.writer.finish(status, why)?;
+        Ok(self.writer.path().display().to_string())
+    }
+}
+
+/// A watch sends nothing.
+fn no_load() -> LoadPlan {
+    LoadPlan {
+        addresses: Vec::new(),
+        host: String::new(),
+        method: String::new(),
+        targets: Vec::new(),
+        headers: Vec::new(),
+        body: Vec::new(),
+        pace: Pace::Closed,
+        connections: 0,
+        requests_per_connection: 0,
+        threads: 0,
+        cpus: Vec::new(),
+        warmup_ns: 0,
+        duration_ns: 0,
+        timeout_ns: 0,
+        connect_timeout_ns: 0,
+        connect_rate_per_sec: 0.0,
+        source_addresses: Vec::new(),
+        seed: 0,
+        precise: false,
+    }
+}

@@ -1,0 +1,349 @@
+//! How a watch is shown: one screen that is drawn anew on a terminal, plain lines elsewhere with the tables at the end,
+//! JSON lines on request.
+
+use super::{Frame, emit};
+use anyhow::Result;
+use observe::watch::demand::{Demand, utilisation};
+use observe::watch::estimate::Estimate;
+use observe::watch::reading::PhaseTotals;
+use observe::watch::{Mode, Rates, Reading};
+use record::Doubt;
+use record::units::{format_bytes, format_nanos, format_si};
+use std::fmt::Write;
+use std::io::IsTerminal;
+
+/// Where it goes.
+pub struct View {
+    is_json: bool,
+    is_terminal: bool,
+}
+
+impl View {
+    /// For this invocation.
+    pub fn new(is_json: bool) -> Self {
+        View { is_json, is_terminal: std::io::stdout().is_terminal() }
+    }
+
+    /// Shows a reading.
+    pub fn show(&mut self, frame: &Frame<'_>) -> Result<()> {
+        if self.is_json {
+            return emit(&format!(
+                "{}\n",
+                serde_json::to_string(&json(frame.now, frame.rates, &frame.watcher.doubts()))?
+            ));
+        }
+        if self.is_terminal {
+            // Home, then erase what is behind: no flicker, and the last screen stays.
+            let body = screen(frame, "since the last reading").replace('\n', "\x1b[K\n");
+            return emit(&format!("\x1b[H\x1b[J{body}"));
+        }
+        if frame.is_last {
+            return emit(&screen(frame, "since the last reading"));
+        }
+        emit(&line(frame))
+    }
+}
+
+/// A reading as one JSON object.
+pub fn json(reading: &Reading, rates: &Rates, doubts: &[Doubt]) -> serde_json::Value {
+    serde_json::json!({ "kind": "reading", "totals": reading, "rates": rates, "doubts": doubts })
+}
+
+fn line(frame: &Frame<'_>) -> String {
+    let (now, rates) = (frame.now, frame.rates);
+    let states = states(now);
+    let mut out = format!("{:8.1} s", now.elapsed_ns as f64 / 1e9);
+    if !now.classes.is_empty() {
+        let _ = write!(
+            out,
+            "  {} requests/s  in {}/s  out {}/s  cpu {} us/request  waiting {}  sending {}",
+            format_si(rates.all.requests_per_sec),
+            format_bytes(rates.all.bytes_in_per_sec),
+            format_bytes(rates.all.bytes_out_per_sec),
+            number(rates.all.cpu_us_per_request),
+            now.open.waiting,
+            now.open.sending,
+        );
+    }
+    let _ = writeln!(
+        out,
+        "  accepted {}/s  {states}  server {:.2} CPUs",
+        format_si(rates.accepted_per_sec),
+        rates.server_cpus
+    );
+    out
+}
+
+fn states(reading: &Reading) -> String {
+    if reading.connections.states.is_empty() {
+        return "no sockets".into();
+    }
+    let parts: Vec<String> = reading.connections.states.iter().map(|(name, count)| format!("{name} {count}")).collect();
+    parts.join("  ")
+}
+
+fn number(value: Option<f64>) -> String {
+    match value {
+        None => "-".into(),
+        Some(value) if value >= 1000.0 => format_si(value),
+        Some(value) if value >= 100.0 => format!("{value:.0}"),
+        Some(value) => format!("{value:.1}"),
+    }
+}
+
+fn screen(frame: &Frame<'_>, span: &str) -> String {
+    let mut out = String::new();
+    head(&mut out, frame);
+    connections(&mut out, frame.now, frame.rates);
+    if !frame.now.classes.is_empty() {
+        requests(&mut out, frame, span);
+        phases(&mut out, frame);
+        demands(&mut out, frame);
+        cpu(&mut out, frame);
+        open(&mut out, frame.now);
+        processes(&mut out, frame.now);
+    }
+    for doubt in frame.watcher.doubts() {
+        let _ = writeln!(out, "! {}: {}", doubt.what, doubt.remedy);
+    }
+    out
+}
+
+fn head(out: &mut String, frame: &Frame<'_>) {
+    let (now, rates, options) = (frame.now, frame.rates, frame.watcher.options());
+    let how = match options.mode {
+        _ if now.classes.is_empty() && options.mode != Mode::Zero => "connections only",
+        Mode::Zero => "connections only (zero)",
+        Mode::Counts => "every request counted",
+        Mode::Default => "every request counted, phases in windows",
+        Mode::Exact => "phases of every request",
+    };
+    let _ = writeln!(
+        out,
+        ":{}  {:.1} s  {how}  {} processes, {} threads, {}",
+        options.port,
+        now.elapsed_ns as f64 / 1e9,
+        now.cpu.processes,
+        now.cpu.threads,
+        format_bytes(now.cpu.resident_bytes as f64),
+    );
+    let added = match now.cost.added_ratio {
+        Some(ratio) => {
+            format!("{:.2} % of the server's CPU time (limit {:.3} %)", ratio * 100.0, options.overhead_ratio * 100.0)
+        }
+        None => "not known: the server's CPU time is not seen".into(),
+    };
+    let _ = writeln!(
+        out,
+        "cost of watching  added {added}, {:.0} ns/read by calibration (modelled); own {:.2} % of a CPU (timed); {} windows, {:.1} s",
+        now.cost.receive_event_ns,
+        rates.own_cpus * 100.0,
+        now.cost.windows,
+        now.cost.window_ns as f64 / 1e9,
+    );
+}
+
+fn connections(out: &mut String, now: &Reading, rates: &Rates) {
+    let seen = &now.connections;
+    let known = |value: Option<u64>| value.map_or("not measured".to_string(), |value| value.to_string());
+    let queue = match (seen.accept_queue, seen.accept_queue_limit) {
+        (Some(queue), Some(limit)) => format!("{queue} of {limit}"),
+        _ => "not measured: nobody listens".into(),
+    };
+    let _ = writeln!(out, "\nconnections  {}", states(now));
+    let _ = writeln!(
+        out,
+        "  accepted {} ({}/s)  closed {} ({}/s)  aborted {}  accept queue {queue}  overflows {}  drops {}",
+        seen.accepted,
+        format_si(rates.accepted_per_sec),
+        seen.closed,
+        format_si(rates.closed_per_sec),
+        seen.aborted,
+        known(seen.listen_overflows),
+        known(seen.listen_drops),
+    );
+    let _ = writeln!(
+        out,
+        "  retransmits {}  resets sent {}  received {}  scans {}: {} sockets, off by {} (at most {}), {} CPU",
+        known(seen.retransmits),
+        known(seen.resets_sent),
+        known(seen.resets_received),
+        seen.reconciliation.scans,
+        seen.reconciliation.last_scan,
+        seen.reconciliation.last_difference,
+        seen.reconciliation.largest_difference,
+        format_nanos(seen.reconciliation.last_cost_ns as f64),
+    );
+}
+
+fn requests(out: &mut String, frame: &Frame<'_>, span: &str) {
+    let (now, rates) = (frame.now, frame.rates);
+    let _ = writeln!(
+        out,
+        "\nrequests {span} (counted)\n  {:<10} {:>10} {:>10} {:>10} {:>9} {:>10} {:>10} {:>10} {:>12}",
+        "class", "requests/s", "in B/s", "out B/s", "cpu us", "elapsed us", "p50 <= us", "p99 <= us", "total"
+    );
+    let names = frame.watcher.options().classes.iter().map(|class| class.name.as_str());
+    let rows = names.zip(&rates.classes).zip(now.classes.iter().map(|class| class.requests));
+    let all = (("all", &rates.all), now.all().requests);
+    for ((name, class), total) in rows.chain(std::iter::once(all)) {
+        let _ = writeln!(
+            out,
+            "  {name:<10} {:>10} {:>10} {:>10} {:>9} {:>10} {:>10} {:>10} {total:>12}",
+            format_si(class.requests_per_sec),
+            format_si(class.bytes_in_per_sec),
+            format_si(class.bytes_out_per_sec),
+            number(class.cpu_us_per_request),
+            number(class.elapsed_us_per_request),
+            number(class.elapsed_p50_at_most_us),
+            number(class.elapsed_p99_at_most_us),
+        );
+    }
+}
+
+fn in_us(estimate: Option<Estimate>) -> String {
+    match estimate {
+        None => "-".into(),
+        Some(Estimate { mean, half_width: Some(half), .. }) => format!("{:.1}+-{:.1}", mean / 1e3, half / 1e3),
+        Some(Estimate { mean, .. }) => format!("{:.1}", mean / 1e3),
+    }
+}
+
+fn phases(out: &mut String, frame: &Frame<'_>) {
+    let phases = &frame.now.phases;
+    if phases.iter().all(|class| class.requests == 0) {
+        return;
+    }
+    let few = phases.iter().map(|class| class.windows).max().unwrap_or(0) < observe::watch::estimate::FEWEST_WINDOWS;
+    let note = match frame.watcher.options().mode {
+        Mode::Exact => "every request",
+        _ if few => "from windows; fewer than five: no error estimate",
+        _ => "from windows; +- half of the 95 % interval",
+    };
+    let _ = writeln!(
+        out,
+        "\nphases, us/request ({note})\n  {:<10} {:>14} {:>14} {:>14} {:>14} {:>14} {:>14} {:>8} {:>9} {:>8}",
+        "class", "parse", "process", "log", "parse cpu", "process cpu", "log cpu", "sends", "requests", "windows"
+    );
+    for (class, phases) in frame.watcher.options().classes.iter().zip(phases).filter(|(_, phases)| phases.requests > 0)
+    {
+        let PhaseTotals { elapsed_ns, cpu_ns, .. } = phases;
+        let _ = writeln!(
+            out,
+            "  {:<10} {:>14} {:>14} {:>14} {:>14} {:>14} {:>14} {:>8} {:>9} {:>8}",
+            class.name,
+            in_us(elapsed_ns[0]),
+            in_us(elapsed_ns[1]),
+            in_us(elapsed_ns[2]),
+            in_us(cpu_ns[0]),
+            in_us(cpu_ns[1]),
+            in_us(cpu_ns[2]),
+            number(phases.sends.map(|sends| sends.mean)),
+            phases.requests,
+            phases.windows,
+        );
+    }
+    let connects = &frame.now.connections;
+    if connects.connects > 0 {
+        let mean_us = connects.connect_elapsed_ns as f64 / connects.connects as f64 / 1e3;
+        let cpu = (connects.connects_with_cpu > 0)
+            .then(|| connects.connect_cpu_ns as f64 / connects.connects_with_cpu as f64 / 1e3);
+        let _ = writeln!(
+            out,
+            "  connect: {} us from establishment to the first read, cpu {} us, of {} connections (the client's delay included)",
+            number(Some(mean_us)),
+            number(cpu),
+            connects.connects,
+        );
+    }
+}
+
+fn demands(out: &mut String, frame: &Frame<'_>) {
+    let demands: Vec<Demand> = frame.demands.demands(frame.now);
+    if demands.iter().all(|demand| demand.requests == 0) {
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "\nservice demands per request since the start\n  {:<10} {:>16} {:>10} {:>10} {:>12} {:>14}",
+        "class", "cpu us", "user us", "system us", "disk bytes", "network bytes"
+    );
+    for (class, demand) in
+        frame.watcher.options().classes.iter().zip(&demands).filter(|(_, demand)| demand.requests > 0)
+    {
+        let cpu = demand.cpu_us.map(|cpu| match cpu.half_width {
+            Some(half) => format!("{:.2}+-{half:.2}", cpu.mean),
+            None => format!("{:.2}", cpu.mean),
+        });
+        let _ = writeln!(
+            out,
+            "  {:<10} {:>16} {:>10} {:>10} {:>12} {:>14}",
+            class.name,
+            cpu.unwrap_or_else(|| "-".into()),
+            number(demand.cpu_user_us),
+            number(demand.cpu_system_us),
+            number(demand.disk_bytes.map(|bytes| bytes.mean)),
+            number(demand.network_bytes),
+        );
+    }
+    if let Some(check) = utilisation(frame.first, frame.now) {
+        let _ = writeln!(
+            out,
+            "  utilisation law: throughput x demand = {:.3} CPUs, scheduler {:.3} CPUs, {:.1} % of no request",
+            check.predicted_cpus,
+            check.measured_cpus,
+            check.unexplained_ratio * 100.0,
+        );
+    }
+}
+
+fn cpu(out: &mut String, frame: &Frame<'_>) {
+    let cpu = &frame.now.cpu;
+    if cpu.group_ns == 0 {
+        return;
+    }
+    let share = |ns: i64| format!("{:.1} %", ns as f64 / cpu.group_ns as f64 * 100.0);
+    let _ = writeln!(
+        out,
+        "\nserver's CPU time  {} since the start, {:.2} CPUs now: requests {}, accepting {}, between connections {}, elsewhere {}",
+        format_nanos(cpu.group_ns as f64),
+        frame.rates.server_cpus,
+        share(cpu.requests_ns),
+        share(cpu.connect_ns),
+        share(cpu.between_ns),
+        share(cpu.elsewhere_ns),
+    );
+}
+
+fn open(out: &mut String, now: &Reading) {
+    let _ = write!(out, "in progress  {} waiting, {} sending", now.open.waiting, now.open.sending);
+    for request in now.open.longest.iter().take(3) {
+        let _ = write!(
+            out,
+            "; {}{}",
+            format_nanos(request.age_ns as f64),
+            if request.is_sending {
+                format!(" ({} sent)", format_bytes(request.bytes_out as f64))
+            } else {
+                String::new()
+            },
+        );
+    }
+    let _ = writeln!(
+        out,
+        "\nlost  {} requests (table full), unanswered {}",
+        now.losses.displaced_open, now.losses.unanswered
+    );
+}
+
+fn processes(out: &mut String, now: &Reading) {
+    if now.processes.len() < 2 {
+        return;
+    }
+    let _ = write!(out, "by process ");
+    for process in now.processes.iter().take(8) {
+        let name = if process.pid == 0 { "ended".into() } else { process.pid.to_string() };
+        let _ = write!(out, "  {name}: {}", process.requests);
+    }
+    let _ = writeln!(out);
+}
