@@ -3,6 +3,7 @@
 mod doctor;
 mod find;
 mod load;
+mod profile;
 mod report;
 mod session;
 mod watch;
@@ -17,6 +18,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Find(args) => find::run(*args),
         Command::Load(args) => load::run(*args),
         Command::Watch(args) => watch::run(*args),
+        Command::Profile(args) => profile::run(args),
         Command::Report(args) => report::run(args),
         Command::Doctor(args) => doctor::run(args),
     }

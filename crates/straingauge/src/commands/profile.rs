@@ -1,0 +1,137 @@
+//! `straingauge profile`: where a server's CPU time goes, by layer, per packet and per request.
+
+use crate::cli::ProfileArgs;
+use crate::failure::{self, print, wrong_usage};
+use crate::signals::Stop;
+use anyhow::{Context, Result, anyhow, bail};
+use observe::profile::{self, Folded, FunctionGroup, Profile, ProfileError, ProfileOptions, flame, folded};
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Shortest window whose tenths hold a few samples each.
+const SHORTEST: Duration = Duration::from_millis(200);
+/// Beyond these a timer either says nothing or weighs on the server.
+const FREQUENCIES: std::ops::RangeInclusive<u64> = 1..=4000;
+
+/// Runs the command.
+pub fn run(args: ProfileArgs) -> Result<ExitCode> {
+    if let Some([before, after]) = args.diff.as_deref() {
+        return difference(before, after, &args);
+    }
+    if args.kernel_scaling {
+        return kernel_scaling(&args);
+    }
+    let typed = args.port.as_deref().ok_or_else(|| wrong_usage("profile needs a port: straingauge profile :8080"))?;
+    let port = parse_port(typed)?;
+    let groups: Result<Vec<FunctionGroup>> =
+        args.group.iter().map(|text| text.parse().map_err(|why| wrong_usage(format!("--group: {why}")))).collect();
+    let mut options = ProfileOptions::new(port);
+    options.groups = groups?;
+    options.netns_pid = args.netns_of;
+    if let Some(duration) = args.duration {
+        if duration.0 < SHORTEST {
+            return Err(wrong_usage("--duration must be at least 200ms"));
+        }
+        options.duration = duration.0;
+    }
+    if let Some(frequency) = args.frequency {
+        if !FREQUENCIES.contains(&frequency.0) {
+            return Err(wrong_usage("--frequency must lie between 1 and 4000 samples a second; 199 to 997 is usual"));
+        }
+        options.frequency_hz = frequency.0 as u32;
+    }
+    let before = args.against.as_deref().map(read_folded).transpose()?;
+    let stop = Stop::on_signals()?;
+    let profile = profile::run(options, &|| stop.is_set()).map_err(|error| match error {
+        ProfileError::UnknownPattern { .. } => wrong_usage(format!("--group: {error}")),
+        other => anyhow!(other),
+    })?;
+    let folded = Folded::of(&profile);
+    if let Some(path) = &args.folded {
+        write(path, &folded.to_text())?;
+    }
+    if let Some(path) = &args.flame {
+        let title = title(&profile);
+        let picture = match &before {
+            Some(before) => flame::draw_difference(before, &folded, &title),
+            None => flame::draw(&folded, &title),
+        };
+        write(path, &picture)?;
+    }
+    let changes = before.map(|before| folded::changes(&before, &folded));
+    if args.json {
+        let mut value = serde_json::to_value(&profile)?;
+        value["interrupted"] = stop.is_set().into();
+        if let Some(changes) = &changes {
+            value["changes"] = serde_json::to_value(changes)?;
+        }
+        print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
+    } else {
+        print(&profile::text::profile(&profile))?;
+        if let Some(changes) = &changes {
+            print(&format!("\n{}", profile::text::changes(changes)))?;
+        }
+    }
+    Ok(ExitCode::from(if stop.is_set() { failure::INTERRUPTED } else { failure::DONE }))
+}
+
+/// Two files of folded stacks: what grew.
+fn difference(before: &Path, after: &Path, args: &ProfileArgs) -> Result<ExitCode> {
+    let (old, new) = (read_folded(before)?, read_folded(after)?);
+    if let Some(path) = &args.flame {
+        let title = format!("{} since {}", after.display(), before.display());
+        write(path, &flame::draw_difference(&old, &new, &title))?;
+    }
+    let changes = folded::changes(&old, &new);
+    if args.json {
+        print(&format!("{}\n", serde_json::to_string_pretty(&changes)?))?;
+    } else {
+        print(&profile::text::changes(&changes))?;
+    }
+    Ok(ExitCode::from(failure::DONE))
+}
+
+/// What select, poll, epoll_wait, accept and descriptors cost here.
+fn kernel_scaling(args: &ProfileArgs) -> Result<ExitCode> {
+    let stop = Stop::on_signals()?;
+    let scaling = profile::scaling::probe(*profile::scaling::STEPS.last().unwrap_or(&0), &|| stop.is_set())
+        .context("cannot measure how calls scale")?;
+    if args.json {
+        print(&format!("{}\n", serde_json::to_string_pretty(&scaling)?))?;
+    } else {
+        print(&profile::text::scaling(&scaling))?;
+    }
+    Ok(ExitCode::from(if scaling.is_interrupted { failure::INTERRUPTED } else { failure::DONE }))
+}
+
+fn title(profile: &Profile) -> String {
+    let seconds = profile.duration_ns as f64 / 1e9;
+    format!("{} on port {}: {} samples in {seconds:.1} s", profile.command, profile.port, profile.samples.server())
+}
+
+/// `:8080` or `8080`.
+fn parse_port(typed: &str) -> Result<u16> {
+    let digits = typed.strip_prefix(':').unwrap_or(typed);
+    match digits.parse::<u16>() {
+        Ok(port) if port > 0 => Ok(port),
+        _ => {
+            let shown: String = typed.chars().filter(|c| !c.is_control()).take(40).collect();
+            Err(wrong_usage(format!("'{shown}' is not a port: write it as :8080")))
+        }
+    }
+}
+
+fn read_folded(path: &Path) -> Result<Folded> {
+    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    match Folded::parse(BufReader::new(file)) {
+        Ok(folded) => Ok(folded),
+        Err(why) => bail!("{} holds no folded stacks: {why}", path.display()),
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
