@@ -1,0 +1,268 @@
+//! What a program is, as far as scalable select needs to know before it is started: reads the file, runs nothing.
+
+use anyhow::{Context, Result, bail};
+use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader};
+use object::{Endianness, Object, ObjectSymbol, elf};
+use std::collections::{BTreeSet, VecDeque};
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// A program or a library larger than this is not read.
+const MAX_FILE_BYTES: u64 = 1 << 30;
+/// Scripts whose interpreter is a script, and so on.
+const MAX_INTERPRETERS: usize = 4;
+const MAX_LIBRARIES: usize = 200;
+/// The functions that the library stands in for.
+const SELECTS: [&str; 8] = ["select", "pselect", "poll", "ppoll", "__select", "__poll", "__poll_chk", "__ppoll_chk"];
+const EPOLLS: [&str; 3] = ["epoll_wait", "epoll_pwait", "epoll_pwait2"];
+
+/// Why the library cannot help a program.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum Hindrance {
+    /// No dynamic linker runs, so nothing can be preloaded.
+    #[error("{0} is statically linked: nothing can be preloaded; use a dynamically linked build")]
+    Static(String),
+    /// The Go runtime makes system calls itself.
+    #[error("{0} is a Go program: it makes system calls without the C library, and uses epoll already")]
+    Go(String),
+    /// The dynamic linker ignores LD_PRELOAD.
+    #[error("{0} runs with another user's privileges ({1}): the dynamic linker ignores preloaded libraries there")]
+    Privileged(String, &'static str),
+    /// It waits with epoll only.
+    #[error("{0} imports epoll_wait and neither select nor poll: it scales with cold connections already")]
+    Epoll(String),
+    /// It does not wait for several descriptors at all.
+    #[error("{0} and its libraries import neither select nor poll: there is nothing to replace")]
+    NoImport(String),
+    /// The library is a 64-bit one of another architecture.
+    #[error("{0} is not a 64-bit program of this machine's architecture: the library cannot be loaded into it")]
+    OtherMachine(String),
+    /// Neither ELF nor a script.
+    #[error("{0} is neither an ELF program nor a script that names its interpreter")]
+    NotAProgram(String),
+}
+
+/// What was found out about a program that the library may help.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Target {
+    /// The file that is executed in the end: the interpreter, for a script.
+    pub program: PathBuf,
+    /// Functions that the library stands in for and that the program or its libraries import.
+    pub imports: BTreeSet<String>,
+    /// What may make the library useless all the same.
+    pub notes: Vec<String>,
+}
+
+/// Finds a program as a shell does: by path if there is a slash in it, else in PATH and the system folders of servers.
+pub fn find_program(name: &str) -> Result<PathBuf> {
+    if name.contains('/') {
+        let path = PathBuf::from(name);
+        if path.is_file() {
+            return Ok(path);
+        }
+        bail!("the server '{name}' was not found: is the path right?");
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders)
+        .map(|folder| folder.join(name))
+        .find(|path| path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0))
+        .with_context(|| format!("the server '{name}' was not found in PATH: is it installed, and spelt right?"))
+}
+
+/// Looks at the program. `Err(Hindrance)` inside `Ok` is an answer, not a failure.
+pub fn inspect(path: &Path) -> Result<Result<Target, Hindrance>> {
+    let mut program = path.to_path_buf();
+    let mut bytes = read(&program)?;
+    for _ in 0..MAX_INTERPRETERS {
+        let Some(interpreter) = interpreter_of(&bytes) else { break };
+        program = find_program(&interpreter)
+            .with_context(|| format!("{} is a script for an interpreter that is not there", path.display()))?;
+        bytes = read(&program)?;
+    }
+    let name = program.display().to_string();
+    if let Some(how) = privilege(&program)? {
+        return Ok(Err(Hindrance::Privileged(name, how)));
+    }
+    let Ok(file) = ElfFile64::<Endianness>::parse(&*bytes) else {
+        let is_elf = bytes.starts_with(&elf::ELFMAG);
+        return Ok(Err(if is_elf { Hindrance::OtherMachine(name) } else { Hindrance::NotAProgram(name) }));
+    };
+    if file.elf_header().e_machine(file.endian()) != machine() {
+        return Ok(Err(Hindrance::OtherMachine(name)));
+    }
+    if file.section_by_name(".go.buildinfo").is_some() || file.section_by_name(".note.go.buildid").is_some() {
+        return Ok(Err(Hindrance::Go(name)));
+    }
+    let has_linker = file
+        .elf_program_headers()
+        .iter()
+        .any(|header| header.p_type(file.endian()) == elf::PT_INTERP);
+    if !has_linker {
+        return Ok(Err(Hindrance::Static(name)));
+    }
+    Ok(judge(program, name, &file))
+}
+
+fn judge(program: PathBuf, name: String, file: &ElfFile64<'_>) -> Result<Target, Hindrance> {
+    let own = imports_of(file);
+    let mut all = own.clone();
+    let mut queue: VecDeque<String> = needed_by(file).into();
+    let mut seen = BTreeSet::new();
+    while let Some(library) = queue.pop_front() {
+        // The C library and its parts define these functions; what they import is their own affair.
+        let is_libc = ["libc.so", "libm.so", "libpthread.so", "ld-linux", "libdl.so", "librt.so"];
+        if is_libc.iter().any(|prefix| library.starts_with(prefix)) || seen.len() >= MAX_LIBRARIES {
+            continue;
+        }
+        if !seen.insert(library.clone()) {
+            continue;
+        }
+        let Some(bytes) = library_path(&library).and_then(|path| read(&path).ok()) else { continue };
+        if let Ok(file) = ElfFile64::<Endianness>::parse(&*bytes) {
+            all.extend(imports_of(&file));
+            queue.extend(needed_by(&file));
+        }
+    }
+    let pick = |names: &[&str]| -> BTreeSet<String> {
+        names.iter().filter(|name| all.contains(**name)).map(|name| (*name).to_string()).collect()
+    };
+    let imports = pick(&SELECTS);
+    let epolls = pick(&EPOLLS);
+    let loads_modules = all.contains("dlopen");
+    let mut notes = Vec::new();
+    if imports.is_empty() && !loads_modules {
+        return Err(if epolls.is_empty() { Hindrance::NoImport(name) } else { Hindrance::Epoll(name) });
+    }
+    if imports.is_empty() {
+        notes.push("it imports neither select nor poll itself, but it loads modules that may".to_string());
+    }
+    if !epolls.is_empty() {
+        notes.push(
+            "it can use epoll as well: only while it is configured to use select or poll does the library change anything"
+                .to_string(),
+        );
+    }
+    Ok(Target { program, imports, notes })
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    let file = std::fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let meta = file.metadata()?;
+    if !meta.is_file() {
+        bail!("{} is not a file: name the server's program", path.display());
+    }
+    if meta.len() > MAX_FILE_BYTES {
+        bail!("{} has more than {MAX_FILE_BYTES} bytes: is it the server's program?", path.display());
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(bytes)
+}
+
+/// The interpreter in a script's first line; behind env(1), the program that it looks for.
+fn interpreter_of(bytes: &[u8]) -> Option<String> {
+    let line = bytes.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let line = std::str::from_utf8(line.get(..line.len().min(255))?).ok()?;
+    let mut words = line.split_ascii_whitespace();
+    let first = words.next()?;
+    if Path::new(first).file_name()? == "env" {
+        return words.find(|word| !word.starts_with('-') && !word.contains('=')).map(str::to_string);
+    }
+    Some(first.to_string())
+}
+
+/// How the program gets privileges that its caller lacks, if it does.
+fn privilege(path: &Path) -> Result<Option<&'static str>> {
+    let meta = std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+    if meta.mode() & libc::S_ISUID != 0 {
+        return Ok(Some("set-user-id"));
+    }
+    if meta.mode() & libc::S_ISGID != 0 && meta.mode() & libc::S_IXGRP != 0 {
+        return Ok(Some("set-group-id"));
+    }
+    let name = std::ffi::CString::new(std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()))?;
+    // SAFETY: both strings end with a zero byte; no buffer is given, so that only the size is asked for.
+    let size = unsafe { libc::getxattr(name.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) };
+    Ok((size > 0).then_some("file capabilities"))
+}
+
+fn machine() -> u16 {
+    if cfg!(target_arch = "aarch64") { elf::EM_AARCH64 } else { elf::EM_X86_64 }
+}
+
+fn imports_of(file: &ElfFile64<'_>) -> BTreeSet<String> {
+    file.dynamic_symbols()
+        .filter(|symbol| symbol.is_undefined())
+        .filter_map(|symbol| symbol.name().ok().map(str::to_string))
+        .collect()
+}
+
+/// The libraries of the dynamic table (DT_NEEDED). A table that contradicts itself names none.
+fn needed_by(file: &ElfFile64<'_>) -> Vec<String> {
+    let (endian, data) = (file.endian(), file.data());
+    let segments = file.elf_program_headers();
+    let Some(table) = segments.iter().find_map(|segment| segment.dynamic(endian, data).ok().flatten()) else {
+        return Vec::new();
+    };
+    let value_of =
+        |tag: u32| table.iter().find(|entry| entry.d_tag(endian) == u64::from(tag)).map(|entry| entry.d_val(endian));
+    let (Some(address), Some(size)) = (value_of(elf::DT_STRTAB), value_of(elf::DT_STRSZ)) else { return Vec::new() };
+    let strings = segments.iter().find_map(|segment| segment.data_range(endian, data, address, size).ok().flatten());
+    let Some(strings) = strings else { return Vec::new() };
+    table
+        .iter()
+        .filter(|entry| entry.d_tag(endian) == u64::from(elf::DT_NEEDED))
+        .filter_map(|entry| strings.get(usize::try_from(entry.d_val(endian)).ok()?..)?.split(|byte| *byte == 0).next())
+        .filter_map(|name| std::str::from_utf8(name).ok().map(str::to_string))
+        .collect()
+}
+
+/// Where the dynamic linker would most likely find a library; one that is not found is left out of the judgement.
+fn library_path(name: &str) -> Option<PathBuf> {
+    let folders = [
+        "/lib/x86_64-linux-gnu",
+        "/usr/lib/x86_64-linux-gnu",
+        "/lib/aarch64-linux-gnu",
+        "/usr/lib/aarch64-linux-gnu",
+        "/lib64",
+        "/usr/lib64",
+        "/lib",
+        "/usr/lib",
+        "/usr/local/lib",
+    ];
+    folders.iter().map(|folder| Path::new(folder).join(name)).find(|path| path.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interpreters_are_found_behind_env_and_its_options() {
+        assert_eq!(interpreter_of(b"#!/bin/sh -e\nexit\n").as_deref(), Some("/bin/sh"));
+        assert_eq!(interpreter_of(b"#! /usr/bin/env -S A=1 python3 -u\n").as_deref(), Some("python3"));
+        assert_eq!(interpreter_of(b"#!/usr/bin/env python3").as_deref(), Some("python3"));
+        for not_a_script in [&b"#!"[..], b"#!\n", b"", b"\x7fELF", b"#!\xff\xfe\n", b"#!/usr/bin/env\n"] {
+            assert_eq!(interpreter_of(not_a_script), None);
+        }
+    }
+
+    #[test]
+    fn damaged_programs_are_refused_or_judged_without_a_panic() {
+        let whole = std::fs::read(std::env::current_exe().expect("a test program")).expect("readable");
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let path = dir.path().join("damaged");
+        let mut random: u64 = 1;
+        for round in 0..200 {
+            let mut bytes = whole[..whole.len().min(64 << 10)].to_vec();
+            for _ in 0..round % 40 + 1 {
+                random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                let at = (random >> 33) as usize % bytes.len().min(4096);
+                bytes[at] = (random >> 20) as u8;
+            }
+            std::fs::write(&path, &bytes).expect("written");
+            let _ = inspect(&path);
+        }
+    }
+}
