@@ -4,7 +4,7 @@ mod cause;
 mod doubts;
 
 use crate::text::{grouped, plain};
-use crate::zones::{Findings, Place, PointFinding, SweepFindings, percent};
+use crate::zones::{Drift, Findings, Place, PointFinding, SweepFindings, percent};
 use record::units::{format_nanos, format_si};
 use record::{Criteria, Doubt, RunDir, Sweep, names};
 use serde::{Deserialize, Serialize};
@@ -29,17 +29,23 @@ pub fn sentences(run: &RunDir, findings: &Findings) -> Verdict {
     if let Some(open) = &findings.rate {
         open_sentences(open, &mut said);
     }
-    if let Some(drift) = &findings.drift
-        && let Some(cv) = drift.cpu_cv_ratio.or(drift.load_cv_ratio)
-    {
-        said.push(format!(
-            "The yardstick's speed varied by {} (coefficient of variation, n = {}); loads are compared within repeats, so the zones \
-             do not depend on it, the absolute rates do.",
-            percent(cv),
-            drift.n
-        ));
-    }
+    said.extend(findings.drift.as_ref().and_then(drift_sentence));
     Verdict { headline: headline(run, findings), sentences: said, doubts: doubts::collect(run, findings) }
+}
+
+fn drift_sentence(drift: &Drift) -> Option<String> {
+    let parts: Vec<String> = [("arithmetic", drift.cpu_cv_ratio), ("reference load", drift.load_cv_ratio)]
+        .into_iter()
+        .filter_map(|(name, cv)| Some(format!("{name} by {}", percent(cv?))))
+        .collect();
+    (!parts.is_empty()).then(|| {
+        format!(
+            "Between repeats the yardstick's speed varied: its {} (coefficient of variation, n = {}). Loads are compared \
+             within repeats, so the zones depend little on it; the absolute rates do.",
+            parts.join(", its "),
+            drift.n
+        )
+    })
 }
 
 fn headline(run: &RunDir, findings: &Findings) -> String {

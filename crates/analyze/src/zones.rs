@@ -10,6 +10,7 @@
 //! repeat only, as the machine's speed drifts between repeats; `docs/zones.md` says how intervals are made.
 
 mod curve;
+mod doubts;
 mod failure;
 mod figures;
 mod find;

@@ -27,7 +27,7 @@ pub(super) struct LevelRow {
 }
 
 pub(super) fn levels(sweep: &SweepFindings) -> Vec<LevelRow> {
-    sweep.levels.iter().map(|level| level_row(level)).collect()
+    sweep.levels.iter().map(level_row).collect()
 }
 
 fn level_row(level: &Level) -> LevelRow {

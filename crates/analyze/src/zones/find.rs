@@ -1,16 +1,19 @@
 //! The finding itself: levels, curves and trials put together into zones and points.
 
 use super::curve::{BlockCurve, Crossing};
+use super::doubts;
 use super::failure::{self, Bracket, Trial, percent};
 use super::{CpuGrowth, Drift, Findings, Level, Peak, Place, PointFinding, SweepFindings, Zone, levels};
-use crate::statistics::{DRAWS, coefficient_of_variation, interval_of, random};
-use record::{Criteria, Doubt, DoubtKind, Point, RunDir, Severity, Sweep, names};
+use crate::statistics::{DRAWS, coefficient_of_variation, interval_of, median, random};
+use record::{Criteria, Point, RunDir, Sweep, names};
 
 /// Seeds differ by use, so that no two bootstraps draw alike; they are fixed, so that a run always reads the same.
 const YIELD_SEED: u64 = 0x5947;
 const FAILURE_SEED: u64 = 0x4641;
 const EFFICIENCY_SEED: u64 = 0x4546;
 const PEAK_SEED: u64 = 0x5045;
+/// Other work of this size can saturate a CPU in the server's stead.
+const NOISY_CPUS: f64 = 0.2;
 
 /// Finds zones, yield and failure points in the points of a run. The order of `points` does not matter.
 pub fn find(points: &[Point], criteria: &Criteria) -> Findings {
@@ -41,7 +44,7 @@ fn sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> Option<SweepFin
     let mut yield_point = match sweep {
         Sweep::Rate => {
             let busy = BlockCurve::fit(&levels::readings(&groups, levels::saturation));
-            open_yield(busy.as_ref(), criteria)
+            open_yield(busy.as_ref(), others_cpus(&groups), criteria)
         }
         _ => closed_yield(throughput.as_ref(), &levels, criteria),
     };
@@ -71,7 +74,7 @@ fn sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> Option<SweepFin
         sweep,
         load_unit: if sweep == Sweep::Rate { "1/s" } else { "connections" }.into(),
         efficiency_point: efficiency_point(cpu.as_ref(), sweep, criteria),
-        doubts: doubts(&levels, &trials, &yield_point, &failure_point, repeats.len(), sweep),
+        doubts: doubts::of_sweep(&levels, &trials, &yield_point, &failure_point, repeats.len(), sweep),
         peak: throughput.as_ref().and_then(|curve| peak(curve, &levels, criteria)),
         cpu: cpu.as_ref().and_then(|curve| growth(curve, &levels)),
         levels,
@@ -209,7 +212,7 @@ fn saturation_words(level: &Level, criteria: &Criteria) -> String {
     }
 }
 
-fn open_yield(busy: Option<&BlockCurve>, criteria: &Criteria) -> PointFinding {
+fn open_yield(busy: Option<&BlockCurve>, others_cpus: f64, criteria: &Criteria) -> PointFinding {
     let Some(busy) = busy else {
         return PointFinding::none(
             criteria,
@@ -230,7 +233,17 @@ fn open_yield(busy: Option<&BlockCurve>, criteria: &Criteria) -> PointFinding {
             load_words(busy.loads[busy.loads.len() - 1], Sweep::Rate)
         ),
     };
+    if point.place != Place::Beyond && others_cpus >= NOISY_CPUS {
+        let words = format!("; other work used {others_cpus:.1} CPUs meanwhile, so this may not be the server's doing");
+        point.reason.push_str(&words);
+    }
     point
+}
+
+/// CPUs that other work used, median over the sweep's points.
+fn others_cpus(groups: &[(f64, Vec<&Point>)]) -> f64 {
+    let points = groups.iter().flat_map(|(_, points)| points);
+    median(&points.filter_map(|point| point.value(names::MACHINE_OTHERS)).collect::<Vec<_>>()).unwrap_or(0.0)
 }
 
 fn efficiency_point(cpu: Option<&BlockCurve>, sweep: Sweep, criteria: &Criteria) -> PointFinding {
@@ -360,55 +373,4 @@ fn drift(points: &[Point]) -> Option<Drift> {
         load_cv_ratio: cv(names::THROUGHPUT),
         n: yardsticks.len() as u64,
     })
-}
-
-fn doubts(
-    levels: &[Level],
-    trials: &[Trial],
-    yield_point: &PointFinding,
-    failure_point: &PointFinding,
-    repeats: usize,
-    sweep: Sweep,
-) -> Vec<Doubt> {
-    let mut found = Vec::new();
-    let which = if sweep == Sweep::Rate { "open loop" } else { "closed loop" };
-    if repeats < 2 {
-        found.push(Doubt::new(
-            DoubtKind::TooFewSamples,
-            Severity::Warning,
-            format!("{which}: every load was measured once, so the intervals hold the spacing of the loads only, not the noise"),
-            "allow more time with --budget, or more repeats with --repeats",
-        ));
-    }
-    let inconsistent = failure::inconsistent(trials);
-    if !inconsistent.is_empty() && failure_point.estimate.is_some() {
-        let loads: Vec<String> = inconsistent.iter().take(4).map(|load| load_words(*load, sweep)).collect();
-        let more = if inconsistent.len() > 4 { ", ..." } else { "" };
-        found.push(Doubt::new(
-            DoubtKind::SourcesDisagree,
-            Severity::Note,
-            format!(
-                "{which}: trials of the same load disagreed whether it failed ({}{more}); the interval is wider for it",
-                loads.join(", ")
-            ),
-            "run on a quieter machine, or allow more time with --budget",
-        ));
-    }
-    if let (Some(_), None) = (yield_point.estimate, yield_point.high) {
-        found.push(Doubt::new(
-            DoubtKind::SearchEndedEarly,
-            Severity::Warning,
-            format!("{which}: the yield point's interval is not bounded above by the loads measured"),
-            "raise --max-connections, or allow more time with --budget",
-        ));
-    }
-    if let Some(level) = levels.iter().find(|level| level.client_limited) {
-        found.push(Doubt::new(
-            DoubtKind::ClientSaturated,
-            Severity::Invalid,
-            format!("{which}: from {} on the client was saturated, the server was not", load_words(level.load, sweep)),
-            "give the client more CPUs (--client-cpus), or limit the server to fewer (--server-cpus)",
-        ));
-    }
-    found
 }

@@ -1,0 +1,57 @@
+//! Reasons not to trust what a sweep's findings say.
+
+use super::failure::{self, Trial};
+use super::find::load_words;
+use super::{Level, PointFinding};
+use record::{Doubt, DoubtKind, Severity, Sweep};
+
+pub(super) fn of_sweep(
+    levels: &[Level],
+    trials: &[Trial],
+    yield_point: &PointFinding,
+    failure_point: &PointFinding,
+    repeats: usize,
+    sweep: Sweep,
+) -> Vec<Doubt> {
+    let mut found = Vec::new();
+    let which = if sweep == Sweep::Rate { "open loop" } else { "closed loop" };
+    if repeats < 2 {
+        found.push(Doubt::new(
+            DoubtKind::TooFewSamples,
+            Severity::Warning,
+            format!("{which}: every load was measured once, so the intervals hold the spacing of the loads only, not the noise"),
+            "allow more time with --budget, or more repeats with --repeats",
+        ));
+    }
+    let inconsistent = failure::inconsistent(trials);
+    if !inconsistent.is_empty() && failure_point.estimate.is_some() {
+        let loads: Vec<String> = inconsistent.iter().take(4).map(|load| load_words(*load, sweep)).collect();
+        let more = if inconsistent.len() > 4 { ", ..." } else { "" };
+        found.push(Doubt::new(
+            DoubtKind::SourcesDisagree,
+            Severity::Note,
+            format!(
+                "{which}: trials of the same load disagreed whether it failed ({}{more}); the interval is wider for it",
+                loads.join(", ")
+            ),
+            "run on a quieter machine, or allow more time with --budget",
+        ));
+    }
+    if let (Some(_), None) = (yield_point.estimate, yield_point.high) {
+        found.push(Doubt::new(
+            DoubtKind::SearchEndedEarly,
+            Severity::Warning,
+            format!("{which}: the yield point's interval is not bounded above by the loads measured"),
+            "raise --max-connections, or allow more time with --budget",
+        ));
+    }
+    if let Some(level) = levels.iter().find(|level| level.client_limited) {
+        found.push(Doubt::new(
+            DoubtKind::ClientSaturated,
+            Severity::Invalid,
+            format!("{which}: from {} on the client was saturated, the server was not", load_words(level.load, sweep)),
+            "give the client more CPUs (--client-cpus), or limit the server to fewer (--server-cpus)",
+        ));
+    }
+    found
+}
