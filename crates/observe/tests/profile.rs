@@ -166,7 +166,7 @@ fn a_second_event_has_samples_of_its_own() {
 fn what_cannot_be_profiled_is_said() {
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
     match profile::run(ProfileOptions::new(free), &|| false) {
-        Err(error @ ProfileError::NoServer { .. }) => assert!(error.to_string().contains("--pid"), "{error}"),
+        Err(error @ ProfileError::NoServer { .. }) => assert!(error.to_string().contains("--netns-of"), "{error}"),
         other => panic!("{other:?}"),
     }
     if !can_sample() {

@@ -29,7 +29,7 @@ pub enum ProfileError {
     Symbols(#[from] SymbolsError),
     /// Nobody listens.
     #[error(
-        "nothing listens on port {port}: is the server running, on this port? (in another network namespace: name one of its processes with --pid)"
+        "nothing listens on port {port}: is the server running, on this port? (in another network namespace: name one of its processes with --netns-of)"
     )]
     NoServer {
         /// Which port.

@@ -15,9 +15,11 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Whether a function matches.
+    /// Whether a function matches, with or without the suffixes that the kernel's compiler added (`.isra.0`).
     pub fn matches(&self, function: &str, is_user: bool) -> bool {
-        self.is_user == is_user && glob_matches(&self.glob, function)
+        let plain = function.split('.').next().unwrap_or(function);
+        self.is_user == is_user
+            && (glob_matches(&self.glob, function) || !is_user && glob_matches(&self.glob, plain))
     }
 
     /// Whether it is about the server's own functions, which are only known after the run.
@@ -50,7 +52,7 @@ impl FunctionGroup {
 
 /// Why a text is no group.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a group: write it as name=pattern,pattern, for instance acks=tcp_ack*,tcp_clean_rtx_queue")]
+#[error("'{0}' is not a group: write it as name=pattern,pattern, for instance acks=tcp_ack*,tcp_send_ack")]
 pub struct GroupError(pub String);
 
 impl FromStr for FunctionGroup {
@@ -110,6 +112,7 @@ mod tests {
         assert!(!group.contains("tcp_clean_rtx_queue2", false));
         assert!(group.contains("ngx_http_handler", true));
         assert!(!group.contains("ngx_http_handler", false));
+        assert!(group.contains("tcp_clean_rtx_queue.constprop.0", false));
     }
 
     #[test]

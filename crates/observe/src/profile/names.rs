@@ -43,8 +43,8 @@ impl<'s> Names<'s> {
             Some(function) => {
                 Frame { function: clean(&function.name), module: function.module.clone(), is_kernel: true }
             }
-            // The kernel lists its functions; what is none of them was compiled at run time.
-            None => Frame { function: "[generated code]".into(), module: Some("bpf".into()), is_kernel: true },
+            // The kernel lists its functions; what is none of them was compiled at run time, as BPF programs are.
+            None => Frame { function: "bpf_jit_code".into(), module: None, is_kernel: true },
         };
         let caller = |index: usize, address: u64| if index == 0 { address } else { address.saturating_sub(1) };
         addresses

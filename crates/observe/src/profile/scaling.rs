@@ -16,6 +16,8 @@ pub const STEPS: [usize; 6] = [16, 64, 256, 1024, 4096, 16384];
 const FLAT: f64 = 0.2;
 /// From this exponent on the cost is in proportion to the descriptors.
 const PROPORTIONAL: f64 = 0.7;
+/// From this exponent on a further descriptor costs more than the one before: the sockets no longer fit into caches.
+const FASTER: f64 = 1.2;
 /// The exponent is fitted from this many descriptors on, where fixed costs no longer hide it.
 const FIT_FROM: usize = 256;
 
@@ -76,6 +78,8 @@ pub enum Growth {
     Slow,
     /// In proportion to the descriptors.
     Proportional,
+    /// Faster than that.
+    Faster,
     /// Fewer than two points to judge by.
     Unknown,
 }
@@ -116,7 +120,8 @@ impl CallScaling {
             None => Growth::Unknown,
             Some(exponent) if exponent < FLAT => Growth::Flat,
             Some(exponent) if exponent < PROPORTIONAL => Growth::Slow,
-            Some(_) => Growth::Proportional,
+            Some(exponent) if exponent < FASTER => Growth::Proportional,
+            Some(_) => Growth::Faster,
         };
         let ns_per_descriptor = match costs.as_slice() {
             [first, .., last] if last.descriptors > first.descriptors => {
@@ -140,11 +145,15 @@ impl CallScaling {
             record::units::format_nanos(last.median_ns),
             last.descriptors
         );
+        let law = match self.growth {
+            Growth::Faster => "grows faster than in proportion",
+            _ => "grows in proportion",
+        };
         match (self.growth, self.ns_per_descriptor) {
-            (Growth::Proportional, Some(slope)) if matches!(self.call, Call::Select | Call::Poll) => format!(
-                "{ends}: grows in proportion ({slope:.1} ns a descriptor); a server that calls it pays for every idle connection: use epoll, or run it under straingauge scale"
+            (Growth::Proportional | Growth::Faster, Some(slope)) if matches!(self.call, Call::Select | Call::Poll) => format!(
+                "{ends}: {law} (on average {slope:.1} ns a descriptor); a server that calls it pays for every idle connection: use epoll, or run it under straingauge scale"
             ),
-            (Growth::Proportional, Some(slope)) => format!("{ends}: grows in proportion ({slope:.1} ns a descriptor)"),
+            (Growth::Proportional | Growth::Faster, Some(slope)) => format!("{ends}: {law} (on average {slope:.1} ns a descriptor)"),
             (Growth::Slow, _) => format!("{ends}: grows, but less than in proportion"),
             (Growth::Flat, _) => format!("{ends}: does not grow with idle descriptors"),
             _ => format!("{ends}: too few points to judge"),
@@ -212,6 +221,7 @@ mod tests {
         assert_eq!(growth(|n| 300.0 + 25.0 * n as f64), Growth::Proportional);
         assert_eq!(growth(|n| 300.0 + (n as f64).sqrt()), Growth::Flat);
         assert_eq!(growth(|n| (n as f64).sqrt()), Growth::Slow);
+        assert_eq!(growth(|n| (n as f64).powf(1.5)), Growth::Faster);
         assert_eq!(CallScaling::judge(Call::Poll, Vec::new()).growth, Growth::Unknown);
     }
 

@@ -214,15 +214,24 @@ fn events(out: &mut String, profile: &Profile) {
 pub fn changes(changes: &[Change]) -> String {
     let mut out = String::new();
     let mut table = Columns::new(&["function (own time)", "before %", "after %", "change"]);
-    for change in changes.iter().take(CHANGES) {
+    let clear = changes.iter().filter(|change| change.is_clear()).count();
+    for change in changes.iter().filter(|change| change.is_clear()).take(CHANGES) {
         table.row([
             clean(&change.function),
             format!("{:.2}", change.before_ratio * 100.0),
             format!("{:.2}", change.after_ratio * 100.0),
-            format!("{:+.2}", (change.after_ratio - change.before_ratio) * 100.0),
+            format!("{:+.2} +-{:.2}", (change.after_ratio - change.before_ratio) * 100.0, change.plus_minus_ratio * 100.0),
         ]);
     }
-    table.print(&mut out);
+    if clear > 0 {
+        table.print(&mut out);
+    }
+    let _ = writeln!(
+        out,
+        "{clear} functions changed by more than the samples' scatter (95 %), {} did not{}",
+        changes.len() - clear,
+        if clear > CHANGES { "; the largest changes are shown" } else { "" }
+    );
     out.push_str("shares are of each profile's own samples, so what grows makes the rest shrink\n");
     out
 }

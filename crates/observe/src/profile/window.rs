@@ -272,10 +272,13 @@ fn doubts(profile: &Profile, groups: &[FunctionGroup]) -> Vec<Doubt> {
             DoubtKind::NotWatched,
             Severity::Warning,
             what,
-            "put load on the server while it is profiled; a server in another network namespace is named with --pid",
+            "put load on the server while it is profiled; a server in another network namespace is named with --netns-of",
         );
     }
-    if let Some(difference) = profile.cpu_check.difference_ratio.filter(|difference| difference.abs() > CPU_TOLERANCE) {
+    // Two standard deviations of as many independent samples: a timer that meets a server now and then does no better.
+    let scatter = 2.0 / (profile.samples.in_server().max(1) as f64).sqrt();
+    let is_remarkable = |difference: &f64| difference.abs() > CPU_TOLERANCE.max(scatter);
+    if let Some(difference) = profile.cpu_check.difference_ratio.filter(is_remarkable) {
         let steal = profile.cpu_check.steal_ratio.filter(|steal| *steal >= 0.005);
         let cause = steal.map_or(String::new(), |steal| format!(" while a hypervisor took {:.1} % of the machine", steal * 100.0));
         let what = format!("the samples' CPU time differs from the scheduler's by {:+.1} %{cause}; times are scaled to the scheduler's", difference * 100.0);

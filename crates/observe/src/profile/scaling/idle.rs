@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
@@ -28,7 +28,9 @@ struct Order {
 /// The descriptors that the calls look at.
 pub struct IdleSet {
     listener: TcpListener,
-    /// Taken before all others, so that there is a low number to free.
+    /// What is duplicated. Not one of the descriptors that epoll watches: it watches the file behind them.
+    source: OwnedFd,
+    /// Taken before the others, so that there is a low number to free.
     low: Option<OwnedFd>,
     /// Idle connections.
     pub sockets: Vec<TcpStream>,
@@ -44,7 +46,8 @@ pub struct IdleSet {
 impl IdleSet {
     /// None yet.
     pub fn new() -> io::Result<Self> {
-        let low = std::fs::File::open("/dev/null")?.into();
+        let source: OwnedFd = std::fs::File::open("/dev/null")?.into();
+        let low = source.try_clone()?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)?;
@@ -58,6 +61,7 @@ impl IdleSet {
         let ready = ready_descriptor()?;
         let set = IdleSet {
             listener,
+            source,
             low: Some(low),
             sockets: Vec::new(),
             ready,
@@ -107,8 +111,8 @@ impl IdleSet {
     /// Frees the low descriptor, takes it again, and takes one more, which the kernel must search for; then frees that.
     pub fn search_descriptor(&mut self) -> io::Result<()> {
         self.low = None;
-        self.low = Some(self.ready.as_fd().try_clone_to_owned()?);
-        drop(self.ready.as_fd().try_clone_to_owned()?);
+        self.low = Some(self.source.try_clone()?);
+        drop(self.source.try_clone()?);
         Ok(())
     }
 
