@@ -305,7 +305,7 @@ pub struct ProfileArgs {
     /// Look for the server in the network namespace of this process [default: in this one]
     #[arg(long, value_name = "PID")]
     pub netns_of: Option<u32>,
-    /// Sum functions as a group, as in 'acks=tcp_ack*,tcp_clean_rtx_queue' or 'parse=user:ngx_http_parse_*' (repeatable)
+    /// Sum functions as a group, as in 'acks=tcp_ack*,tcp_send_ack' or 'parse=user:ngx_http_parse_*' (repeatable)
     #[arg(long, value_name = "NAME=PATTERN")]
     pub group: Vec<String>,
     /// Write the stacks, one a line, for flame graph viewers
