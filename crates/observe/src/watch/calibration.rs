@@ -15,10 +15,11 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 /// A tight loop reads this much too low.
 pub const CACHE_FACTOR: f64 = 2.0;
-/// A piece is short, so that most pieces are undisturbed by other work; the lower quintile is taken.
+/// A piece is short, so that most pieces are undisturbed by other work; of each round's pieces the lower quintile is
+/// taken, of the rounds' differences the median.
 const EXCHANGES: u32 = 20;
-const PIECES: usize = 25;
-const ROUNDS: u32 = 6;
+const PIECES: usize = 15;
+const ROUNDS: u32 = 11;
 
 /// Cost of an event, nanoseconds, [`CACHE_FACTOR`] included.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -42,8 +43,9 @@ pub fn measure(hooks: KernelHooks) -> Result<EventCosts, WatchError> {
     server.set_nodelay(true).map_err(io)?;
     let options = PortOptions { port, netns_inum: 0, class_below_bytes: [u64::MAX; SIZE_CLASSES - 1], slots: 16 };
     let mut programs = Programs::load(hooks, &options)?;
-    let mut pieces = |into: &mut Vec<f64>| -> Result<(), WatchError> {
+    let mut pieces = || -> Result<f64, WatchError> {
         let mut byte = [0];
+        let mut took = Vec::with_capacity(PIECES);
         for _ in 0..PIECES {
             let before = cpu_clock::of_this_thread();
             for _ in 0..EXCHANGES {
@@ -52,33 +54,34 @@ pub fn measure(hooks: KernelHooks) -> Result<EventCosts, WatchError> {
                 server.write_all(b"a").map_err(io)?;
                 client.read_exact(&mut byte).map_err(io)?;
             }
-            into.push((cpu_clock::of_this_thread() - before) as f64 / f64::from(EXCHANGES));
+            took.push((cpu_clock::of_this_thread() - before) as f64 / f64::from(EXCHANGES));
         }
-        Ok(())
+        Ok(rank(took, 5))
     };
-    let (mut without, mut counting, mut timing) = (Vec::new(), Vec::new(), Vec::new());
-    pieces(&mut Vec::new())?;
+    let (mut counting, mut timing) = (Vec::new(), Vec::new());
+    pieces()?;
     for round in 1..=ROUNDS {
-        pieces(&mut without)?;
+        let without = pieces()?;
         programs.attach_receive()?;
-        pieces(&mut counting)?;
+        let with = pieces()?;
         programs.open_window(round, false)?;
-        pieces(&mut timing)?;
+        timing.push(pieces()? - with);
         programs.close_window();
         programs.detach_receive();
+        counting.push(with - without);
     }
     // The client's read and write run into the hooks, too, and are turned away by the port: part of what a server on the
     // same machine pays as well, so it is left in.
-    let (without, counting, timing) = (lower_quintile(without), lower_quintile(counting), lower_quintile(timing));
-    let in_window = (timing - counting).max(0.0) * CACHE_FACTOR;
+    let in_window = rank(timing, 2).max(0.0) * CACHE_FACTOR;
     Ok(EventCosts {
-        receive_ns: (counting - without).max(0.0) * CACHE_FACTOR,
+        receive_ns: rank(counting, 2).max(0.0) * CACHE_FACTOR,
         send_ns: in_window / 2.0,
         window_receive_ns: in_window / 2.0,
     })
 }
 
-fn lower_quintile(mut values: Vec<f64>) -> f64 {
+/// The value with `1 / part` of the others below it.
+fn rank(mut values: Vec<f64>, part: usize) -> f64 {
     values.sort_by(f64::total_cmp);
-    values.get(values.len() / 5).copied().unwrap_or(0.0)
+    values.get(values.len() / part).copied().unwrap_or(0.0)
 }

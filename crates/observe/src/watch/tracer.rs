@@ -88,6 +88,26 @@ impl Tracer {
         Ok(tracer)
     }
 
+    /// Changes how closely is watched; what was counted stays.
+    pub fn set_mode(&mut self, mode: Mode) -> Result<(), WatchError> {
+        if self.stage != Stage::Idle {
+            self.programs.shut_gate(self.window);
+            self.end_window();
+        }
+        match (self.mode.counts_requests(), mode.counts_requests()) {
+            (false, true) => self.programs.attach_receive()?,
+            (true, false) => self.programs.detach_receive(),
+            _ => {}
+        }
+        self.mode = mode;
+        if mode == Mode::Exact {
+            self.window = self.window.wrapping_add(1).max(1);
+            self.programs.open_window(self.window, self.splits)?;
+            self.stage = Stage::Open { opened_ns: monotonic_ns() };
+        }
+        Ok(())
+    }
+
     /// Opens or closes a window if it is time; says when to come again.
     pub fn step(&mut self, now_ns: u64) -> Option<u64> {
         if self.mode != Mode::Default {

@@ -114,6 +114,16 @@ impl Watcher {
         &self.options
     }
 
+    /// Changes how closely is watched. Requests in progress at that moment may be lost to the counts.
+    pub fn set_mode(&mut self, mode: Mode) -> Result<(), WatchError> {
+        #[cfg(feature = "bpf")]
+        if let Some(tracer) = &mut self.tracer {
+            tracer.set_mode(mode)?;
+        }
+        self.options.mode = mode;
+        Ok(())
+    }
+
     /// The server's processes.
     pub fn pids(&self) -> Vec<u32> {
         self.server.pids()
