@@ -30,6 +30,8 @@ pub enum Command {
     Watch(Box<WatchArgs>),
     /// Draw the report of a run directory again
     Report(ReportArgs),
+    /// Make the documents that a server needs to answer a size mix or a log
+    Files(FilesArgs),
     /// Say what this machine can and cannot measure, and how to change that
     Doctor(DoctorArgs),
 }
@@ -326,6 +328,32 @@ pub struct ProfileArgs {
     /// Print JSON instead of tables
     #[arg(long)]
     pub json: bool,
+}
+
+/// `straingauge files`.
+#[derive(Debug, Args)]
+pub struct FilesArgs {
+    /// Size mix: webstone, surge, or fitted (to the log of --trace)
+    #[arg(long, value_name = "NAME")]
+    pub mix: Option<String>,
+    /// Access log whose documents to make, plain or gzip
+    #[arg(long, value_name = "LOG")]
+    pub trace: Option<PathBuf>,
+    /// auto, common, combined, nginx, vhost, w3c, or the server's own format string
+    #[arg(long, value_name = "FORMAT", default_value = "auto")]
+    pub trace_format: String,
+    /// Directory to make them in: absent, empty, or an earlier run of the same command
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Refuse to make more bytes than this
+    #[arg(long, value_name = "SIZE", default_value = "10GiB", value_parser = record::units::parse_bytes)]
+    pub limit: u64,
+    /// Print JSON instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// No progress
+    #[arg(long, short = 'q')]
+    pub quiet: bool,
 }
 
 /// `straingauge doctor`.

@@ -1,6 +1,7 @@
 //! One file a command; each reads as the sentence that the command is.
 
 mod doctor;
+mod files;
 mod find;
 mod load;
 mod profile;
@@ -20,6 +21,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Watch(args) => watch::run(*args),
         Command::Profile(args) => profile::run(args),
         Command::Report(args) => report::run(args),
+        Command::Files(args) => files::run(args),
         Command::Doctor(args) => doctor::run(args),
     }
 }
