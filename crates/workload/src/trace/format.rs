@@ -82,15 +82,16 @@ impl Format {
         }
         let lines = start.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end).filter(|line| !line.is_empty());
         let (mut plain, mut with_host, mut with_more) = (0, 0, 0);
+        let mut last = clf::LastTime::default();
         for line in lines.take(LINES) {
             // A user's name may hold spaces, so that a host in front also reads as plain; the ident, which is "-"
             // practically everywhere, tells them apart.
             let mut words = line.split(|byte| *byte == b' ');
             let is_shifted = words.nth(2) == Some(b"-") && words.next() == Some(b"-");
-            if clf::parse(line, false).is_ok() && !is_shifted {
+            if clf::parse(line, false, &mut last).is_ok() && !is_shifted {
                 plain += 1;
                 with_more += usize::from(line.ends_with(b"\""));
-            } else if clf::parse(line, true).is_ok() {
+            } else if clf::parse(line, true, &mut last).is_ok() {
                 with_host += 1;
             }
         }

@@ -48,7 +48,7 @@ pub struct TraceReader {
 }
 
 enum Parser {
-    Clf { has_host: bool },
+    Clf { has_host: bool, last: clf::LastTime },
     W3c(W3c),
     Template(Box<Template>),
 }
@@ -134,7 +134,9 @@ impl TraceReader {
         let parser = match (&format, format.template().map_err(TraceError::Format)?) {
             (_, Some(template)) => Parser::Template(Box::new(template)),
             (Format::W3c, None) => Parser::W3c(W3c::default()),
-            (chosen, None) => Parser::Clf { has_host: *chosen == Format::VhostCombined },
+            (chosen, None) => {
+                Parser::Clf { has_host: *chosen == Format::VhostCombined, last: clf::LastTime::default() }
+            }
         };
         Ok(TraceReader { name, lines, is_gzip, format, parser, scratch: Vec::new(), counts: Counts::default() })
     }
@@ -184,7 +186,7 @@ impl TraceReader {
             };
             let line = &self.lines.buffer()[range.0..range.1];
             let parsed = match &mut self.parser {
-                Parser::Clf { has_host } => clf::parse(line, *has_host),
+                Parser::Clf { has_host, last } => clf::parse(line, *has_host, last),
                 Parser::W3c(parser) if line.starts_with(b"#") => {
                     parser.directive(line);
                     self.counts.blank += 1;
