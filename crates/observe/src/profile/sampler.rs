@@ -7,8 +7,11 @@ use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, Object, ObjectBuilder, PerfE
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsRawFd, IntoRawFd};
 
-/// Compiled from `bpf/profile.bpf.c` by the build script.
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/profile.bpf.o"));
+/// Compiled from `bpf/profile.bpf.c` by the build script. An ELF file is read in place, as structures of 8 bytes' alignment.
+static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/profile.bpf.o")));
+
+#[repr(C, align(8))]
+struct Aligned<T: ?Sized>(T);
 
 /// What is sampled.
 #[derive(Debug, Clone)]
@@ -56,7 +59,7 @@ impl Sampler {
     /// Loads and attaches. The CPU clock must work; other events may be missing.
     pub fn attach(options: &SamplerOptions) -> Result<Self, ProfileError> {
         libbpf_rs::set_print(None);
-        let mut open = ObjectBuilder::default().open_memory(OBJECT).map_err(|error| refused(&error))?;
+        let mut open = ObjectBuilder::default().open_memory(&OBJECT.0).map_err(|error| refused(&error))?;
         for mut map in open.maps_mut() {
             if map.name() == ".rodata.target"
                 && let Some(bytes) = map.initial_value_mut()
