@@ -170,7 +170,6 @@ static __always_inline void sent(struct sock *sk, __u32 bytes)
 
 	if (!control.window || !is_ours(sk))
 		return;
-	__sync_fetch_and_add(&counts.sends_seen, 1);
 	r = find((__u64)sk, sk->__sk_common.skc_hash, &slot);
 	if (!r || !has_phases(r))
 		return;
@@ -185,6 +184,7 @@ static __always_inline void sent(struct sock *sk, __u32 bytes)
 		r->end_ns = 0;
 	}
 	charge(c, t, (__u64)sk, slot, now_ns);
+	c->sends_in_windows++;
 	if (!r->parsed_ns)
 		r->parsed_ns = now_ns;
 	r->phase = PHASE_LOG;

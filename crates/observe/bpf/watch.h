@@ -46,7 +46,8 @@ struct thread {
 	/* second line */
 	__u64 bytes_out;
 	__u64 disk_mark_bytes; /* the thread's reads from disks, up to its last event in a window */
-	__u32 disk_window, reserved;
+	__u32 disk_window;
+	__u32 sends_in_windows;
 } __attribute__((aligned(64)));
 
 /* Finished requests of one size class, on one CPU. */
@@ -91,7 +92,7 @@ struct port_counts {
 	__u64 displaced; /* records displaced after their response, closed then */
 	__s64 displaced_thread_other_cpu_ns;
 	__u64 displaced_thread_requests, displaced_thread_bytes_in, displaced_thread_bytes_out;
-	__u64 sends_seen, switches_seen, syscalls_seen; /* events in windows, for the account of cost */
+	__u64 switches_seen, syscalls_seen; /* events that ended a phase */
 };
 
 /* Fixed before the programs are loaded: the verifier sees constants. */
@@ -134,7 +135,7 @@ struct sweep {
 };
 
 _Static_assert(sizeof(struct watch_options) == 104, "layout.rs");
-_Static_assert(sizeof(struct port_counts) == 656, "layout.rs");
+_Static_assert(sizeof(struct port_counts) == 648, "layout.rs");
 _Static_assert(sizeof(struct sweep) == 12656, "layout.rs");
 _Static_assert(sizeof(struct request) == 128, "two cache lines");
 _Static_assert(sizeof(struct thread) == 128, "two cache lines");

@@ -33,7 +33,7 @@ fn main() -> Outcome<()> {
 
 /// Prints one CSV line a round and arm: CPU nanoseconds of the server per request, the lower quintile of the pieces.
 fn requests(port: u16, path: &str, connections: usize, rounds: usize, closes: bool) -> Outcome<()> {
-    let mut watcher = Watcher::start(WatchOptions { mode: Mode::Zero, ..WatchOptions::of_port(port) })?;
+    let mut watcher = Watcher::start(WatchOptions { mode: Mode::Zero, splits: false, ..WatchOptions::of_port(port) })?;
     if let Some(error) = watcher.why_no_programs() {
         return Err(error.to_string().into());
     }

@@ -12,3 +12,5 @@ mod faults;
 mod rig;
 #[path = "watch/servers.rs"]
 mod servers;
+#[path = "watch/unprivileged.rs"]
+mod unprivileged;

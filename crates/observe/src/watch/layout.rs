@@ -76,7 +76,7 @@ pub struct ThreadRecord {
     pub bytes_out: u64,
     pub disk_mark_bytes: u64,
     pub disk_window: u32,
-    pub reserved: u32,
+    pub sends_in_windows: u32,
     pub padding: [u64; 6],
 }
 
@@ -143,7 +143,6 @@ pub struct PortCounts {
     pub displaced_thread_requests: u64,
     pub displaced_thread_bytes_in: u64,
     pub displaced_thread_bytes_out: u64,
-    pub sends_seen: u64,
     pub switches_seen: u64,
     pub syscalls_seen: u64,
 }
@@ -209,7 +208,7 @@ pub struct Sweep {
 }
 
 shared! {
-    RequestRecord = 128, ThreadRecord = 128, ClassRow = 384, PhaseRow = 2048, PortCounts = 656, ProgramOptions = 104,
+    RequestRecord = 128, ThreadRecord = 128, ClassRow = 384, PhaseRow = 2048, PortCounts = 648, ProgramOptions = 104,
     Control = 8, OpenRecord = 48, SweepRow = 40, Sweep = 12656,
 }
 

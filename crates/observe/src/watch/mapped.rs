@@ -22,7 +22,7 @@ unsafe impl<T: Shared> Send for Mapped<T> {}
 impl<T: Shared> Mapped<T> {
     /// Maps a map of `len` values. `T` must be as large as the map's value, which array maps round up to 8 bytes.
     pub fn new(map: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
-        const { assert!(size_of::<T>() % 8 == 0 && size_of::<T>() > 0) };
+        const { assert!(size_of::<T>().is_multiple_of(8) && size_of::<T>() > 0) };
         let bytes = (size_of::<T>() * len).next_multiple_of(rustix::param::page_size());
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice; the result is checked.

@@ -162,11 +162,11 @@ fn add_record(row: &mut PhaseRow, record: &RequestRecord) {
     row.sends += u64::from(record.sends);
     row.disk_bytes += record.disk_bytes;
     row.split += u64::from(record.is_split);
-    for phase in 0..PHASES {
-        row.elapsed_ns[phase] += elapsed[phase];
-        row.cpu_ns[phase] += record.phase_cpu_ns[phase];
-        row.elapsed[phase][bucket_of(elapsed[phase])] += 1;
-        row.cpu[phase][bucket_of(record.phase_cpu_ns[phase].max(0) as u64)] += 1;
+    for (phase, (elapsed_ns, cpu_ns)) in elapsed.into_iter().zip(record.phase_cpu_ns).enumerate() {
+        row.elapsed_ns[phase] += elapsed_ns;
+        row.cpu_ns[phase] += cpu_ns;
+        row.elapsed[phase][bucket_of(elapsed_ns)] += 1;
+        row.cpu[phase][bucket_of(cpu_ns.max(0) as u64)] += 1;
     }
 }
 

@@ -12,8 +12,11 @@ use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject, PrintLevel, Pr
 use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Compiled from `bpf/watch.bpf.c` by the build script.
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/watch.bpf.o"));
+/// Compiled from `bpf/watch.bpf.c` by the build script. An ELF file is read in place, as structures of 8 bytes' alignment.
+static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/watch.bpf.o")));
+
+#[repr(C, align(8))]
+struct Aligned<T: ?Sized>(T);
 
 /// Where the loader's words go: the last of them belong into the error.
 static LOADER_LOG: Mutex<String> = Mutex::new(String::new());
@@ -207,7 +210,7 @@ fn open_object() -> Result<OpenObject, WatchError> {
     ObjectBuilder::default()
         .name("straingauge")
         .map_err(|error| refused(&error))?
-        .open_memory(OBJECT)
+        .open_memory(&OBJECT.0)
         .map_err(|error| refused(&error))
 }
 
@@ -246,7 +249,7 @@ fn refused(error: &libbpf_rs::Error) -> WatchError {
     let log = LOADER_LOG.lock().unwrap_or_else(PoisonError::into_inner);
     let words: Vec<&str> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let tail = words[words.len().saturating_sub(6)..].join("; ");
-    WatchError::Refused { what: error.to_string(), log: if tail.is_empty() { tail } else { format!(": {tail}") } }
+    WatchError::Refused { what: format!("{error:#}"), log: if tail.is_empty() { tail } else { format!(": {tail}") } }
 }
 
 /// The system calls with which servers open or look up what was asked for.

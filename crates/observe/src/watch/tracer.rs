@@ -3,7 +3,7 @@
 use super::calibration::{self, EventCosts};
 use super::classes::SizeClasses;
 use super::error::WatchError;
-use super::kernel::KernelHooks;
+use super::kernel::{KernelHooks, ReceiveHook};
 use super::layout::{PortCounts, Sweep};
 use super::phases::PhaseSums;
 use super::programs::{PortOptions, Programs};
@@ -52,7 +52,10 @@ pub struct Tracer {
 impl Tracer {
     /// Calibrates, loads and attaches. `connections`: how many there are now, for the size of the table.
     pub fn start(options: &WatchOptions, netns_inum: u32, connections: u64) -> Result<Self, WatchError> {
-        let hooks = KernelHooks::detect()?;
+        let mut hooks = KernelHooks::detect()?;
+        if options.reads_by_position {
+            hooks.receive = ReceiveHook::Position;
+        }
         let costs = calibration::measure(hooks)?;
         let slots = (connections.saturating_mul(4)).clamp(u64::from(FEWEST_SLOTS), u64::from(MOST_SLOTS)) as u32;
         let mut programs = Programs::load(
@@ -169,7 +172,11 @@ impl Tracer {
             .sum()
     }
 
-    /// Adapts the windows to the budget; stops counting requests when even that costs too much.
+    fn sends_in_windows(&self) -> u64 {
+        self.programs.threads.iter().map(|thread| u64::from(thread.sends_in_windows)).sum()
+    }
+
+    /// Adapts the windows to the budget: they become rare, then stop. Counting goes on.
     pub fn keep_budget(&mut self, server_cpu_ns: u64, receives: u64, budget: f64) {
         // A server that did next to nothing says nothing about shares.
         if server_cpu_ns < 100_000_000 || self.mode != Mode::Default || receives == 0 {
@@ -179,7 +186,7 @@ impl Tracer {
         let always = self.costs.receive_ns / per_receive_cpu_ns;
         let sends_per_receive = match self.window_receives {
             0 => 2.0,
-            seen => self.programs.counts.get(0).sends_seen as f64 / seen as f64,
+            seen => self.sends_in_windows() as f64 / seen as f64,
         };
         let window = (self.costs.window_receive_ns + sends_per_receive * self.costs.send_ns) / per_receive_cpu_ns;
         self.schedule.adapt(always, window, budget);
@@ -225,7 +232,7 @@ impl Tracer {
         let window_receives = if self.mode == Mode::Exact { receives } else { self.window_receives };
         let added_ns = counted
             + counts.accepted as f64 * TRANSITIONS_PER_CONNECTION * self.costs.receive_ns
-            + counts.sends_seen as f64 * self.costs.send_ns
+            + self.sends_in_windows() as f64 * self.costs.send_ns
             + window_receives as f64 * self.costs.window_receive_ns
             + self.windows as f64 * WINDOW_COST_PER_CPU_NS * cpus;
         CostTotals {

@@ -42,6 +42,8 @@ pub struct WatchOptions {
     pub classes: SizeClasses,
     /// In some windows, end the parse phase where the server opens or looks up a file, not at its first send.
     pub splits: bool,
+    /// See reads as on kernels before 6.3 (by `tcp_rcv_space_adjust`), also where there is better: for comparison.
+    pub reads_by_position: bool,
 }
 
 impl WatchOptions {
@@ -55,6 +57,7 @@ impl WatchOptions {
             overhead_ratio: 0.01,
             classes: SizeClasses::default(),
             splits: true,
+            reads_by_position: false,
         }
     }
 }

@@ -47,3 +47,21 @@ fn closing_after_each_request_counts_each() {
     assert_eq!(counted(&reading), count);
     assert_eq!((reading.connections.accepted, reading.connections.closed), (500, 500));
 }
+
+#[test]
+fn the_hook_of_older_kernels_counts_the_same() {
+    let test = "the_hook_of_older_kernels_counts_the_same";
+    for name in ["nginx", "apache"] {
+        let Some(server) = Server::start(test, name) else { return };
+        let options = observe::watch::WatchOptions { reads_by_position: true, ..counting(server.port) };
+        let Some(mut watcher) = watch(test, options) else { return };
+        let (open, mut count) = keep_alive(server.port, 4, 100, &["/1k.bin", "/100k.bin"]);
+        drop(open);
+        count.add(close_each(server.port, 50, "/1k.bin"));
+        settle(&mut watcher);
+        let reading = watcher.read();
+        assert_eq!(counted(&reading), count, "{name}");
+        let of_requests = reading.cpu.requests_ns as f64 / reading.cpu.group_ns as f64;
+        assert!(of_requests < 1.02, "{name}: more CPU time is charged than there is: {of_requests:.3}");
+    }
+}

@@ -114,7 +114,9 @@ fn options(args: &WatchArgs) -> Result<WatchOptions> {
         },
         overhead_ratio,
         classes,
-        splits: !args.no_splits,
+        // Always on, this hook would cost every system call of the machine a detour: it is for windows.
+        splits: !args.no_splits && args.mode != Some(WatchModeWord::Exact),
+        reads_by_position: false,
     })
 }
 
