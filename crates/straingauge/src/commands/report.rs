@@ -27,6 +27,17 @@ pub fn run(args: ReportArgs) -> Result<ExitCode> {
 /// Renders the page and writes it whole; returns where.
 pub fn write_report(run: &RunDir, out: Option<&Path>) -> Result<PathBuf> {
     let page = out.map_or_else(|| run.path.join("report.html"), Path::to_path_buf);
-    write_whole(&page, analyze::report::html(run).as_bytes()).context("the report could not be written")?;
+    let html = analyze::report::html(run);
+    if out.is_some_and(is_special) {
+        std::fs::write(&page, html)
+            .with_context(|| format!("the report could not be written to {}", page.display()))?;
+    } else {
+        write_whole(&page, html.as_bytes()).context("the report could not be written")?;
+    }
     Ok(page)
+}
+
+/// A device or a pipe that was named on the command line is written to; root would otherwise replace it by a file.
+fn is_special(out: &Path) -> bool {
+    std::fs::metadata(out).is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
