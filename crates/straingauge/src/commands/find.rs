@@ -269,7 +269,7 @@ impl Search {
             Ok(page) => {
                 self.session.progress.say(&format!("report: {}\nrun:    {}", page.display(), run.path.display()))
             }
-            Err(error) if ended.is_err() => self.session.progress.say(&format!("straingauge: {error:#}")),
+            Err(error) if ended.is_err() => self.session.progress.say(&failure::sentence(error)),
             Err(_) => {}
         }
         let ended = ended?;
