@@ -99,6 +99,7 @@ def children(pid):
 
 class Server:
     def __init__(self, name, variant, scratch):
+        self.name = name
         command, env, self.port, self.request = server(name, variant, scratch)
         self.stats = os.path.join(scratch, f"stats.{time.monotonic_ns()}")
         env = dict(os.environ, **env)
@@ -141,7 +142,8 @@ class Server:
         self.cold.wait()
         for p in children(self.process.pid):
             os.kill(p, signal.SIGTERM)
-        self.process.terminate()
+        # HAProxy has no handler for SIGTERM; only a server that ends by itself writes the library's report
+        self.process.send_signal(signal.SIGUSR1 if self.name.startswith("haproxy") else signal.SIGTERM)
         try:
             self.process.wait(5)
         except subprocess.TimeoutExpired:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Soak with churn: soak.py [SECONDS]   (1800 by default)
+"""Soak with churn: soak.py [SECONDS [SERVER ...]]   (1800 seconds, haproxy and lighttpd by default)
 
 HAProxy and lighttpd under the library, each with keep-alive and closing load while cold connections come and go.
 Fails if a request fails to be answered in 5 s, if descriptors or memory grow, or if the library reports a lost hint."""
@@ -82,7 +82,7 @@ def main():
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     subprocess.run(["gcc", "-O2", "-o", os.path.join(run.HERE, "drive"), os.path.join(run.HERE, "drive.c")], check=True)
     r = run.Run(tempfile.mkdtemp(), "soak")
-    ok = all([soak(name, seconds, r.scratch) for name in ("haproxy", "lighttpd")])
+    ok = all([soak(name, seconds, r.scratch) for name in sys.argv[2:] or ("haproxy", "lighttpd")])
     shutil.rmtree(r.scratch)
     shutil.rmtree(os.path.dirname(r.out))
     sys.exit(0 if ok else 1)

@@ -120,8 +120,7 @@ def figures(data, folder):
         curves = []
         for variant, cold in (("stock", 0), ("stock", 750), ("scaled", 750), ("epoll", 750)):
             mine = [r for r in data if r["section"] == section and r["variant"] == variant and r["cold"] == str(cold)]
-            # the offered rate counts where it was reached; the last point is the saturation throughput
-            curve = collected(mine, lambda r: int(r["rate"]), lambda r: (r["rps"], float(r["mean_us"]) / 1000))
+            # up to the first rate that was not reached: that is the saturation throughput
             line = []
             by_rate = defaultdict(list)
             for r in mine:
@@ -132,7 +131,6 @@ def figures(data, folder):
                 line.append((reached, statistics.median(times), min(times), max(times)))
                 if reached < 0.9 * rate:
                     break
-            del curve
             colour = "#888" if cold == 0 else COLOUR[variant]
             curves.append((f"{variant}, {cold} cold", colour, "4 3" if cold == 0 else "", line))
         chart(os.path.join(folder, f"scale-figure-{number}.svg"),
