@@ -24,6 +24,7 @@ struct net_device___profile {
 };
 struct sk_buff___profile {
 	struct net_device___profile *dev;
+	struct sock *sk;
 	unsigned int len, data_len;
 	__u16 network_header;
 	unsigned int end; /* sk_buff_data_t: an offset on 64-bit machines */
@@ -262,6 +263,13 @@ int BPF_PROG(packet_received, struct sk_buff___profile *skb)
 	return 0;
 }
 
+/* A TCP socket, or what stands for one during the handshake and after the close, which ends before sk_protocol. */
+static __always_inline bool is_tcp(const struct sock *sk)
+{
+	__u8 state = sk->__sk_common.skc_state;
+	return state == TCP_TIME_WAIT || state == 12 /* TCP_NEW_SYN_RECV */ || sk->sk_protocol == IPPROTO_TCP;
+}
+
 SEC("tp_btf/net_dev_queue")
 int BPF_PROG(packet_queued, struct sk_buff___profile *skb)
 {
@@ -269,11 +277,21 @@ int BPF_PROG(packet_queued, struct sk_buff___profile *skb)
 		return 0;
 	struct cpu_row *own = row();
 	struct packet packet;
-	unsigned char *ip = skb->head + skb->network_header;
-	__u32 link = ip - skb->data;
-	if (!parse(ip, skb->len - skb->data_len - link, skb->len - link, &packet, own))
-		return 0;
-	if (packet.from == target.port && skb->dev->nd_net.net->ns.inum == target.netns)
+	struct sock *sk = skb->sk;
+	__u16 port = sk ? sk->__sk_common.skc_num : 0;
+	if (port) {
+		/* The usual case reads no header: TCP keeps what it sends behind the linear part. */
+		if (port != target.port || !is_tcp(sk))
+			return 0;
+		packet.payload_bytes = skb->data_len;
+	} else {
+		/* Resets and the like, which the kernel sends by a socket of its own. */
+		unsigned char *ip = skb->head + skb->network_header;
+		__u32 link = ip - skb->data;
+		if (!parse(ip, skb->len - skb->data_len - link, skb->len - link, &packet, own) || packet.from != target.port)
+			return 0;
+	}
+	if (skb->dev->nd_net.net->ns.inum == target.netns)
 		count_packet(own, OUT, skb, &packet);
 	return 0;
 }
