@@ -132,10 +132,16 @@ pub(super) fn bytes(text: &[u8]) -> Result<u64, Reason> {
 /// caller to refuse.
 #[inline]
 pub(super) fn request_line(line: &[u8]) -> Result<(&[u8], &[u8]), Reason> {
-    let Some(space) = memchr(b' ', line) else {
-        return Err(if line.is_empty() || line == b"-" { Reason::NoRequest } else { Reason::Request });
+    let (method, rest) = match line.strip_prefix(b"GET ") {
+        // Nearly every request.
+        Some(rest) => (&line[..3], rest),
+        None => {
+            let Some(space) = line.iter().position(|byte| *byte == b' ') else {
+                return Err(if line.is_empty() || line == b"-" { Reason::NoRequest } else { Reason::Request });
+            };
+            (&line[..space], &line[space + 1..])
+        }
     };
-    let (method, rest) = (&line[..space], &line[space + 1..]);
     if !is_method(method) {
         return Err(Reason::Request);
     }
