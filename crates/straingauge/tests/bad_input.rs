@@ -62,7 +62,10 @@ fn a_server_that_never_listens_is_said() {
 #[test]
 fn a_server_that_is_not_installed_is_said() {
     let url = format!("http://127.0.0.1:{}/", free_port());
-    find(&url, &["--isolate", "never", "--", "no-such-server-program"])
+    // A folder in PATH that may not be entered would be an answer of its own.
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let mut command = straingauge(["find", &url, "--quiet", "--isolate", "never", "--", "no-such-server-program"]);
+    run(command.env("PATH", "/usr/bin:/bin").current_dir(dir.path()))
         .exits_with(1)
         .complains_of(&["no-such-server-program", "installed"]);
 }

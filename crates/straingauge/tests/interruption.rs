@@ -138,7 +138,17 @@ fn kill_9_loses_at_most_the_point_in_progress_and_the_next_run_cleans_up() {
     assert_eq!(run_record(&sweep.out)["status"], "running");
     let said = run(straingauge(["report"]).arg(&sweep.out)).exits_with(0);
     assert!(sweep.out.join("report.html").is_file());
-    assert!(said.out.to_lowercase().contains("elastic"), "{}", said.out);
+    assert!(said.out.contains("closed loop"), "{}", said.out);
+    if !is_root() {
+        // Without a namespace or a control group to know them by, a server's own children outlive a killed run.
+        for server in processes_of(&sweep.state) {
+            // SAFETY: kill takes no pointers; the process belongs to the state folder, which only this test knows.
+            unsafe { libc::kill(server, libc::SIGKILL) };
+        }
+        return crate::rig::skipped(
+            "the cleaning up afterwards needs root, whose servers have a namespace to be found by",
+        );
+    }
     // The next run removes what the killed one could not.
     let dir = open_dir();
     let mut next = straingauge(["load", "http://127.0.0.1:1/"]);
