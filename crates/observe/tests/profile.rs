@@ -180,7 +180,9 @@ fn what_cannot_be_profiled_is_said() {
     let mut options = server.options(Duration::from_secs(60));
     options.groups = vec!["acks=tcp_ack,no_such_function*".parse().unwrap()];
     match profile::run(options, &|| false) {
-        Err(error @ ProfileError::UnknownPattern { .. }) => assert!(error.to_string().contains("no_such_function*"), "{error}"),
+        Err(error @ ProfileError::UnknownPattern { .. }) => {
+            assert!(error.to_string().contains("no_such_function*"), "{error}")
+        }
         other => panic!("{other:?}"),
     }
 }

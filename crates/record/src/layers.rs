@@ -260,12 +260,18 @@ mod tests {
     fn a_helper_is_charged_to_its_caller() {
         assert_eq!(row_of(&["__memcpy", "skb_copy_bits", "tcp_collapse"]), "TCP");
         assert_eq!(row_of(&["kmem_cache_alloc_noprof", "__alloc_skb", "sock_alloc_send_pskb"]), "unattributed");
-        assert_eq!(row_of(&["_raw_spin_unlock_irqrestore", "try_to_wake_up", "ep_poll_callback"]), "System Call: event notification");
+        assert_eq!(
+            row_of(&["_raw_spin_unlock_irqrestore", "try_to_wake_up", "ep_poll_callback"]),
+            "System Call: event notification"
+        );
     }
 
     #[test]
     fn an_interrupt_is_not_charged_to_what_it_interrupted() {
-        assert_eq!(row_of(&["handle_softirqs", "irq_exit_rcu", "asm_sysvec_apic_timer_interrupt", "tcp_sendmsg_locked"]), "Other: interrupts");
+        assert_eq!(
+            row_of(&["handle_softirqs", "irq_exit_rcu", "asm_sysvec_apic_timer_interrupt", "tcp_sendmsg_locked"]),
+            "Other: interrupts"
+        );
         assert_eq!(row_of(&["tcp_rcv_established", "net_rx_action", "handle_softirqs", "ext4_file_read_iter"]), "TCP");
     }
 

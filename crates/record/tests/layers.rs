@@ -50,8 +50,11 @@ fn every_function_above_a_tenth_of_a_percent_is_classified() {
         }
         let least = LEAST_SHARE * run.samples() as f64;
         let is_unknown = |function: &str| Rule::built_in().role(function, None) == Role::Unknown;
-        let unknown: Vec<&str> =
-            functions.into_iter().filter(|(name, count)| *count as f64 > least && is_unknown(name)).map(|(name, _)| name).collect();
+        let unknown: Vec<&str> = functions
+            .into_iter()
+            .filter(|(name, count)| *count as f64 > least && is_unknown(name))
+            .map(|(name, _)| name)
+            .collect();
         assert!(unknown.is_empty(), "{}: {unknown:?}", run.name);
     }
 }
@@ -61,7 +64,8 @@ fn the_table_places_nearly_all_kernel_samples() {
     let runs = runs();
     assert!(runs.len() >= 7, "nginx, HAProxy and memcached over loopback and veth, IPv4 and IPv6");
     for run in runs {
-        let placed: u64 = run.stacks.iter().filter(|(stack, _)| layer_of(stack).is_some()).map(|(_, count)| count).sum();
+        let placed: u64 =
+            run.stacks.iter().filter(|(stack, _)| layer_of(stack).is_some()).map(|(_, count)| count).sum();
         assert!(placed as f64 >= COVERED * run.samples() as f64, "{}: {placed} of {}", run.name, run.samples());
     }
 }
@@ -70,7 +74,8 @@ fn the_table_places_nearly_all_kernel_samples() {
 fn every_layer_of_the_stack_has_samples_in_every_run() {
     for run in runs() {
         for layer in [Layer::SystemCall, Layer::Tcp, Layer::Ip, Layer::Ethernet] {
-            let samples: u64 = run.stacks.iter().filter(|(stack, _)| layer_of(stack) == Some(layer)).map(|(_, count)| count).sum();
+            let samples: u64 =
+                run.stacks.iter().filter(|(stack, _)| layer_of(stack) == Some(layer)).map(|(_, count)| count).sum();
             assert!(samples > 0, "{}: no sample in {}", run.name, layer.word());
         }
     }

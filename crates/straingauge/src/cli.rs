@@ -32,6 +32,8 @@ pub enum Command {
     Report(ReportArgs),
     /// Make the documents that a server needs to answer a size mix or a log
     Files(FilesArgs),
+    /// Run an unmodified select or poll server with scalable select
+    Scale(ScaleArgs),
     /// Say what this machine can and cannot measure, and how to change that
     Doctor(DoctorArgs),
 }
@@ -112,6 +114,9 @@ pub struct LoadOptions {
     /// Engine threads [default: one for each of the client's CPUs]
     #[arg(long, short = 't', value_name = "N", allow_hyphen_values = true)]
     pub threads: Option<Count>,
+    /// Hold this many more connections that are established and idle, as most are on the Internet [default: 0]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub cold: Option<Count>,
     /// Close and reopen a connection after this many requests; 1 = no keep-alive [default: never]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub requests_per_connection: Option<Count>,
@@ -356,6 +361,38 @@ pub struct FilesArgs {
     pub quiet: bool,
 }
 
+/// `straingauge scale`.
+#[derive(Debug, Args)]
+pub struct ScaleArgs {
+    /// Let the library print what it did when the server exits: calls, set sizes, descriptors examined, hints, lost hints
+    #[arg(long)]
+    pub stats: bool,
+    /// Only say whether the server can be helped
+    #[arg(long, conflicts_with = "compare")]
+    pub check: bool,
+    /// Put the same load on the server without and with the library, in turn, and print both
+    #[arg(long, value_name = "URL", conflicts_with = "stats")]
+    pub compare: Option<String>,
+    /// Hot connections of --compare
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub connections: u32,
+    /// Cold connections of --compare: established and idle
+    #[arg(long, value_name = "N", default_value_t = 750, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub cold: u32,
+    /// Length of each run of --compare, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(100..=600_000))]
+    pub duration_ms: u32,
+    /// Runs of --compare with each
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeats: u32,
+    /// The library [default: beside this program, installed, or in the build tree]
+    #[arg(long, value_name = "FILE")]
+    pub library: Option<PathBuf>,
+    /// Server to run, and its arguments: everything after --
+    #[arg(last = true, value_name = "SERVER")]
+    pub command: Vec<String>,
+}
+
 /// `straingauge doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
@@ -453,7 +490,7 @@ impl LoadOptions {
             typed.body = file.body;
             typed.body_file = file.body_file;
         }
-        overlay!(typed, file; connections, rate, arrival, duration, warmup, threads, requests_per_connection, timeout,
+        overlay!(typed, file; connections, rate, arrival, duration, warmup, threads, cold, requests_per_connection, timeout,
             connect_timeout, connect_rate, method, urls, cpus, seed);
         if typed.header.is_empty() {
             typed.header = file.header;

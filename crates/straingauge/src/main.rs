@@ -8,6 +8,7 @@ mod measure;
 mod plan;
 mod progress;
 mod quantity;
+mod scale;
 mod server;
 mod signals;
 mod url;

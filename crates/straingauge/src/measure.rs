@@ -3,6 +3,7 @@
 use crate::progress::Progress;
 use crate::signals::Stop;
 use anyhow::{Context, Result};
+use load::cold::{ColdCounts, ColdHerd};
 use load::{LoadEvents, LoadResult};
 use observe::{Observer, Window};
 use record::point::Sweep;
@@ -17,6 +18,8 @@ pub struct Gauge {
     stop: Stop,
     /// CPU on which the yardstick runs: one of the server's.
     yardstick_cpu: Option<usize>,
+    /// Cold connections held beside every point, where asked for.
+    cold: Option<ColdHerd>,
 }
 
 /// A point and the engine's full result (histograms, series).
@@ -37,6 +40,8 @@ impl Measured {
 /// Forwards the window's edges to the observer while the engine runs.
 struct Watching<'a> {
     observer: Option<&'a mut Observer>,
+    cold: Option<&'a ColdHerd>,
+    cold_before: ColdCounts,
     window: Option<Window>,
     trouble: Option<String>,
     progress: &'a mut Progress,
@@ -45,6 +50,7 @@ struct Watching<'a> {
 
 impl LoadEvents for Watching<'_> {
     fn window_begins(&mut self) {
+        self.cold_before = self.cold.map(ColdHerd::counts).unwrap_or_default();
         if let Some(observer) = self.observer.as_deref_mut() {
             self.trouble = observer.window_begins().err().map(|error| error.to_string());
         }
@@ -77,7 +83,26 @@ impl LoadEvents for Watching<'_> {
 impl Gauge {
     /// A gauge for a server that is watched, or for one that cannot be (then every point carries the doubt).
     pub fn new(observer: Result<Observer, Doubt>, stop: Stop, yardstick_cpu: Option<usize>) -> Self {
-        Gauge { observer, stop, yardstick_cpu }
+        Gauge { observer, stop, yardstick_cpu, cold: None }
+    }
+
+    /// Opens `count` cold connections, which stay through all points, and waits until they are established.
+    pub fn hold_cold(&mut self, plan: &LoadPlan, count: u64, progress: &mut Progress) -> Result<()> {
+        /// How long no new connection may be established before the herd is given up.
+        const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+        let mut herd = ColdHerd::begin(plan, count)?;
+        herd.resize(count, PATIENCE, self.stop.flag(), |established| {
+            progress.show(&format!("opening cold connections: {established} of {count}"));
+        })?;
+        let counts = herd.counts();
+        progress.say(&format!(
+            "{} cold connections established; {} of kernel memory each (both ends, where the server is on this machine), {:.1} us CPU to open one",
+            format_si(counts.established as f64),
+            herd.kernel_bytes_per_connection().map_or("not measurable".into(), record::units::format_bytes),
+            counts.cpu_ns as f64 / 1e3 / counts.opened.max(1) as f64,
+        ));
+        self.cold = Some(herd);
+        Ok(())
     }
 
     /// Facts about the server's processes.
@@ -89,13 +114,15 @@ impl Gauge {
     pub fn point(&mut self, plan: &LoadPlan, sweep: Sweep, repeat: u32, progress: &mut Progress) -> Result<Measured> {
         let mut events = Watching {
             observer: self.observer.as_mut().ok(),
+            cold: self.cold.as_ref(),
+            cold_before: ColdCounts::default(),
             window: None,
             trouble: None,
             progress,
             label: label(plan),
         };
         let result = load::run(plan, self.stop.flag(), &mut events).context("the load engine stopped")?;
-        let (window, trouble) = (events.window.take(), events.trouble.take());
+        let (window, trouble, cold_before) = (events.window.take(), events.trouble.take(), events.cold_before);
         progress.clear();
         let mut point = Point {
             schema: SCHEMA,
@@ -126,6 +153,9 @@ impl Gauge {
                 "run straingauge doctor to see what is missing",
             )),
             (Err(doubt), _) => point.doubts.push(doubt.clone()),
+        }
+        if let Some(herd) = &self.cold {
+            point.figures.extend(herd.figures(cold_before, result.window_ns));
         }
         if sweep == Sweep::Yardstick {
             let figure = observe::yardstick(self.yardstick_cpu, std::time::Duration::from_millis(50));

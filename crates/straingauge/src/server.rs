@@ -83,10 +83,24 @@ impl Server {
             doubts: Vec::new(),
             path: "loopback of this machine",
         };
+        server.note_what_the_path_lacks();
         server.wait_until_it_listens(plan, stop)?;
         server.choose_path(plan)?;
         server.wait_until_it_accepts(plan, stop)?;
         Ok(server)
+    }
+
+    fn note_what_the_path_lacks(&mut self) {
+        let notes = self.pair.as_ref().map(Pair::notes).unwrap_or_default();
+        let doubt = |note: &String| {
+            Doubt::new(
+                DoubtKind::NotWatched,
+                Severity::Note,
+                format!("the path between client and server is not set up as it should be: {note}"),
+                "the figures hold for this path; straingauge doctor says what this kernel lacks",
+            )
+        };
+        self.doubts.extend(notes.iter().map(doubt));
     }
 
     /// The process that was started, or the daemon that it left behind.

@@ -13,5 +13,6 @@ mod load_counts;
 mod report_page;
 mod rig;
 mod rooms;
+mod scale;
 mod server;
 mod stall;

@@ -20,7 +20,8 @@ int main(void) {
 	return 0;
 }
 "#;
-const EPOLLS: &str = "#include <sys/epoll.h>\nint main(void) { struct epoll_event e; return epoll_wait(-1, &e, 1, 0) == 0; }\n";
+const EPOLLS: &str =
+    "#include <sys/epoll.h>\nint main(void) { struct epoll_event e; return epoll_wait(-1, &e, 1, 0) == 0; }\n";
 const NEITHER: &str = "int main(void) { return 0; }\n";
 const LIKE_GO: &str = "__attribute__((section(\".go.buildinfo\"), used)) static char info[16];\n#include <poll.h>\nint main(void) { return poll(0, 0, 0); }\n";
 
@@ -129,5 +130,7 @@ fn library_that_others_may_write_is_not_loaded() {
     std::fs::copy(library(), &copy).expect("a copy");
     std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o666)).expect("our own file");
     let named = copy.to_str().expect("a path in UTF-8");
-    scale(&["--library", named], &found.expect("just checked")).exits_with(1).complains_of(&["written by others", "chmod"]);
+    scale(&["--library", named], &found.expect("just checked"))
+        .exits_with(1)
+        .complains_of(&["written by others", "chmod"]);
 }

@@ -46,7 +46,10 @@ impl Node {
 enum Colours {
     Layers,
     /// Totals of both profiles: shares are compared.
-    Growth { before: u64, after: u64 },
+    Growth {
+        before: u64,
+        after: u64,
+    },
 }
 
 /// Draws the stacks of a profile, coloured by layer.
@@ -122,7 +125,9 @@ impl Painter<'_> {
         let y = self.floor - level as f64 * ROW;
         let share = node.count as f64 / self.total as f64 * 100.0;
         let (fill, note) = match self.colours {
-            Colours::Layers => (colour_of(layer).to_string(), format!("{}, {share:.2} %, {} samples", layer.word(), node.count)),
+            Colours::Layers => {
+                (colour_of(layer).to_string(), format!("{}, {share:.2} %, {} samples", layer.word(), node.count))
+            }
             Colours::Growth { before, after } => {
                 let was = node.before as f64 / before.max(1) as f64;
                 let is = node.count as f64 / after.max(1) as f64;
@@ -192,10 +197,14 @@ fn growth_colour(change: f64) -> String {
 
 fn legend(out: &mut String, colours: Colours) {
     let entries: Vec<(&str, String)> = match colours {
-        Colours::Layers => {
-            Layer::ALL.into_iter().filter(|layer| *layer != Layer::Idle).map(|layer| (layer.word(), colour_of(layer).into())).collect()
+        Colours::Layers => Layer::ALL
+            .into_iter()
+            .filter(|layer| *layer != Layer::Idle)
+            .map(|layer| (layer.word(), colour_of(layer).into()))
+            .collect(),
+        Colours::Growth { .. } => {
+            vec![("grew", growth_colour(0.1)), ("same", growth_colour(0.0)), ("shrank", growth_colour(-0.1))]
         }
-        Colours::Growth { .. } => vec![("grew", growth_colour(0.1)), ("same", growth_colour(0.0)), ("shrank", growth_colour(-0.1))],
     };
     for (index, (word, colour)) in entries.iter().enumerate() {
         let x = MARGIN + index as f64 * 110.0;
@@ -247,7 +256,10 @@ mod tests {
     fn what_grew_is_red_and_what_shrank_is_blue() {
         let before = folded("s;a 50\ns;b 50\n");
         let picture = draw_difference(&before, &folded("s;a 90\ns;b 10\n"), "t");
-        assert!(picture.contains("a (50.00 % -&gt; 90.00 %)") || picture.contains("a (50.00 % -> 90.00 %)"), "{picture}");
+        assert!(
+            picture.contains("a (50.00 % -&gt; 90.00 %)") || picture.contains("a (50.00 % -> 90.00 %)"),
+            "{picture}"
+        );
         assert!(growth_colour(0.4).starts_with("#f0") && growth_colour(-0.4).ends_with("f0"));
     }
 

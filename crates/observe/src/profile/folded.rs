@@ -149,7 +149,10 @@ pub fn changes(before: &Folded, after: &Folded) -> Vec<Change> {
         .collect();
     changes.sort_by(|a, b| {
         let size = |change: &Change| (change.after_ratio - change.before_ratio).abs();
-        b.is_clear().cmp(&a.is_clear()).then_with(|| size(b).total_cmp(&size(a))).then_with(|| a.function.cmp(&b.function))
+        b.is_clear()
+            .cmp(&a.is_clear())
+            .then_with(|| size(b).total_cmp(&size(a)))
+            .then_with(|| a.function.cmp(&b.function))
     });
     changes
 }

@@ -18,8 +18,7 @@ impl Pattern {
     /// Whether a function matches, with or without the suffixes that the kernel's compiler added (`.isra.0`).
     pub fn matches(&self, function: &str, is_user: bool) -> bool {
         let plain = function.split('.').next().unwrap_or(function);
-        self.is_user == is_user
-            && (glob_matches(&self.glob, function) || !is_user && glob_matches(&self.glob, plain))
+        self.is_user == is_user && (glob_matches(&self.glob, function) || !is_user && glob_matches(&self.glob, plain))
     }
 
     /// Whether it is about the server's own functions, which are only known after the run.

@@ -72,7 +72,7 @@ impl<'s> Names<'s> {
                     function: clean(&symbol.name),
                     module: symbol
                         .module
-                        .and_then(|path| Some(clean(&path.to_string_lossy().rsplit('/').next()?.to_string()))),
+                        .and_then(|path| Some(clean(path.to_string_lossy().rsplit('/').next()?))),
                     is_kernel: false,
                 }),
                 // Between the symbols of a stripped file: its name is better than nothing.

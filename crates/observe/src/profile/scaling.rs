@@ -150,10 +150,14 @@ impl CallScaling {
             _ => "grows in proportion",
         };
         match (self.growth, self.ns_per_descriptor) {
-            (Growth::Proportional | Growth::Faster, Some(slope)) if matches!(self.call, Call::Select | Call::Poll) => format!(
-                "{ends}: {law} (on average {slope:.1} ns a descriptor); a server that calls it pays for every idle connection: use epoll, or run it under straingauge scale"
-            ),
-            (Growth::Proportional | Growth::Faster, Some(slope)) => format!("{ends}: {law} (on average {slope:.1} ns a descriptor)"),
+            (Growth::Proportional | Growth::Faster, Some(slope)) if matches!(self.call, Call::Select | Call::Poll) => {
+                format!(
+                    "{ends}: {law} (on average {slope:.1} ns a descriptor); a server that calls it pays for every idle connection: use epoll, or run it under straingauge scale"
+                )
+            }
+            (Growth::Proportional | Growth::Faster, Some(slope)) => {
+                format!("{ends}: {law} (on average {slope:.1} ns a descriptor)")
+            }
             (Growth::Slow, _) => format!("{ends}: grows, but less than in proportion"),
             (Growth::Flat, _) => format!("{ends}: does not grow with idle descriptors"),
             _ => format!("{ends}: too few points to judge"),

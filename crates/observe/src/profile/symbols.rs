@@ -102,7 +102,8 @@ impl KernelSymbols {
         let index = after.checked_sub(1)?;
         let function = self.functions.get(index)?;
         // Sizes are not listed. No function is as long as this; what is farther off belongs to nothing that has a name.
-        let is_beyond = address - self.addresses[index] > LONGEST_FUNCTION_BYTES || END_MARKS.contains(&function.name.as_str());
+        let is_beyond =
+            address - self.addresses[index] > LONGEST_FUNCTION_BYTES || END_MARKS.contains(&function.name.as_str());
         (!is_beyond).then_some(function)
     }
 

@@ -54,8 +54,16 @@ fn denominators(out: &mut String, profile: &Profile) {
     let packets = &profile.packets;
     let way = |index: usize| {
         let segments = packets.segments[index];
-        let carried = if segments == packets.packets[index] { String::new() } else { format!(" ({} segments)", format_si(segments as f64)) };
-        format!("{}{carried}, {}", format_si(packets.packets[index] as f64), format_bytes(packets.payload_bytes[index] as f64))
+        let carried = if segments == packets.packets[index] {
+            String::new()
+        } else {
+            format!(" ({} segments)", format_si(segments as f64))
+        };
+        format!(
+            "{}{carried}, {}",
+            format_si(packets.packets[index] as f64),
+            format_bytes(packets.payload_bytes[index] as f64)
+        )
     };
     let origin = if profile.requests_are_counted { "counted by the client" } else { "packets in with payload" };
     let _ = writeln!(
@@ -89,7 +97,8 @@ fn layers(out: &mut String, profile: &Profile) {
         ]);
     }
     let whole = |of: &dyn Fn(&LayerRow) -> Option<Estimate>| {
-        let values: Vec<f64> = profile.layers.iter().filter(|row| row.part.is_empty()).filter_map(|row| Some(of(row)?.value)).collect();
+        let values: Vec<f64> =
+            profile.layers.iter().filter(|row| row.part.is_empty()).filter_map(|row| Some(of(row)?.value)).collect();
         if values.is_empty() { "not measured".into() } else { format!("{:.3}", values.iter().sum::<f64>()) }
     };
     table.row([
@@ -145,7 +154,8 @@ fn checks(out: &mut String, profile: &Profile) {
         share(coverage.classified, coverage.kernel_samples)
     );
     let missing = &coverage.not_classified[..coverage.not_classified.len().min(8)];
-    let _ = writeln!(out, "{}", if missing.is_empty() { String::new() } else { format!(", not in {}", listed(missing)) });
+    let _ =
+        writeln!(out, "{}", if missing.is_empty() { String::new() } else { format!(", not in {}", listed(missing)) });
     let _ = writeln!(
         out,
         "the machine: {:.1} % idle, {:.1} % the server's work, {:.1} % the rest",
@@ -197,15 +207,26 @@ fn events(out: &mut String, profile: &Profile) {
         }
         out.push('\n');
         table.print(out);
-        for event in profile.events.iter().filter(|event| event.not_measured.is_none() && event.counter_ran_ratio < 0.99) {
-            let _ = writeln!(out, "{}: its counter ran {:.0} % of the time, scaled up", event.event, event.counter_ran_ratio * 100.0);
+        for event in
+            profile.events.iter().filter(|event| event.not_measured.is_none() && event.counter_ran_ratio < 0.99)
+        {
+            let _ = writeln!(
+                out,
+                "{}: its counter ran {:.0} % of the time, scaled up",
+                event.event,
+                event.counter_ran_ratio * 100.0
+            );
         }
     }
     let mut reasons: Vec<&str> = profile.events.iter().filter_map(|event| event.not_measured.as_deref()).collect();
     reasons.dedup();
     for reason in reasons {
-        let names: Vec<&str> =
-            profile.events.iter().filter(|event| event.not_measured.as_deref() == Some(reason)).map(|event| event.event.as_str()).collect();
+        let names: Vec<&str> = profile
+            .events
+            .iter()
+            .filter(|event| event.not_measured.as_deref() == Some(reason))
+            .map(|event| event.event.as_str())
+            .collect();
         let _ = writeln!(out, "\nnot measured: {}: {reason}", names.join(", "));
     }
 }
@@ -220,7 +241,11 @@ pub fn changes(changes: &[Change]) -> String {
             clean(&change.function),
             format!("{:.2}", change.before_ratio * 100.0),
             format!("{:.2}", change.after_ratio * 100.0),
-            format!("{:+.2} +-{:.2}", (change.after_ratio - change.before_ratio) * 100.0, change.plus_minus_ratio * 100.0),
+            format!(
+                "{:+.2} +-{:.2}",
+                (change.after_ratio - change.before_ratio) * 100.0,
+                change.plus_minus_ratio * 100.0
+            ),
         ]);
     }
     if clear > 0 {
@@ -243,13 +268,20 @@ pub fn scaling(scaling: &Scaling) -> String {
         clean(&scaling.kernel),
         scaling.descriptor_limit
     );
-    let steps: Vec<String> =
-        scaling.calls.first().map_or(Vec::new(), |call| call.costs.iter().map(|cost| format!("{} idle", cost.descriptors)).collect());
+    let steps: Vec<String> = scaling
+        .calls
+        .first()
+        .map_or(Vec::new(), |call| call.costs.iter().map(|cost| format!("{} idle", cost.descriptors)).collect());
     let header: Vec<&str> = ["call"].into_iter().chain(steps.iter().map(String::as_str)).chain(["exponent"]).collect();
     let mut table = Columns::new(&header);
     for call in &scaling.calls {
         let cells = call.costs.iter().map(|cost| {
-            format!("{} [{}, {}]", format_nanos(cost.median_ns), format_nanos(cost.lower_ns), format_nanos(cost.upper_ns))
+            format!(
+                "{} [{}, {}]",
+                format_nanos(cost.median_ns),
+                format_nanos(cost.lower_ns),
+                format_nanos(cost.upper_ns)
+            )
         });
         let exponent = call.exponent.map_or("-".into(), |exponent| format!("{exponent:.2}"));
         table.row([call.call.word().to_string()].into_iter().chain(cells).chain([exponent]));
@@ -280,7 +312,9 @@ fn estimate(estimate: Option<Estimate>, scale: f64, decimals: usize) -> String {
     match estimate {
         None => "not measured".into(),
         Some(Estimate { value, plus_minus: None }) => format!("{:.decimals$}", value * scale),
-        Some(Estimate { value, plus_minus: Some(half) }) => format!("{:.decimals$} +-{:.decimals$}", value * scale, half * scale),
+        Some(Estimate { value, plus_minus: Some(half) }) => {
+            format!("{:.decimals$} +-{:.decimals$}", value * scale, half * scale)
+        }
     }
 }
 
@@ -302,7 +336,8 @@ impl Columns {
 
     fn print(&self, out: &mut String) {
         let columns = self.0.iter().map(Vec::len).max().unwrap_or(0);
-        let width = |column: usize| self.0.iter().filter_map(|row| Some(row.get(column)?.chars().count())).max().unwrap_or(0);
+        let width =
+            |column: usize| self.0.iter().filter_map(|row| Some(row.get(column)?.chars().count())).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns).map(width).collect();
         for row in &self.0 {
             let mut line = String::new();

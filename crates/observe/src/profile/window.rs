@@ -280,8 +280,12 @@ fn doubts(profile: &Profile, groups: &[FunctionGroup]) -> Vec<Doubt> {
     let is_remarkable = |difference: &f64| difference.abs() > CPU_TOLERANCE.max(scatter);
     if let Some(difference) = profile.cpu_check.difference_ratio.filter(is_remarkable) {
         let steal = profile.cpu_check.steal_ratio.filter(|steal| *steal >= 0.005);
-        let cause = steal.map_or(String::new(), |steal| format!(" while a hypervisor took {:.1} % of the machine", steal * 100.0));
-        let what = format!("the samples' CPU time differs from the scheduler's by {:+.1} %{cause}; times are scaled to the scheduler's", difference * 100.0);
+        let cause = steal
+            .map_or(String::new(), |steal| format!(" while a hypervisor took {:.1} % of the machine", steal * 100.0));
+        let what = format!(
+            "the samples' CPU time differs from the scheduler's by {:+.1} %{cause}; times are scaled to the scheduler's",
+            difference * 100.0
+        );
         add(DoubtKind::SourcesDisagree, Severity::Warning, what, "profile for longer, or on a machine of its own");
     }
     let coverage = &profile.coverage;

@@ -6,6 +6,7 @@ mod find;
 mod load;
 mod profile;
 mod report;
+mod scale;
 mod session;
 mod watch;
 
@@ -18,10 +19,11 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Find(args) => find::run(*args),
         Command::Load(args) => load::run(*args),
-        Command::Watch(args) => watch::run(*args),
         Command::Profile(args) => profile::run(args),
+        Command::Watch(args) => watch::run(*args),
         Command::Report(args) => report::run(args),
         Command::Files(args) => files::run(args),
+        Command::Scale(args) => scale::run(args),
         Command::Doctor(args) => doctor::run(args),
     }
 }

@@ -80,7 +80,10 @@ impl Session {
         }
         doubts.extend(shared_cpus(&plan, &server_cpus));
         let observer = watch(&plan, wanted.target.port, server.as_ref(), &server_cpus);
-        let gauge = Gauge::new(observer, stop.clone(), server_cpus.first().copied());
+        let mut gauge = Gauge::new(observer, stop.clone(), server_cpus.first().copied());
+        if let Some(cold) = wanted.load.cold.filter(|cold| cold.0 > 0) {
+            gauge.hold_cold(&plan, cold.0, &mut progress)?;
+        }
         let server_command = (!wanted.command.is_empty()).then(|| ServerCommand {
             argv: wanted.command.to_vec(),
             cpus: server_cpus,

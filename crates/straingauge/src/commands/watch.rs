@@ -34,7 +34,8 @@ pub fn run(args: WatchArgs) -> Result<ExitCode> {
     let exporter = args.prometheus.map(Exporter::start).transpose()?;
     let mut recording = args.out.as_deref().map(|path| Recording::create(path, &watcher)).transpose()?;
     if !args.keep_privileges {
-        privileges::drop_all_but_bpf().context("cannot give up privileges after attaching (--keep-privileges keeps them)")?;
+        privileges::drop_all_but_bpf()
+            .context("cannot give up privileges after attaching (--keep-privileges keeps them)")?;
     }
     let mut view = View::new(args.json);
     let mut demands = DemandTracker::default();
@@ -125,7 +126,10 @@ fn parse_port(text: &str) -> Result<u16> {
     let digits = text.strip_prefix(':').unwrap_or(text);
     match digits.parse::<u16>() {
         Ok(port) if port > 0 && digits.bytes().all(|byte| byte.is_ascii_digit()) => Ok(port),
-        _ => Err(wrong_usage(format!("'{}' is not a port: write it as :8080", text.chars().filter(|c| !c.is_control()).take(40).collect::<String>()))),
+        _ => Err(wrong_usage(format!(
+            "'{}' is not a port: write it as :8080",
+            text.chars().filter(|c| !c.is_control()).take(40).collect::<String>()
+        ))),
     }
 }
 

@@ -28,7 +28,10 @@ pub fn find(named: Option<&Path>) -> Result<PathBuf> {
     refuse_writable(&path)?;
     // The dynamic linker splits LD_PRELOAD at these, and has no way to quote them.
     if path.to_str().is_none_or(|text| text.contains([':', ' ', '\t', '\n'])) {
-        bail!("{} has a colon or a blank in its path, which LD_PRELOAD cannot hold: install it elsewhere", path.display());
+        bail!(
+            "{} has a colon or a blank in its path, which LD_PRELOAD cannot hold: install it elsewhere",
+            path.display()
+        );
     }
     Ok(path)
 }
@@ -69,7 +72,10 @@ fn refuse_writable(path: &Path) -> Result<()> {
             );
         }
         if meta.uid() != 0 && meta.uid() != user {
-            bail!("{} belongs to another user, who could put code into the server: use a copy of your own", part.display());
+            bail!(
+                "{} belongs to another user, who could put code into the server: use a copy of your own",
+                part.display()
+            );
         }
     }
     Ok(())

@@ -94,10 +94,7 @@ pub fn inspect(path: &Path) -> Result<Result<Target, Hindrance>> {
     if file.section_by_name(".go.buildinfo").is_some() || file.section_by_name(".note.go.buildid").is_some() {
         return Ok(Err(Hindrance::Go(name)));
     }
-    let has_linker = file
-        .elf_program_headers()
-        .iter()
-        .any(|header| header.p_type(file.endian()) == elf::PT_INTERP);
+    let has_linker = file.elf_program_headers().iter().any(|header| header.p_type(file.endian()) == elf::PT_INTERP);
     if !has_linker {
         return Ok(Err(Hindrance::Static(name)));
     }

@@ -121,7 +121,7 @@ pub(super) fn fraction(text: &[u8]) -> Option<Parsed> {
 #[inline]
 pub(super) fn civil(year: u32, month: u32, day: u32, [hour, minute, second]: [u32; 3]) -> Option<i64> {
     const LENGTHS: [u32; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let length = *LENGTHS.get((month as usize).wrapping_sub(1))?;
     let is_real = day >= 1 && day <= length && (month != 2 || day < 29 || is_leap);
     // A leap second is written as :60 and counts as the second after.

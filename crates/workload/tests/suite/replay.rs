@@ -32,7 +32,7 @@ fn independent_count(log: &Path, gap_s: u32, window_s: u32) -> Vec<(u64, u64, u6
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let numbers = |line: &str| -> Vec<u64> { line.split(' ').map(|word| word.parse().unwrap()).collect() };
     let text = String::from_utf8(output.stdout).unwrap();
-    text.lines().map(|line| numbers(line)).map(|n| (n[0], n[1], n[2])).collect()
+    text.lines().map(numbers).map(|n| (n[0], n[1], n[2])).collect()
 }
 
 fn agrees_with_independent_count(log: &Path) {
