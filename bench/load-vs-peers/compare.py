@@ -235,6 +235,18 @@ def versions():
             f"straingauge: {first(['git', '-C', str(ROOT), 'describe', '--always', '--dirty'])}"]
 
 
+def keep(folder, facts, rows, text):
+    """Writes what there is so far, if a folder was asked for."""
+    if folder is None:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "raw.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["cell", "round", "client", "user_us", "system_us", "completed"])
+        writer.writerows(rows)
+    (folder / "summary.md").write_text("\n".join(f"- {fact}" for fact in facts) + "\n\n" + "\n".join(text))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cells", default=",".join(GOALS))
@@ -249,6 +261,8 @@ def main():
     tools = [tool for tool in options.tools.split(",") if shutil.which(str(command(tool, "sink-50")[0]))]
     for tool in set(options.tools.split(",")) - set(tools):
         print(f"left out: {tool} is not installed or built")
+    # A server that never sleeps must not outlive this script.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM; finished cells are kept"))
     rows, text = [], []
     facts = versions()
     print("\n".join(facts) + "\n")
@@ -267,18 +281,12 @@ def main():
             if lock is not None:
                 os.close(lock)
             print(text[-1], flush=True)
+            keep(options.write, facts, rows, text)
         if not options.no_memory:
             for tool, slope in memory(folder).items():
                 text.append(f"User memory per connection, {tool}: {slope:.0f} bytes (VmHWM from 100 to 10,000)\n")
                 print(text[-1])
-    if options.write:
-        options.write.mkdir(parents=True, exist_ok=True)
-        with open(options.write / "raw.csv", "w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["cell", "round", "client", "user_us", "system_us", "completed"])
-            writer.writerows(rows)
-        summary = "\n".join(f"- {fact}" for fact in facts) + "\n\n" + "\n".join(text)
-        (options.write / "summary.md").write_text(summary)
+            keep(options.write, facts, rows, text)
 
 
 if __name__ == "__main__":

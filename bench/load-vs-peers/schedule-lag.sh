@@ -17,6 +17,7 @@ cc -O2 -o "$folder/sink" "$here/sink.c"
 "$folder/sink" 18083 1 &
 sink=$!
 trap 'kill $sink; rm -r "$folder"' EXIT
+trap 'exit 143' INT TERM
 sleep 0.3
 echo "mode,round,load_average,lag_p50_us,lag_p99_us,lag_max_us,sent,cpu_utilisation,scheduling"
 round=0
