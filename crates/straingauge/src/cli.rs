@@ -85,7 +85,7 @@ pub struct FindArgs {
 /// A file with the same options.
 #[derive(Debug, Args)]
 pub struct ScenarioFile {
-    /// Read options from a TOML file ([load], [find], [server]; keys are the long options); the command line wins
+    /// Read options from a TOML file (sections load, find, server; keys are the long options); the command line wins
     #[arg(long = "scenario", value_name = "FILE")]
     pub path: Option<PathBuf>,
 }
