@@ -70,9 +70,7 @@ impl<'s> Names<'s> {
             let frame = match found.next() {
                 Some(Symbolized::Sym(symbol)) => Some(Frame {
                     function: clean(&symbol.name),
-                    module: symbol
-                        .module
-                        .and_then(|path| Some(clean(path.to_string_lossy().rsplit('/').next()?))),
+                    module: symbol.module.and_then(|path| Some(clean(path.to_string_lossy().rsplit('/').next()?))),
                     is_kernel: false,
                 }),
                 // Between the symbols of a stripped file: its name is better than nothing.
