@@ -13,7 +13,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`run`] drives one load point, [`check`] says beforehand why it could not, [`probe`] sends a single request and says
+//! [`run`] drives one load point, [`check()`] says beforehand why it could not, [`probe()`] sends a single request and says
 //! in one sentence what kind of server answers. How it works inside, and how exact its times are: `docs/load.md`.
 //!
 //! Read next: [`framing`] (where a response ends), [`arrival`] (when requests leave), [`ports`] (from which port),

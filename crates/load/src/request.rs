@@ -1,5 +1,5 @@
 //! The bytes of the requests, made once before the load. What the engine owns (Host, Content-Length, Connection) is
-//! written here and nowhere else; what came from outside is checked by [`crate::check`] before it gets here.
+//! written here and nowhere else; what came from outside is checked by [`crate::check()`] before it gets here.
 
 use record::LoadPlan;
 
@@ -25,7 +25,7 @@ impl Request {
 }
 
 impl Requests {
-    /// For a plan that [`crate::check`] has passed.
+    /// For a plan that [`crate::check()`] has passed.
     pub(crate) fn new(plan: &LoadPlan) -> Self {
         let targets = plan
             .targets

@@ -6,7 +6,7 @@
 //! the difference into figures ([`record::names`]), each with its origin, or with the reason why it could not be measured.
 //!
 //! Nothing here needs privilege; without it, fewer processes can be seen, and the figures concerned say so.
-//! [`capabilities`] lists what this machine can measure.
+//! [`capabilities()`] lists what this machine can measure.
 //!
 //! ```no_run
 //! use observe::{Group, Observer, Target};
