@@ -145,7 +145,7 @@ fn check_cpus(plan: &LoadPlan) -> Result<(), LoadError> {
 }
 
 pub(crate) fn check_descriptors(plan: &LoadPlan) -> Result<(), LoadError> {
-    let limit = raise_descriptor_limit();
+    let limit = record::machine::raise_descriptor_limit();
     let in_use = std::fs::read_dir("/proc/self/fd").map_or(16, |entries| entries.count() as u64);
     let own = SPARE_DESCRIPTORS + plan.threads as u64;
     let fits = limit.saturating_sub(in_use + own);
@@ -154,23 +154,6 @@ pub(crate) fn check_descriptors(plan: &LoadPlan) -> Result<(), LoadError> {
         return Err(LoadError::Descriptors { wanted: plan.connections, needed, limit, in_use, fits });
     }
     Ok(())
-}
-
-/// Raises the soft limit of descriptors to the hard one; returns the limit now in force.
-pub(crate) fn raise_descriptor_limit() -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is a live, writable rlimit.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } < 0 {
-        return 1024;
-    }
-    if limit.rlim_cur < limit.rlim_max {
-        let raised = libc::rlimit { rlim_cur: limit.rlim_max, rlim_max: limit.rlim_max };
-        // SAFETY: `raised` is a live rlimit.
-        if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raised) } == 0 {
-            return raised.rlim_cur;
-        }
-    }
-    limit.rlim_cur
 }
 
 fn check_sources(plan: &LoadPlan) -> Result<(), LoadError> {

@@ -54,7 +54,7 @@ pub(super) struct Keeper {
 impl Keeper {
     /// Also says why connections are kept as descriptors, where they are.
     pub(super) fn new(plan: &LoadPlan, most: u64) -> Result<(Self, Option<String>), Errno> {
-        let limit = check::raise_descriptor_limit();
+        let limit = record::machine::raise_descriptor_limit();
         let per_ring = PER_RING.min(limit).min(most.max(64)) as u32;
         let poller = Poller::new()?;
         let (holder, note) = Holder::new(&poller, per_ring)?;
