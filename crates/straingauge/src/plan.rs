@@ -1,6 +1,6 @@
 //! From options to a plan: every default filled in, every number checked, every file read. No load is sent here.
 
-use crate::cli::{ArrivalWord, FindOptions, LoadOptions, ScenarioToml};
+use crate::cli::{ArrivalWord, DriveArgs, FindOptions, LoadOptions, OutputOptions, ScenarioToml, ServerOptions};
 use crate::cpus;
 use crate::failure::wrong_usage;
 use crate::quantity::Count;
@@ -18,13 +18,44 @@ const MAX_URL_LIST_BYTES: u64 = 256 << 20;
 const MAX_CONNECTIONS: u64 = 1_000_000;
 
 /// Reads a scenario file.
-pub fn read_scenario(path: Option<&Path>) -> Result<ScenarioToml> {
+fn read_scenario(path: Option<&Path>) -> Result<ScenarioToml> {
     let Some(path) = path else { return Ok(ScenarioToml::default()) };
     let text = String::from_utf8(read_file(path, MAX_SCENARIO_BYTES)?)
         .map_err(|_| wrong_usage(format!("{} is not text: a scenario is a TOML file", path.display())))?;
     toml::from_str(&text).map_err(|error| {
         let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].lines().count().max(1));
         wrong_usage(format!("{}:{line}: {}", path.display(), error.message().replace('\n', " ")))
+    })
+}
+
+/// What `load` and `find` are told, once the command line has been laid over the scenario file.
+pub struct Drive {
+    /// The URL as typed.
+    pub url: String,
+    pub target: Target,
+    pub name: Option<String>,
+    pub load: LoadOptions,
+    pub server: ServerOptions,
+    pub output: OutputOptions,
+    /// The server to start; empty = it is there.
+    pub command: Vec<String>,
+    /// The scenario file's own options of the sweeps.
+    pub find_in_file: FindOptions,
+}
+
+/// Lays the command line over the scenario file; `example` is shown when neither names a URL.
+pub fn drive(args: DriveArgs, example: &str) -> Result<Drive> {
+    let file = read_scenario(args.scenario.as_deref())?;
+    let url = args.url.or(file.url).ok_or_else(|| wrong_usage(format!("a URL is missing, as in: {example}")))?;
+    Ok(Drive {
+        target: Target::parse(&url)?,
+        url,
+        name: args.output.name.clone().or(file.name),
+        load: args.load.over(file.load),
+        server: args.server.over(&file.server),
+        output: args.output,
+        command: if args.command.is_empty() { file.server.command } else { args.command },
+        find_in_file: file.find,
     })
 }
 

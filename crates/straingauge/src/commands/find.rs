@@ -4,10 +4,9 @@ use super::load::parse_limits;
 use super::report::write_report;
 use super::session::{Session, Wanted, default_name, repeat_command};
 use crate::cli::{FindArgs, SweepWord};
-use crate::failure::{self, print, wrong_usage};
+use crate::failure::{self, print};
 use crate::measure::label;
 use crate::plan;
-use crate::url::Target;
 use analyze::limit::Limit;
 use analyze::sweep::{ConnectionSweep, RateSearch, RateStep, Step};
 use anyhow::{Result, bail};
@@ -26,44 +25,37 @@ const YARDSTICK_NS: u64 = 300_000_000;
 
 /// Runs the command.
 pub fn run(args: FindArgs) -> Result<ExitCode> {
-    let file = plan::read_scenario(args.scenario.path.as_deref())?;
     let limits = parse_limits(&args.fail_if)?;
-    let server_options = args.server.over(&file.server);
-    let load_options = args.load.over(file.load);
-    let find_options = args.find.over(file.find);
-    let command = if args.command.is_empty() { file.server.command } else { args.command };
-    let typed = args
-        .url
-        .or(file.url)
-        .ok_or_else(|| wrong_usage("find needs a URL: straingauge find http://127.0.0.1:8080/ -- SERVER ..."))?;
-    let target = Target::parse(&typed)?;
-    let sweep = plan::sweep_plan(&find_options, &load_options)?;
+    let drive = plan::drive(args.drive, "straingauge find http://127.0.0.1:8080/ -- SERVER ...")?;
+    let find_options = args.find.over(drive.find_in_file);
+    let sweep = plan::sweep_plan(&find_options, &drive.load)?;
+    let output = &drive.output;
     let which = find_options.sweep.unwrap_or(SweepWord::Both);
-    RunWriter::check(Path::new("runs"), args.output.out.as_deref())?;
+    RunWriter::check(Path::new("runs"), output.out.as_deref())?;
     let session = Session::open(&Wanted {
-        target: &target,
-        load: &load_options,
-        server: &server_options,
-        command: &command,
+        target: &drive.target,
+        load: &drive.load,
+        server: &drive.server,
+        command: &drive.command,
         default_warmup: Duration::from_millis(200),
-        is_quiet: args.output.quiet,
+        is_quiet: output.quiet,
     })?;
     let most = most_connections(&sweep, which);
     load::check(&LoadPlan { connections: most, ..session.plan.clone() }).map_err(anyhow::Error::from)?;
-    greet(&session, args.output.any_status)?;
+    greet(&session, output.any_status)?;
     let scenario = Scenario {
         command: "find".into(),
-        name: args.output.name.clone().or(file.name).unwrap_or_else(|| default_name(&target)),
-        url: typed,
+        name: drive.name.clone().unwrap_or_else(|| default_name(&drive.target)),
+        url: drive.url.clone(),
         repeat_command: repeat_command(),
         load: session.plan.clone(),
         sweep: Some(sweep.clone()),
         server: session.server_command.clone(),
     };
-    let writer = RunWriter::create(Path::new("runs"), args.output.out.as_deref(), session.record(scenario))?;
+    let writer = RunWriter::create(Path::new("runs"), output.out.as_deref(), session.record(scenario))?;
     let mut search = Search { session, writer, sweep, points: Vec::new(), started: Instant::now() };
     let ended = search.sweep(which);
-    search.conclude(ended, &limits, args.output.json)
+    search.conclude(ended, &limits, output.json)
 }
 
 fn most_connections(sweep: &SweepPlan, which: SweepWord) -> u64 {

@@ -4,7 +4,6 @@ use super::session::{Session, Wanted, default_name, repeat_command};
 use crate::cli::LoadArgs;
 use crate::failure::{self, print, wrong_usage};
 use crate::plan;
-use crate::url::Target;
 use analyze::limit::{self, Check, Limit};
 use anyhow::{Context, Result, bail};
 use record::point::Sweep;
@@ -17,34 +16,27 @@ use std::time::Duration;
 
 /// Runs the command.
 pub fn run(args: LoadArgs) -> Result<ExitCode> {
-    let file = plan::read_scenario(args.scenario.path.as_deref())?;
     let limits = parse_limits(&args.fail_if)?;
-    let server_options = args.server.over(&file.server);
-    let options = args.load.over(file.load);
-    let command = if args.command.is_empty() { file.server.command } else { args.command };
-    let typed = args
-        .url
-        .or(file.url)
-        .ok_or_else(|| wrong_usage("load needs a URL: straingauge load http://127.0.0.1:8080/"))?;
-    let target = Target::parse(&typed)?;
-    if let Some(out) = &args.output.out {
+    let drive = plan::drive(args.drive, "straingauge load http://127.0.0.1:8080/")?;
+    let output = &drive.output;
+    if let Some(out) = &output.out {
         RunWriter::check(out, Some(out))?;
     }
     let mut session = Session::open(&Wanted {
-        target: &target,
-        load: &options,
-        server: &server_options,
-        command: &command,
+        target: &drive.target,
+        load: &drive.load,
+        server: &drive.server,
+        command: &drive.command,
         default_warmup: Duration::from_secs(1),
-        is_quiet: args.output.quiet,
+        is_quiet: output.quiet,
     })?;
     knock(&session)?;
-    let mut writer = match &args.output.out {
+    let mut writer = match &output.out {
         Some(path) => {
             let scenario = Scenario {
                 command: "load".into(),
-                name: args.output.name.clone().or(file.name).unwrap_or_else(|| default_name(&target)),
-                url: typed,
+                name: drive.name.clone().unwrap_or_else(|| default_name(&drive.target)),
+                url: drive.url.clone(),
                 repeat_command: repeat_command(),
                 load: session.plan.clone(),
                 sweep: None,
@@ -70,7 +62,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
         session.progress.say(&format!("kept in {}", writer.path().display()));
     }
     let checks: Vec<(&Limit, Check)> = limits.iter().map(|limit| (limit, limit.check(&measured.point))).collect();
-    if args.output.json {
+    if output.json {
         let mut value = analyze::json::point(&measured.point);
         value["status_counts"] = serde_json::to_value(&measured.result.status_counts)?;
         value["first_errors"] = serde_json::to_value(&measured.result.first_errors)?;
@@ -87,7 +79,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
             measured.result.latencies().into_iter().map(|(tag, latency)| (tag.to_string(), latency.clone())).collect();
         print(&analyze::text::point(&measured.point, &latencies))?;
     }
-    finish(&measured.point, &measured.result, &checks, args.output.any_status, session.server_gone())
+    finish(&measured.point, &measured.result, &checks, output.any_status, session.server_gone())
 }
 
 /// The exit: interrupted, failed, limit crossed, done; in that order of importance.

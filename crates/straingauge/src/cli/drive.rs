@@ -1,0 +1,87 @@
+//! What `load` and `find` have in common: a target, its server, the load, the output.
+
+use super::load::LoadOptions;
+use super::scenario::ServerToml;
+use crate::quantity::Time;
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+use std::path::PathBuf;
+
+/// What both commands are told.
+#[derive(Debug, Args)]
+pub struct DriveArgs {
+    /// Where to send requests: http://HOST:PORT/PATH
+    #[arg(help_heading = None)]
+    pub url: Option<String>,
+    /// Read options from a TOML file (sections load, find, server; keys are the long options); the command line wins
+    #[arg(long, value_name = "FILE", help_heading = None)]
+    pub scenario: Option<PathBuf>,
+    #[command(flatten)]
+    pub load: LoadOptions,
+    #[command(flatten)]
+    pub server: ServerOptions,
+    #[command(flatten)]
+    pub output: OutputOptions,
+    /// Server to start, watch and stop: everything after --
+    #[arg(last = true, value_name = "SERVER")]
+    pub command: Vec<String>,
+}
+
+/// Options of the server that is started after `--`.
+#[derive(Debug, Default, Clone, Args, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[command(next_help_heading = "Server under test (with -- SERVER ...)")]
+pub struct ServerOptions {
+    /// Give client and server network namespaces of their own, joined by veth [default: auto]
+    #[arg(long, value_enum)]
+    pub isolate: Option<IsolateWord>,
+    /// Pin the server to these CPUs [default: the half that the client does not get]
+    #[arg(long, value_name = "LIST")]
+    pub server_cpus: Option<String>,
+    /// Wait this long for the server to accept connections [default: 10s]
+    #[arg(long, value_name = "TIME")]
+    pub server_timeout: Option<Time>,
+}
+
+/// Options of what is printed and kept.
+#[derive(Debug, Default, Clone, Args)]
+#[command(next_help_heading = "Output")]
+pub struct OutputOptions {
+    /// Keep the run in this directory, which must not hold one [default: find: runs/TIME-NAME; load: not kept]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Name of the run, part of its directory's name [default: from the URL]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Print JSON instead of tables
+    #[arg(long)]
+    pub json: bool,
+    /// No progress
+    #[arg(long, short = 'q')]
+    pub quiet: bool,
+    /// Measure answers that are not 2xx too (redirects, errors), instead of refusing to start
+    #[arg(long)]
+    pub any_status: bool,
+}
+
+/// Whether the server gets a network namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IsolateWord {
+    /// Where permitted
+    Auto,
+    /// Or fail
+    Always,
+    /// Share the machine's network
+    Never,
+}
+
+impl ServerOptions {
+    /// What was typed, with the gaps filled from a scenario file.
+    pub fn over(mut self, file: &ServerToml) -> Self {
+        self.isolate = self.isolate.or(file.isolate);
+        self.server_cpus = self.server_cpus.take().or_else(|| file.server_cpus.clone());
+        self.server_timeout = self.server_timeout.or(file.server_timeout);
+        self
+    }
+}

@@ -1,0 +1,87 @@
+//! `straingauge find`, and the options of the sweeps.
+
+use super::drive::DriveArgs;
+use super::overlay;
+use crate::quantity::{Count, Share, Time};
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+
+/// `straingauge find`.
+#[derive(Debug, Args)]
+pub struct FindArgs {
+    #[command(flatten)]
+    pub find: FindOptions,
+    #[command(flatten)]
+    pub drive: DriveArgs,
+    /// Exit with code 3 when this holds, as in 'failure_rate < 50k', 'yield_connections < 4' or 'peak < 60k' (repeatable)
+    #[arg(long = "fail-if", value_name = "LIMIT", help_heading = "Output")]
+    pub fail_if: Vec<String>,
+}
+
+/// Options of the sweeps.
+#[derive(Debug, Default, Clone, Args, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[command(next_help_heading = "Sweeps and zones")]
+pub struct FindOptions {
+    /// Which sweeps: closed loop over connections, open loop over rate, or both [default: both]
+    #[arg(long, value_enum)]
+    pub sweep: Option<SweepWord>,
+    /// Fewest connections of the closed loop [default: 1]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub min_connections: Option<Count>,
+    /// Most connections of the closed loop [default: 4096]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub max_connections: Option<Count>,
+    /// Most connections of the open loop [default: 1024]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub open_connections: Option<Count>,
+    /// Time for the whole search; refinement stops when it is spent [default: 90s]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub budget: Option<Time>,
+    /// Repeats of every point, at least 3 for an interval [default: 5, as far as the budget goes]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub repeats: Option<Count>,
+    /// Failure: response time beyond this at the 99th percentile [default: 100ms]
+    #[arg(long, value_name = "TIME")]
+    pub p99_limit: Option<Time>,
+    /// Failure: more failed requests than this [default: 0.1%]
+    #[arg(long, value_name = "SHARE")]
+    pub error_limit: Option<Share>,
+    /// Failure: less than this of the offered rate completed [default: 98%]
+    #[arg(long, value_name = "SHARE")]
+    pub goodput_limit: Option<Share>,
+    /// Elastic: doubling the connections raises throughput by at least this [default: 20%]
+    #[arg(long, value_name = "SHARE")]
+    pub elastic_gain: Option<Share>,
+    /// Saturated: a server CPU this busy [default: 95%]
+    #[arg(long, value_name = "SHARE")]
+    pub saturation: Option<Share>,
+    /// Efficiency lost: CPU per request this much above its lowest [default: 15%]
+    #[arg(long, value_name = "SHARE")]
+    pub efficiency_loss: Option<Share>,
+    /// Width to which the failure rate is bracketed [default: 5%]
+    #[arg(long, value_name = "SHARE")]
+    pub bracket: Option<Share>,
+}
+
+/// The words for sweeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SweepWord {
+    /// Closed loop, then open loop
+    Both,
+    /// Closed loop over connections
+    Connections,
+    /// Open loop over rate
+    Rate,
+}
+
+impl FindOptions {
+    /// What was typed, with the gaps filled from a scenario file.
+    pub fn over(mut self, file: FindOptions) -> Self {
+        let typed = &mut self;
+        overlay!(typed, file; sweep, min_connections, max_connections, open_connections, budget, repeats, p99_limit,
+            error_limit, goodput_limit, elastic_gain, saturation, efficiency_loss, bracket);
+        self
+    }
+}

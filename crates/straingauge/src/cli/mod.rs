@@ -1,0 +1,76 @@
+//! The command line as typed, one file a command. What it means is decided in [`crate::plan`]; nothing here opens,
+//! resolves or measures.
+
+mod doctor;
+mod drive;
+mod files;
+mod find;
+mod load;
+mod profile;
+mod report;
+mod scale;
+mod scenario;
+mod watch;
+
+pub use doctor::DoctorArgs;
+pub use drive::{DriveArgs, IsolateWord, OutputOptions, ServerOptions};
+pub use files::FilesArgs;
+pub use find::{FindArgs, FindOptions, SweepWord};
+pub use load::{ArrivalWord, LoadArgs, LoadOptions};
+pub use profile::ProfileArgs;
+pub use report::ReportArgs;
+pub use scale::ScaleArgs;
+pub use scenario::ScenarioToml;
+pub use watch::{WatchArgs, WatchModeWord};
+
+use clap::{Parser, Subcommand};
+
+/// Finds the load at which a network server yields, and says why.
+///
+/// Exit codes: 0 done; 1 failed; 2 wrong usage; 3 done, but a --fail-if limit was crossed; 130 interrupted, partial
+/// results kept.
+#[derive(Debug, Parser)]
+#[command(name = "straingauge", version, arg_required_else_help = true, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Sweep the load, find the elastic, plastic and failure zones, explain them, write a report
+    Find(Box<FindArgs>),
+    /// Put one load on a server and print what came of it
+    Load(Box<LoadArgs>),
+    /// Say where a server's CPU time goes: by layer of the network stack, per packet and per request
+    Profile(ProfileArgs),
+    /// Monitor a running server: requests, connections, phases, service demands
+    Watch(Box<WatchArgs>),
+    /// Draw the report of a run directory again
+    Report(ReportArgs),
+    /// Make the documents that a server needs to answer a size mix or a log
+    Files(FilesArgs),
+    /// Run an unmodified select or poll server with scalable select
+    Scale(ScaleArgs),
+    /// Say what this machine can and cannot measure, and how to change that
+    Doctor(DoctorArgs),
+}
+
+/// Fills the gaps of what was typed from what a file says, field by field.
+macro_rules! overlay {
+    ($typed:ident, $file:ident; $($field:ident),+) => { $($typed.$field = $typed.$field.take().or($file.$field);)+ };
+}
+use overlay;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+}

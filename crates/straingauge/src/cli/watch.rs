@@ -1,0 +1,62 @@
+//! `straingauge watch`.
+
+use crate::quantity::{Share, Time};
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+/// `straingauge watch`.
+#[derive(Debug, Args)]
+pub struct WatchArgs {
+    /// Port of the server, as :8080
+    #[arg(value_name = "PORT")]
+    pub port: String,
+    /// How closely [default: default]
+    #[arg(long, value_enum)]
+    pub mode: Option<WatchModeWord>,
+    /// Share of the server's CPU time that watching may cost on average [default: 1%]
+    #[arg(long, value_name = "SHARE")]
+    pub overhead: Option<Share>,
+    /// Time between readings [default: 1s]
+    #[arg(long, value_name = "TIME")]
+    pub interval: Option<Time>,
+    /// End after this long [default: at Ctrl-C]
+    #[arg(long, short = 'd', value_name = "TIME")]
+    pub duration: Option<Time>,
+    /// Boundaries of the size classes by bytes of response, as 10KiB,50KiB,640KiB (the default)
+    #[arg(long, value_name = "SIZES")]
+    pub classes: Option<String>,
+    /// The server's first process, if it is not the one that listens
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
+    /// Watch in the network namespace of this process [default: in this one]
+    #[arg(long, value_name = "PID")]
+    pub netns_of: Option<u32>,
+    /// Let the parse phase end at the first send only: some windows hook system calls, to end it where files are opened
+    #[arg(long)]
+    pub no_splits: bool,
+    /// Serve metrics for Prometheus on this address, as 127.0.0.1:9100
+    #[arg(long, value_name = "ADDRESS")]
+    pub prometheus: Option<std::net::SocketAddr>,
+    /// Keep the readings in this run directory, which must not hold one
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Print each reading as a line of JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Keep all privileges after the programs are attached
+    #[arg(long)]
+    pub keep_privileges: bool,
+}
+
+/// How closely to watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum WatchModeWord {
+    /// Connections only: nothing runs per request
+    Zero,
+    /// Every request counted: bytes, CPU and elapsed time by class
+    Counts,
+    /// The same, and phases in windows, within the budget
+    Default,
+    /// Phases of every request
+    Exact,
+}
