@@ -1,7 +1,10 @@
 //! The server under test when straingauge starts it: namespaces, CPUs, waiting until it accepts, stopping it for good.
 
+pub mod guardian;
+
 use crate::signals::Stop;
 use anyhow::{Context, Result, anyhow, bail};
+use guardian::Guardian;
 use record::{Doubt, DoubtKind, Severity};
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -35,6 +38,8 @@ pub struct Server {
     exit: Option<ExitStatus>,
     output: Arc<Mutex<VecDeque<u8>>>,
     pair: Option<Pair>,
+    /// Without namespaces: ends the server's processes should we be killed.
+    guardian: Option<Guardian>,
     port: u16,
     /// Where the engine connects to.
     pub address: SocketAddr,
@@ -69,6 +74,7 @@ impl Server {
         let output = Arc::new(Mutex::new(VecDeque::new()));
         keep_tail(child.stdout.take(), &output);
         keep_tail(child.stderr.take(), &output);
+        let guardian = if plan.is_isolated { None } else { Some(Guardian::over(child.id())) };
         let loopback = match plan.asked {
             Some(IpAddr::V6(_)) => IpAddr::V6(Ipv6Addr::LOCALHOST),
             _ => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -78,12 +84,17 @@ impl Server {
             exit: None,
             output,
             pair,
+            guardian: None,
             port: plan.port,
             address: SocketAddr::new(plan.asked.unwrap_or(loopback), plan.port),
             doubts: Vec::new(),
             path: "loopback of this machine",
         };
         server.note_what_the_path_lacks();
+        match guardian.transpose() {
+            Ok(guardian) => server.guardian = guardian,
+            Err(error) => server.note_no_guardian(&error),
+        }
         server.wait_until_it_listens(plan, stop)?;
         server.choose_path(plan)?;
         server.wait_until_it_accepts(plan, stop)?;
@@ -101,6 +112,15 @@ impl Server {
             )
         };
         self.doubts.extend(notes.iter().map(doubt));
+    }
+
+    fn note_no_guardian(&mut self, error: &io::Error) {
+        self.doubts.push(Doubt::new(
+            DoubtKind::NotWatched,
+            Severity::Note,
+            format!("nothing ends the server's own children should straingauge be killed: {error}"),
+            "the figures hold; after a kill -9, look for processes of the server that are left",
+        ));
     }
 
     /// The process that was started, or the daemon that it left behind.
@@ -292,6 +312,9 @@ impl Server {
             let _ = child.wait();
         }
         self.child = None;
+        if let Some(guardian) = self.guardian.take() {
+            guardian.dismiss();
+        }
         if let Some(pair) = self.pair.take() {
             // What cannot be removed now is found by the next run: the state file stays.
             let _ = pair.leave();

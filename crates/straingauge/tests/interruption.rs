@@ -64,23 +64,23 @@ struct Sweep {
 
 /// Starts a sweep that would go on for a while and returns when two points are whole.
 #[track_caller]
-fn sweep_under_way() -> Sweep {
+fn sweep_under_way(isolate: &str) -> Sweep {
     let dir = open_dir();
     let (state, out) = (dir.path().join("state"), dir.path().join("run"));
-    let mut command = find(&state, &out);
+    let mut command = find(&state, &out, isolate);
     let mut running = Running::start(&mut command);
     running.wait_until("two points", || points(&out).len() >= 2);
     let namespaces = server_namespaces(&state);
-    assert_eq!(namespaces.is_empty(), !is_root(), "root's server has a namespace of its own");
+    assert_eq!(namespaces.is_empty(), isolate == "never" || !is_root(), "root's server has a namespace of its own");
     Sweep { _dir: dir, state, out, running, namespaces }
 }
 
-fn find(state: &Path, out: &Path) -> Command {
+fn find(state: &Path, out: &Path, isolate: &str) -> Command {
     let port = free_port();
     let url = format!("http://127.0.0.1:{port}/1k.bin");
     let mut command = straingauge(["find", &url, "--budget", "60s", "--duration", "100ms", "--max-connections", "64"]);
-    command.args(["--isolate", "auto", "--out"]).arg(out);
-    let address = if is_root() { "0.0.0.0" } else { "127.0.0.1" };
+    command.args(["--isolate", isolate, "--out"]).arg(out);
+    let address = if is_root() && isolate != "never" { "0.0.0.0" } else { "127.0.0.1" };
     command.arg("--").args(serve_words(Kind::Nginx, port, state, address));
     command
 }
@@ -89,7 +89,7 @@ fn find(state: &Path, out: &Path) -> Command {
 fn ctrl_c_keeps_the_points_and_ends_the_server() {
     needs_server!(Kind::Nginx);
     for signal in [libc::SIGINT, libc::SIGTERM] {
-        let sweep = sweep_under_way();
+        let sweep = sweep_under_way("auto");
         let pid = sweep.running.pid();
         sweep.running.signal(signal);
         let said = sweep.running.wait().exits_with(130);
@@ -128,7 +128,7 @@ fn ctrl_c_during_a_single_load_reports_what_was_measured() {
 #[test]
 fn kill_9_loses_at_most_the_point_in_progress_and_the_next_run_cleans_up() {
     needs_server!(Kind::Nginx);
-    let sweep = sweep_under_way();
+    let sweep = sweep_under_way("auto");
     let pid = sweep.running.pid();
     let before = points(&sweep.out).len();
     sweep.running.signal(libc::SIGKILL);
@@ -140,32 +140,43 @@ fn kill_9_loses_at_most_the_point_in_progress_and_the_next_run_cleans_up() {
     assert!(sweep.out.join("report.html").is_file());
     assert!(said.out.contains("closed loop"), "{}", said.out);
     if !is_root() {
-        // Without a namespace or a control group to know them by, a server's own children outlive a killed run.
-        for server in processes_of(&sweep.state) {
-            // SAFETY: kill takes no pointers; the process belongs to the state folder, which only this test knows.
-            unsafe { libc::kill(server, libc::SIGKILL) };
-        }
-        return crate::rig::skipped(
-            "the cleaning up afterwards needs root, whose servers have a namespace to be found by",
-        );
+        // Without a namespace to be found by, a guardian has ended the server and its children.
+        return assert_ends(pid, &sweep.state, &sweep.namespaces);
     }
     // The next run removes what the killed one could not.
     let dir = open_dir();
     let mut next = straingauge(["load", "http://127.0.0.1:1/"]);
     run(next.current_dir(dir.path())).exits_with(1);
+    assert_ends(pid, &sweep.state, &sweep.namespaces);
+}
+
+/// Asserts that everything of a sweep comes to its end.
+#[track_caller]
+fn assert_ends(pid: i32, state: &Path, namespaces: &BTreeSet<PathBuf>) {
     let started = Instant::now();
-    while !(processes_in(&sweep.namespaces).is_empty() && processes_of(&sweep.state).is_empty())
+    while !(processes_in(namespaces).is_empty() && processes_of(state).is_empty())
         && started.elapsed() < Duration::from_secs(10)
     {
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert_nothing_is_left(pid, &sweep.state, &sweep.namespaces);
+    assert_nothing_is_left(pid, state, namespaces);
+}
+
+#[test]
+fn kill_9_beside_the_server_ends_its_children_too() {
+    needs_server!(Kind::Nginx);
+    let sweep = sweep_under_way("never");
+    let pid = sweep.running.pid();
+    assert!(processes_of(&sweep.state).len() > 2, "nginx has a master and a worker, and straingauge names them");
+    sweep.running.signal(libc::SIGKILL);
+    assert_eq!(sweep.running.wait().code, None);
+    assert_ends(pid, &sweep.state, &sweep.namespaces);
 }
 
 #[test]
 fn a_server_that_dies_in_the_middle_ends_the_sweep_and_is_said() {
     needs_server!(Kind::Nginx);
-    let sweep = sweep_under_way();
+    let sweep = sweep_under_way("auto");
     let pid = sweep.running.pid();
     // Not straingauge itself, whose command line names the state folder too, but nginx's processes.
     for server in processes_of(&sweep.state).into_iter().filter(|server| *server != pid) {

@@ -56,6 +56,12 @@ pub enum Command {
     Scale(ScaleArgs),
     /// Say what this machine can and cannot measure, and how to change that
     Doctor(DoctorArgs),
+    /// End a server's processes when the straingauge that started it is killed (started by straingauge itself)
+    #[command(hide = true, name = crate::server::guardian::COMMAND)]
+    GuardSession {
+        /// The session that the server leads.
+        session: u32,
+    },
 }
 
 /// Fills the gaps of what was typed from what a file says, field by field.

@@ -25,5 +25,6 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Files(args) => files::run(args),
         Command::Scale(args) => scale::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::GuardSession { session } => Ok(crate::server::guardian::stand_guard(session)),
     }
 }
