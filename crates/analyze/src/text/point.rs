@@ -44,11 +44,13 @@ pub fn point(point: &Point, latencies: &[(String, Latency)]) -> String {
         let states: Vec<String> = point
             .connection_states
             .iter()
-            .filter_map(|(state, figure)| Some(format!("{} {}", grouped(figure.value?), plain(state, 20))))
+            .filter_map(|(state, figure)| Some((state, figure.value.filter(|count| *count > 0.0)?)))
+            .map(|(state, count)| format!("{} {}", grouped(count), plain(state, 20)))
             .take(12)
             .collect();
         out.push('\n');
-        out.push_str(&wrap(&states.join(", "), "  connections  ", "               "));
+        let states = if states.is_empty() { "none".into() } else { states.join(", ") };
+        out.push_str(&wrap(&states, "  connections  ", "               "));
     }
     if !point.doubts.is_empty() {
         out.push_str("\ndoubts\n");
@@ -93,6 +95,10 @@ fn rates(point: &Point) -> String {
     row("received", names::RECEIVED, |value| format!("{}/s", format_bytes(value)));
     row("client CPU", names::CLIENT_CPU, |value| format!("{value:.1} us/request"));
     row("client busy", names::CLIENT_UTILISATION, |value| format!("{} of a CPU", percent(value)));
+    row("cold connections", names::COLD, grouped);
+    row("  dropped", names::COLD_DROPPED, |value| format!("{}/s, opened again", format_si(value)));
+    row("  user memory", names::COLD_USER_MEMORY, |value| format!("{} each", format_bytes(value)));
+    row("  kernel memory", names::COLD_KERNEL_MEMORY, |value| format!("{} each", format_bytes(value)));
     table.lines().lines().skip(1).map(|line| format!("{line}\n")).collect()
 }
 

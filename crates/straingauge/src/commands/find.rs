@@ -185,7 +185,8 @@ impl Search {
             threads: 1,
             ..self.session.plan.clone()
         };
-        self.measure(plan, Sweep::Yardstick, 0)
+        let earlier = self.points.iter().filter(|point| point.sweep == Sweep::Yardstick).count();
+        self.measure(plan, Sweep::Yardstick, earlier as u32)
     }
 
     /// Measures and keeps a point; says whether the sweep ends with it.
