@@ -10,6 +10,7 @@ for line in sys.stdin:
     for _ in range(int(line)):
         i = len(held)
         s = socket.socket()
+        s.settimeout(10)
         s.bind((f"127.0.{1 + i // 200 % 200}.{1 + i % 200}", 0))
         s.connect(("127.0.0.1", port))
         held.append(s)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Stock, scaled and native epoll, interleaved. `run.py all OUT [REPEATS]`, or one of the sections below; appends to
+"""Stock, scaled and native epoll, interleaved; and the floor under scaled (floor.c). `run.py all OUT [REPEATS]`, or one of the sections below; appends to
 OUT/raw.csv.
 
 The figure is the server's CPU time (run time of all its threads, /proc/PID/task/*/schedstat) per request; throughput
@@ -20,13 +20,16 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 LIBRARY = os.path.join(ROOT, "native/scalable-select/build/libscalable-select.so")
+FLOOR = os.path.join(HERE, "floor.so")
 PAGE = "GET /f.html HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n"
 PAGE_CLOSE = "GET /f.html HTTP/1.1\\r\\nHost: a\\r\\nConnection: close\\r\\n\\r\\n"
 FIELDS = ["section", "repeat", "server", "variant", "hot", "cold", "keep", "rate", "requests", "seconds", "errors", "cpu_ns",
           "mean_us", "p50_us", "p99_us", "max_us", "stats"]
 
+PORT = 8101  # and the three after it
+LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 # HAProxy wants two descriptors for each of its maxconn; a connection answered by itself takes one.
-HAPROXY_MAXCONN = min(12000, resource.getrlimit(resource.RLIMIT_NOFILE)[1] // 2 - 50)
+HAPROXY_MAXCONN = min(12000, LIMIT // 2 - 50)
 COLD_MAX = min(10000, HAPROXY_MAXCONN - 100)
 HAPROXY = """global
     maxconn %(maxconn)d
@@ -39,14 +42,14 @@ defaults
     timeout http-request 300s
     timeout http-keep-alive 300s
 frontend f
-    bind 127.0.0.1:8101
+    bind 127.0.0.1:%(port)d
     http-request return status 200 content-type text/plain string "%(body)s"
 """
 LIGHTTPD = """server.document-root = "%(dir)s"
-server.port = 8102
+server.port = %(port)d
 server.bind = "127.0.0.1"
-server.max-fds = 16000
-server.max-connections = 15000
+server.max-fds = %(fds)d
+server.max-connections = %(connections)d
 server.max-keep-alive-requests = 100000000
 server.max-keep-alive-idle = 300
 server.max-read-idle = 300
@@ -55,28 +58,27 @@ server.event-handler = "%(handler)s"
 
 
 def server(name, variant, scratch):
-    """Command, environment, port and request; variant is stock, scaled or epoll."""
+    """Command, environment, port and request; variant is stock, scaled, floor or epoll."""
     is_epoll = variant == "epoll"
     if name.startswith("haproxy"):
         is_select = name == "haproxy-select"
         path = os.path.join(scratch, name + ".cfg")
         with open(path, "w") as f:
-            f.write(HAPROXY % {"maxconn": 490 if is_select else HAPROXY_MAXCONN, "body": "x" * 1259})
-        return ["haproxy"] + ([] if is_epoll else ["-de", "-dp"] if is_select else ["-de"]) + ["-db", "-f", path], {}, 8101, PAGE
+            f.write(HAPROXY % {"maxconn": 490 if is_select else HAPROXY_MAXCONN, "body": "x" * 1259, "port": PORT})
+        return ["haproxy"] + ([] if is_epoll else ["-de", "-dp"] if is_select else ["-de"]) + ["-db", "-f", path], {}, PORT, PAGE
     if name.startswith("lighttpd"):
         handler = "linux-sysepoll" if is_epoll else "select" if name == "lighttpd-select" else "poll"
         path = os.path.join(scratch, f"{name}-{handler}.conf")
-        text = LIGHTTPD % {"dir": scratch, "handler": handler}
-        if name == "lighttpd-select":
-            text = text.replace("16000", "1000").replace("15000", "490")
+        fds = 1000 if name == "lighttpd-select" else min(LIMIT, 24000)  # lighttpd takes half as many connections
         with open(path, "w") as f:
-            f.write(text)
-        return ["lighttpd", "-D", "-f", path], {}, 8102, PAGE
+            f.write(LIGHTTPD % {"dir": scratch, "handler": handler, "fds": fds, "connections": fds // 2,
+                                "port": PORT + 1})
+        return ["lighttpd", "-D", "-f", path], {}, PORT + 1, PAGE
     if name == "memcached":
         env = {} if is_epoll else {"EVENT_NOEPOLL": "1"}
-        return ["memcached", "-u", "root", "-t", "1", "-c", "14000", "-p", "8103", "-l", "127.0.0.1"], env, 8103, "get a\\r\\n"
+        return ["memcached", "-u", "root", "-t", "1", "-c", "14000", "-p", str(PORT + 2), "-l", "127.0.0.1"], env, PORT + 2, "get a\\r\\n"
     kind = "epoll" if is_epoll else "select" if name == "python-select" else "poll"
-    return [sys.executable, os.path.join(HERE, "selector_server.py"), kind, "8104"], {}, 8104, PAGE
+    return [sys.executable, os.path.join(HERE, "selector_server.py"), kind, str(PORT + 3)], {}, PORT + 3, PAGE
 
 
 def cpu_ns(pid):
@@ -105,6 +107,8 @@ class Server:
         env = dict(os.environ, **env)
         if variant == "scaled":
             env.update(LD_PRELOAD=LIBRARY, SCALABLE_SELECT_STATS=self.stats)
+        elif variant == "floor":
+            env.update(LD_PRELOAD=FLOOR, FLOOR_STATS=self.stats)
         self.process = subprocess.Popen(["taskset", "-c", "0"] + command, env=env, stdout=subprocess.DEVNULL,
                                         stderr=subprocess.DEVNULL)
         self.cold = subprocess.Popen(["taskset", "-c", "1", sys.executable, os.path.join(HERE, "cold.py"), str(self.port)],
@@ -195,9 +199,9 @@ class Run:
             return
         self.record(repeat=repeat, server=name, variant=variant, hot=hot, cold=cold, keep=int(keep), rate=0, stats=s.stop(), **row)
 
-    def table(self, names, colds, hot=20, keep=True):
+    def table(self, names, colds, hot=20, keep=True, variants=("stock", "scaled", "epoll")):
         for repeat in self.next_repeats():
-            points = [(n, v, c) for n in names for v in ("stock", "scaled", "epoll") for c in colds]
+            points = [(n, v, c) for n in names for v in variants for c in colds]
             random.shuffle(points)
             for name, variant, cold in points:
                 self.point(repeat, name, variant, hot, cold, keep)
@@ -238,6 +242,9 @@ SECTIONS = {
     "memcached": lambda r: r.table(["memcached"], [0, 750, 2000, COLD_MAX]),
     "python": lambda r: r.table(["python"], [0, 750, 2000, COLD_MAX]),
     "one-hot": lambda r: r.table(["haproxy"], [0, 750, 2000, COLD_MAX], hot=1),
+    # scaled, its floor and epoll close together in time
+    "floor": lambda r: r.table(["haproxy", "memcached", "python", "lighttpd"], [2000, COLD_MAX], variants=("scaled", "floor", "epoll")),
+    "floor-one-hot": lambda r: r.table(["haproxy"], [750, 2000, COLD_MAX], hot=1, variants=("scaled", "floor", "epoll")),
     "close": lambda r: r.table(["haproxy"], [0, 750, 2000, COLD_MAX], keep=False),
     "figure-3": lambda r: r.response_times("haproxy", [500, 2000, 4000, 8000, 12000, 16000, 20000, 25000, 30000]),
     "figure-8": lambda r: r.response_times("lighttpd", [500, 2000, 4000, 8000, 12000, 16000, 20000, 25000, 30000]),
@@ -252,6 +259,7 @@ def main():
         sys.exit("no library: make -C native/scalable-select first")
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     subprocess.run(["gcc", "-O2", "-Wall", "-Wextra", "-o", os.path.join(HERE, "drive"), os.path.join(HERE, "drive.c")], check=True)
+    subprocess.run(["gcc", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-o", FLOOR, os.path.join(HERE, "floor.c")], check=True)
     for name in SECTIONS if sys.argv[1] == "all" else [sys.argv[1]]:
         run = Run(sys.argv[2], name, int(sys.argv[3]) if len(sys.argv) > 3 else 3)
         SECTIONS[name](run)

@@ -1,6 +1,10 @@
 /* Is it worth it? The kernel's cost of a call grows with the set, ours with what must be examined and registered. When
- * most of a set is hot, or every call brings new descriptors, the kernel's own call is cheaper: then it is used for a
- * while, longer each time, with a few calls of ours in between to see whether that has changed. */
+ * most of a set is hot, or every call brings new descriptors, the kernel's own call is cheaper.
+ *
+ * The first calls of a thread are the kernel's: how many descriptors they report tells what ours would have had to
+ * examine, before anything is registered. A set that they show to be hot stays with the kernel as long as they show
+ * it. That every call brings new descriptors shows only in calls of ours: then the kernel is used for a while, longer
+ * each time, with a few calls of ours in between to see whether that has changed. */
 #include "sp.h"
 
 /* Nanoseconds, from bench/call_cost on one machine; only their ratios matter, and those move little. */
@@ -9,37 +13,71 @@ enum {
 	OUR_CALL = 2100, OUR_EACH = 3, OUR_EXAMINED = 180, OUR_CHANGE = 1500
 };
 enum {
+	LOOKS = 2,             /* calls of the kernel's before the first of ours */
 	PROBES = 8,            /* calls of ours before a judgement, of which the first ones do not count */
 	SETTLING = 2,
 	SKIP_FIRST = 32, SKIP_MAX = 2048,
 	SKIP_CLOSES = 512      /* before so long a pause the epoll instance is given up: it costs at every wake-up */
 };
 
-/* True if this call should be the kernel's. A set of quite another size is another matter: it is tried at once. */
+static int64_t gain_ns(uint64_t selecting, uint64_t examined, uint64_t changes)
+{
+	int64_t kernel = KERNEL_CALL + KERNEL_EACH * (int64_t)selecting;
+	int64_t ours = OUR_CALL + OUR_EACH * (int64_t)selecting + OUR_EXAMINED * (int64_t)examined + OUR_CHANGE * (int64_t)changes;
+	return kernel - ours;
+}
+
+static bool is_for_kernel(const struct sp_thread *t)
+{
+	return t->looks < LOOKS || t->kernel_gain_ns < 0;
+}
+
+/* True if this call should be the kernel's. */
 bool sp_should_pass(struct sp_thread *t, uint64_t selecting)
 {
-	if (t->skip == 0)
+	if (t->skip == 0 && (!sp_options.is_adaptive || !is_for_kernel(t)))
 		return false;
-	if (selecting > t->skip_selecting * 3 / 2 || selecting < t->skip_selecting / 2) {
+	/* A set of quite another size than the one that was judged is another matter: it is tried at once. */
+	if (t->skip_selecting != 0 && (selecting > t->skip_selecting * 3 / 2 || selecting < t->skip_selecting / 2)) {
 		t->skip = t->backoff = t->probes = 0;
-		t->gain_ns = 0;
+		t->skip_selecting = 0;
+		t->looks = LOOKS;
+		t->gain_ns = t->kernel_gain_ns = 0;
 		return false;
 	}
-	t->skip--;
+	if (t->skip > 0) {
+		t->skip--;
+	} else if (t->looks > LOOKS && atomic_load_explicit(&t->epfd, memory_order_relaxed) >= 0) {
+		t->is_busy = 1; /* a signal handler that polls must not enter */
+		sp_drop_epoll(t);
+		t->is_busy = 0;
+	}
+	t->asked = selecting;
 	SP_COUNT(t, passed_hot, 1);
 	return true;
+}
+
+/* The kernel has answered a call in our place. A ready descriptor is examined in the call that reports it or in the one
+ * after, when it has been served, or in both. */
+void sp_account_passed(int ready)
+{
+	struct sp_thread *t = sp_own();
+	if (t == NULL || t->is_busy || !sp_options.is_adaptive || ready < 0)
+		return;
+	int64_t gain = gain_ns(t->asked, (uint64_t)ready, 0);
+	t->kernel_gain_ns = t->looks == 0 ? gain : t->kernel_gain_ns + (gain - t->kernel_gain_ns) / 4;
+	t->looks += t->looks <= LOOKS;
+	t->skip_selecting = t->asked;
 }
 
 void sp_account(struct sp_thread *t, uint64_t selecting, uint64_t examined, uint64_t changes)
 {
 	if (!sp_options.is_adaptive)
 		return;
-	int64_t kernel = KERNEL_CALL + KERNEL_EACH * (int64_t)selecting;
-	int64_t ours = OUR_CALL + OUR_EACH * (int64_t)selecting + OUR_EXAMINED * (int64_t)examined + OUR_CHANGE * (int64_t)changes;
 	/* The first calls after a pause register everything once: that says nothing about the calls to come. */
 	if (t->probes++ < SETTLING)
 		return;
-	t->gain_ns += (kernel - ours - t->gain_ns) / 4;
+	t->gain_ns += (gain_ns(selecting, examined, changes) - t->gain_ns) / 4;
 	if (t->probes < PROBES)
 		return;
 	if (t->gain_ns >= 0) {

@@ -1,5 +1,6 @@
 /* The INTERESTED set: what a thread has registered with its epoll instance, and what it knows to be quiet. */
 #define _GNU_SOURCE
+#include "array.h"
 #include "real.h"
 #include "sp.h"
 
@@ -31,6 +32,8 @@ static void put_bitmaps(struct sp_thread *t, int fd, unsigned bits)
 
 void sp_set_quiet(struct sp_thread *t, int fd, unsigned bits)
 {
+	if (t->quiet[fd] & ~bits)
+		sp_array_doubt(t, fd);
 	t->quiet[fd] = (uint16_t)bits;
 	if (t->has_bitmaps)
 		put_bitmaps(t, fd, bits);

@@ -17,12 +17,23 @@ SP_EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespe
 SP_EXPORT int __select(int n, fd_set *in, fd_set *out, fd_set *ex, struct timeval *timeout);
 extern void __chk_fail(void) __attribute__((noreturn));
 
+/* The call's result: ours, or the kernel's where the call is passed on. */
+#define PASSED(result, call) ((result) == SP_PASS ? (call) : (result) == SP_PASS_JUDGED ? judged(call) : (result))
+
+static int judged(int result)
+{
+	int saved = errno;
+	sp_account_passed(result);
+	errno = saved;
+	return result;
+}
+
 SP_EXPORT int poll(struct pollfd *fds, nfds_t count, int timeout_ms)
 {
 	SP_STARTED();
 	struct timespec timeout = {.tv_sec = timeout_ms / 1000, .tv_nsec = timeout_ms % 1000 * 1000000L};
 	int result = sp_poll(fds, count, timeout_ms >= 0 ? &timeout : NULL, NULL);
-	return result == SP_PASS ? sp_real.poll(fds, count, timeout_ms) : result;
+	return PASSED(result, sp_real.poll(fds, count, timeout_ms));
 }
 
 SP_EXPORT int __poll(struct pollfd *fds, nfds_t count, int timeout_ms)
@@ -41,7 +52,7 @@ SP_EXPORT int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *tim
 {
 	SP_STARTED();
 	int result = sp_poll(fds, count, timeout, mask);
-	return result == SP_PASS ? sp_real.ppoll(fds, count, timeout, mask) : result;
+	return PASSED(result, sp_real.ppoll(fds, count, timeout, mask));
 }
 
 SP_EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask, size_t bytes)
@@ -87,15 +98,15 @@ SP_EXPORT int select(int n, fd_set *in, fd_set *out, fd_set *ex, struct timeval 
 	}
 	if (timeout == NULL) {
 		int result = sp_select(n, in, out, ex, NULL, NULL);
-		return result == SP_PASS ? sp_real.select(n, in, out, ex, NULL) : result;
+		return PASSED(result, sp_real.select(n, in, out, ex, NULL));
 	}
 	struct timespec time = {.tv_sec = timeout->tv_sec + timeout->tv_usec / US_PER_S,
 		.tv_nsec = timeout->tv_usec % US_PER_S * 1000};
 	bool is_zero = time.tv_sec == 0 && time.tv_nsec == 0;
 	uint64_t start_ns = is_zero ? 0 : sp_now_ns();
 	int result = sp_select(n, in, out, ex, &time, NULL);
-	if (result == SP_PASS)
-		return sp_real.select(n, in, out, ex, timeout);
+	if (result == SP_PASS || result == SP_PASS_JUDGED)
+		return PASSED(result, sp_real.select(n, in, out, ex, timeout));
 	if (!is_zero && !has_sticky_timeouts()) {
 		int saved = errno;
 		subtract_elapsed(&time, sp_now_ns() - start_ns);
@@ -115,5 +126,5 @@ SP_EXPORT int pselect(int n, fd_set *in, fd_set *out, fd_set *ex, const struct t
 {
 	SP_STARTED();
 	int result = sp_select(n, in, out, ex, timeout, mask);
-	return result == SP_PASS ? sp_real.pselect(n, in, out, ex, timeout, mask) : result;
+	return PASSED(result, sp_real.pselect(n, in, out, ex, timeout, mask));
 }

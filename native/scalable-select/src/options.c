@@ -28,5 +28,6 @@ void sp_options_read(void)
 	sp_options.watchdog_ms = number_option("SCALABLE_SELECT_WATCHDOG_MS", 0, 3600 * 1000, 1000);
 	sp_options.is_adaptive = number_option("SCALABLE_SELECT_ADAPTIVE", 0, 1, 1) != 0;
 	sp_options.is_off = number_option("SCALABLE_SELECT_OFF", 0, 1, 0) != 0;
+	sp_options.is_plain = number_option("SCALABLE_SELECT_PLAIN_COMPARE", 0, 1, 0) != 0;
 	errno = saved;
 }

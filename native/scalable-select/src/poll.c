@@ -1,5 +1,6 @@
 /* poll and ppoll (fs/select.c: do_sys_poll). */
 #define _GNU_SOURCE
+#include "array.h"
 #include "real.h"
 #include "sp.h"
 
@@ -10,18 +11,6 @@
 
 enum { ROUNDS_MAX = 256 }; /* wake-ups in one call that led to nothing, before the kernel finishes it */
 enum { SCAN_FAILED = -1 };
-
-/* The array is the caller's, and other threads may write it: every entry is read once, as one word. */
-typedef uint64_t __attribute__((may_alias, aligned(4))) entry_t;
-_Static_assert(sizeof(struct pollfd) == sizeof(entry_t), "an entry is one word");
-
-static inline struct pollfd entry(const struct pollfd *p)
-{
-	entry_t word = *(const volatile entry_t *)p;
-	struct pollfd copy;
-	memcpy(&copy, &word, sizeof copy);
-	return copy;
-}
 
 static inline unsigned wanted_of(struct pollfd p)
 {
@@ -36,31 +25,20 @@ static void examine(struct sp_thread *t, struct pollfd p, int index)
 	t->examine_generation[i] = atomic_load(&sp_generation[p.fd]);
 }
 
-/* Fills the list of descriptors to examine; returns how many entries are POLLNVAL. Bits that this library does not
- * know are never quiet, so their descriptors are examined in every call. */
-static int scan(struct sp_thread *t, struct pollfd *fds, nfds_t count)
+/* One entry that is not as remembered. */
+static int scan_one(struct sp_thread *t, struct pollfd *fds, size_t i, struct pollfd p)
 {
-	const uint16_t *quiet = t->quiet;
-	unsigned capacity = (unsigned)t->capacity;
-	int bad = 0;
-	t->examine_count = 0;
-	for (nfds_t i = 0; i < count; i++) {
-		struct pollfd p = entry(&fds[i]);
-		/* The one test that nearly all entries of a cold set take: quiet, and nothing left in revents. */
-		if (__builtin_expect((unsigned)p.fd < capacity && ((wanted_of(p) & ~quiet[p.fd]) | (unsigned)p.revents) == 0, 1))
-			continue;
-		if (p.revents != 0)
-			fds[i].revents = 0;
-		if (p.fd < 0)
-			continue;
-		if ((unsigned)p.fd >= capacity)
-			return SCAN_FAILED;
-		unsigned wanted = wanted_of(p);
-		if ((wanted & ~quiet[p.fd]) == 0)
-			continue;
+	if (p.revents != 0)
+		fds[i].revents = p.revents = 0;
+	if (p.fd >= 0 && p.fd >= t->capacity)
+		return SCAN_FAILED;
+	unsigned wanted = wanted_of(p);
+	bool is_quiet = p.fd < 0 || (wanted & ~t->quiet[p.fd]) == 0, is_bad = false;
+	if (!is_quiet)
 		switch (sp_watch(t, p.fd, wanted)) {
 		case SP_WATCHED:
-			if ((wanted & ~quiet[p.fd]) != 0)
+			is_quiet = (wanted & ~t->quiet[p.fd]) == 0;
+			if (!is_quiet)
 				examine(t, p, (int)i);
 			break;
 		case SP_EXAMINE_ALWAYS:
@@ -68,14 +46,55 @@ static int scan(struct sp_thread *t, struct pollfd *fds, nfds_t count)
 			break;
 		case SP_BAD_FD:
 			fds[i].revents = POLLNVAL;
-			bad++;
+			is_bad = true;
 			break;
 		case SP_BROKEN:
 			t->must_rebuild = 1;
 			return SCAN_FAILED;
 		}
+	sp_array_remember(t, i, p, is_quiet);
+	return is_bad;
+}
+
+/* Fills the list of descriptors to examine; returns how many entries are POLLNVAL. Bits that this library does not
+ * know are never quiet, so their descriptors are examined in every call. */
+static int scan(struct sp_thread *t, struct pollfd *fds, nfds_t count)
+{
+	size_t known = t->remembered_count < count ? t->remembered_count : count;
+	int bad = 0;
+	t->examine_count = 0;
+	t->has_duplicates = false;
+	for (size_t i = 0; i < count;) {
+		if (i + SP_ARRAY_BLOCK <= known) {
+			i = sp_array_differs(fds, t->remembered, i, known);
+			if (i == count)
+				break;
+		}
+		size_t end = i + SP_ARRAY_BLOCK < count ? i + SP_ARRAY_BLOCK : count;
+		for (; i < end; i++) {
+			uint64_t word = sp_entry_word(&fds[i]);
+			if (i < known && word == t->remembered[i])
+				continue;
+			int verdict = scan_one(t, fds, i, sp_entry_of(word));
+			if (verdict < 0)
+				return verdict;
+			bad += verdict;
+		}
 	}
 	return bad;
+}
+
+/* Writes what was hinted for entry i; returns how many more entries have revents. */
+static int collect_hint(const struct sp_thread *t, struct pollfd *fds, size_t i)
+{
+	struct pollfd p = sp_entry_of(sp_entry_word(&fds[i]));
+	if ((unsigned)p.fd >= (unsigned)t->capacity || t->hint[p.fd] == 0)
+		return 0;
+	unsigned got = t->hint[p.fd] & wanted_of(p), before = (unsigned short)p.revents;
+	if (got == 0 || (before & POLLNVAL))
+		return 0;
+	fds[i].revents = (short)(before | got);
+	return before == 0;
 }
 
 /* Writes revents from the examination and the hints; returns how many entries have some. */
@@ -87,19 +106,16 @@ static int collect(struct sp_thread *t, struct pollfd *fds, nfds_t count, int ba
 			fds[t->examine_index[i]].revents = t->examine[i].revents;
 			ready++;
 		}
-	if (t->hinted_count == 0)
+	if (t->hinted_count != 0 && t->has_duplicates) {
+		for (nfds_t i = 0; i < count; i++)
+			ready += collect_hint(t, fds, i);
 		return ready;
-	const uint16_t *hint = t->hint;
-	unsigned capacity = (unsigned)t->capacity;
-	for (nfds_t i = 0; i < count; i++) {
-		struct pollfd p = entry(&fds[i]);
-		if (__builtin_expect((unsigned)p.fd >= capacity || hint[p.fd] == 0, 1))
-			continue;
-		unsigned got = hint[p.fd] & wanted_of(p), before = (unsigned short)p.revents;
-		if (got == 0 || (before & POLLNVAL))
-			continue;
-		ready += before == 0;
-		fds[i].revents = (short)(before | got);
+	}
+	for (int h = 0; h < t->hinted_count; h++) {
+		int fd = t->hinted[h];
+		uint32_t at = t->place[fd];
+		if (at < count && fds[at].fd == fd)
+			ready += collect_hint(t, fds, at);
 	}
 	return ready;
 }
@@ -181,15 +197,20 @@ int sp_poll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, co
 {
 	if (count <= (nfds_t)sp_options.min_set || atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed))
 		return sp_pass_small();
+	struct sp_thread *t = sp_own();
+	if (t == NULL)
+		return SP_PASS;
+	if (!t->is_busy && sp_should_pass(t, count))
+		return SP_PASS_JUDGED;
 	/* Invalid arguments are the kernel's to judge. */
 	if (count > (nfds_t)sp_descriptor_limit() || count >= SP_FD_LIMIT || (timeout != NULL &&
 			(timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= 1000000000)) ||
 			!sp_memory_is_writable(fds, count * sizeof *fds))
 		return sp_pass_other();
 	struct sp_call c;
-	if (!sp_enter(&c, count, timeout, mask, __builtin_frame_address(0)))
+	if (!sp_enter(&c, t, timeout, mask, __builtin_frame_address(0)))
 		return SP_PASS;
-	int result = count <= (nfds_t)c.t->capacity ? run_cancellable(&c, fds, count) : SP_PASS;
+	int result = count <= (nfds_t)t->capacity ? run_cancellable(&c, fds, count) : SP_PASS;
 	sp_leave(&c);
 	return result;
 }

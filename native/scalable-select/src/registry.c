@@ -122,6 +122,8 @@ static size_t lay_out(struct sp_thread *t, char *base, size_t capacity)
 	t->quiet_out = carve(&c, words);
 	t->quiet_ex = carve(&c, words);
 	t->result = carve(&c, 3 * words);
+	t->remembered = carve(&c, capacity * sizeof *t->remembered);
+	t->place = carve(&c, capacity * sizeof *t->place);
 	t->stale = carve(&c, words);
 	t->stale_summary = carve(&c, words / SP_WORD);
 	t->examine = carve(&c, (capacity + 1) * sizeof *t->examine);
@@ -237,6 +239,7 @@ void sp_drop_epoll(struct sp_thread *t)
 	memset(t->quiet_out, 0, words);
 	memset(t->quiet_ex, 0, words);
 	t->fd_end = t->hinted_count = t->zombies = 0;
+	t->remembered_count = 0;
 	t->must_rebuild = 0;
 	if (fd >= 0)
 		sp_real.syscall(SYS_close, fd);
@@ -263,8 +266,8 @@ static void release(void *thread)
 	memset(&t->counts, 0, sizeof t->counts);
 	t->is_busy = 0;
 	atomic_store(&t->is_in_call, 0);
-	t->skip = t->backoff = t->probes = 0;
-	t->gain_ns = 0;
+	t->skip = t->backoff = t->probes = t->looks = 0;
+	t->gain_ns = t->kernel_gain_ns = 0;
 	t->failures = 0;
 	atomic_store(&t->is_live, 0);
 	lowest_free_give(slots(), (size_t)t->slot);

@@ -230,10 +230,15 @@ int sp_select(int n, fd_set *in, fd_set *out, fd_set *ex, const struct timespec 
 	uint64_t selecting = count_selecting(&s);
 	if (selecting <= (uint64_t)sp_options.min_set)
 		return sp_pass_small();
-	struct sp_call c;
-	if (!sp_enter(&c, selecting, timeout, mask, __builtin_frame_address(0)))
+	struct sp_thread *t = sp_own();
+	if (t == NULL)
 		return SP_PASS;
-	int result = n <= c.t->capacity ? run_cancellable(&c, &s, selecting) : SP_PASS;
+	if (!t->is_busy && sp_should_pass(t, selecting))
+		return SP_PASS_JUDGED;
+	struct sp_call c;
+	if (!sp_enter(&c, t, timeout, mask, __builtin_frame_address(0)))
+		return SP_PASS;
+	int result = n <= t->capacity ? run_cancellable(&c, &s, selecting) : SP_PASS;
 	sp_leave(&c);
 	return result;
 }

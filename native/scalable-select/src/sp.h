@@ -92,8 +92,12 @@ struct sp_thread {
 	bool has_bitmaps;            /* quiet_in, quiet_out, quiet_ex are kept (the thread has used select) */
 	bool expects_hints;          /* the last look at the epoll instance before sleeping found hints */
 	uint64_t watched_ns;         /* when the watchdog last ran */
-	int64_t gain_ns;             /* running estimate: kernel's cost of a call minus ours (adaptive.c) */
+	/* adaptive.c */
+	int64_t gain_ns;             /* running estimate: kernel's cost of a call minus ours, from calls of ours */
+	int64_t kernel_gain_ns;      /* the same, from what the kernel's calls returned */
+	unsigned looks;              /* kernel's calls seen since there was reason to ask */
 	unsigned skip, backoff, probes;
+	uint64_t asked;              /* size of the set of the call that is passed on */
 	uint64_t skip_selecting;     /* size of the set when the kernel was found cheaper */
 	int zombies, failures;
 
@@ -112,6 +116,12 @@ struct sp_thread {
 	_Atomic uint64_t *stale_summary; /* [capacity / 4096] */
 	_Atomic uint32_t stale_any;
 
+	/* The array of the last poll, to be compared with the next one (array.h). */
+	uint64_t *remembered;        /* [capacity] */
+	uint32_t *place;             /* [capacity] where fd stands in it */
+	uint32_t remembered_count;
+	bool has_duplicates;         /* the array of this call names some descriptor twice */
+
 	struct pollfd *examine;      /* [1 + capacity]; 0 is the epoll instance */
 	int *examine_index;          /* [1 + capacity] place in the caller's array */
 	uint32_t *examine_generation;/* [1 + capacity] */
@@ -126,6 +136,7 @@ struct sp_options {
 	int watchdog_ms;    /* 0: no watchdog */
 	bool is_adaptive;
 	bool is_off;
+	bool is_plain;      /* compare without what this processor has for it (for tests) */
 };
 extern struct sp_options sp_options;
 void sp_options_read(void);
@@ -188,13 +199,14 @@ uint64_t sp_now_ns(void);
 uint64_t sp_now_coarse_ns(void);
 void sp_deadline_start(struct sp_deadline *d, const struct timespec *timeout);
 struct timespec sp_deadline_left(const struct sp_deadline *d);
-bool sp_enter(struct sp_call *c, uint64_t selecting, const struct timespec *timeout, const sigset_t *mask, char *frame);
+bool sp_enter(struct sp_call *c, struct sp_thread *t, const struct timespec *timeout, const sigset_t *mask, char *frame);
 void sp_leave(struct sp_call *c);
 bool sp_in_control(const struct sp_call *c);
 enum sp_wait sp_wait(struct sp_call *c, bool must_not_sleep);
 
 /* --- adaptive.c */
 bool sp_should_pass(struct sp_thread *t, uint64_t selecting);
+void sp_account_passed(int ready);
 void sp_account(struct sp_thread *t, uint64_t selecting, uint64_t examined, uint64_t changes);
 
 /* --- watchdog.c */
@@ -207,6 +219,7 @@ bool sp_memory_is_writable(const void *start, size_t bytes);
 
 /* --- poll.c, select.c: SP_PASS means: nothing was touched, call the kernel with the same arguments. */
 #define SP_PASS (-2)
+#define SP_PASS_JUDGED (-3)     /* the same; what the kernel answers goes to sp_account_passed */
 int sp_poll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask);
 int sp_select(int n, fd_set *in, fd_set *out, fd_set *ex, const struct timespec *timeout, const sigset_t *mask);
 

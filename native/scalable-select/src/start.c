@@ -1,5 +1,6 @@
 /* Start of the library: find the functions behind ours, read the options. */
 #define _GNU_SOURCE
+#include "array.h"
 #include "real.h"
 #include "sp.h"
 
@@ -17,6 +18,7 @@ void sp_start(void)
 	SP_REAL_FUNCTIONS(X)
 #undef X
 	sp_options_read();
+	sp_array_start();
 	sp_life_start();
 	sp_registry_start();
 	sp_memory_start();

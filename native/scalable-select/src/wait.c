@@ -2,8 +2,8 @@
  *
  * Signals. The kernel's select and poll end with EINTR when a handler runs during the call. Here a call may wake for a
  * hint that turns out to be of no use, or for the watchdog, and sleep again: a handler that ran in between would go
- * unnoticed. So all signals are blocked for the whole of a call that may sleep, and the caller's mask is in force
- * exactly while ppoll sleeps. The sleep is ppoll, not epoll_wait, since epoll_wait ends with EINTR after SIGSTOP and
+ * unnoticed. So all signals are blocked from the first sleep to the end of the call, and the caller's mask is in force
+ * exactly while ppoll sleeps. A handler that runs before the first sleep might as well have run before the call. The sleep is ppoll, not epoll_wait, since epoll_wait ends with EINTR after SIGSTOP and
  * SIGCONT where select and poll go on. */
 #define _GNU_SOURCE
 #include "real.h"
@@ -74,19 +74,14 @@ static bool is_abandoned(const struct sp_thread *t, const char *frame)
 	return sigaltstack(NULL, &stack) == 0 && (stack.ss_flags & SS_ONSTACK) == 0;
 }
 
-bool sp_enter(struct sp_call *c, uint64_t selecting, const struct timespec *timeout, const sigset_t *mask, char *frame)
+bool sp_enter(struct sp_call *c, struct sp_thread *t, const struct timespec *timeout, const sigset_t *mask, char *frame)
 {
-	struct sp_thread *t = sp_own();
 	c->t = NULL;
 	c->has_blocked = false;
-	if (t == NULL)
-		return false;
 	if (t->is_busy) {
 		if (!is_abandoned(t, frame))
 			return false;
 		t->must_rebuild = 1;
-	} else if (sp_should_pass(t, selecting)) {
-		return false;
 	}
 	t->is_busy = 1;
 	atomic_store(&t->is_in_call, 1); /* before the stale marks are taken */
@@ -104,21 +99,23 @@ bool sp_enter(struct sp_call *c, uint64_t selecting, const struct timespec *time
 		return false;
 	}
 	sp_deadline_start(&c->deadline, timeout);
-	if (!c->deadline.is_zero) {
-		/* All but those that a fault of our own caller raises: blocked, they would kill without their handler. */
-		sigset_t all;
-		sigfillset(&all);
-		sigdelset(&all, SIGSEGV);
-		sigdelset(&all, SIGBUS);
-		sigdelset(&all, SIGILL);
-		sigdelset(&all, SIGFPE);
-		sigemptyset(&c->saved);
-		sp_real.syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &c->saved, _NSIG / 8);
-		c->has_blocked = true;
-		if (mask == NULL)
-			c->mask = &c->saved;
-	}
 	return true;
+}
+
+/* All but those that a fault of our own caller raises: blocked, they would kill without their handler. */
+static void block_signals(struct sp_call *c)
+{
+	sigset_t all;
+	sigfillset(&all);
+	sigdelset(&all, SIGSEGV);
+	sigdelset(&all, SIGBUS);
+	sigdelset(&all, SIGILL);
+	sigdelset(&all, SIGFPE);
+	sigemptyset(&c->saved);
+	sp_real.syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &c->saved, _NSIG / 8);
+	c->has_blocked = true;
+	if (c->given == NULL)
+		c->mask = &c->saved;
 }
 
 void sp_leave(struct sp_call *c)
@@ -187,6 +184,14 @@ enum sp_wait sp_wait(struct sp_call *c, bool must_not_sleep)
 		t->expects_hints = hints > 0;
 		if (hints > 0 || is_zero)
 			return hints > 0 || must_not_sleep ? SP_WOKEN : SP_TIMED_OUT;
+	}
+	if (!is_zero && !c->has_blocked) {
+		block_signals(c);
+		/* A handler that ran since the scan, or another thread, may have closed what was looked at: look again. */
+		if (!sp_in_control(c))
+			return SP_LOST_CONTROL;
+		if (atomic_load(&t->stale_any) != 0)
+			return SP_WOKEN;
 	}
 	struct timespec time = {0, 0};
 	bool is_last = true;
