@@ -2,6 +2,7 @@
 
 mod cause;
 mod doubts;
+mod repair;
 
 use crate::text::{grouped, plain};
 use crate::zones::{Drift, Findings, Place, PointFinding, SweepFindings, percent};
@@ -29,6 +30,7 @@ pub fn sentences(run: &RunDir, findings: &Findings) -> Verdict {
     if let Some(open) = &findings.rate {
         open_sentences(open, &mut said);
     }
+    said.extend(repair::scalable_select(run, findings));
     said.extend(findings.drift.as_ref().and_then(drift_sentence));
     Verdict { headline: headline(run, findings), sentences: said, doubts: doubts::collect(run, findings) }
 }

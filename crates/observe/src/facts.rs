@@ -4,6 +4,7 @@ use crate::listening::listening_addresses;
 use crate::observer::Target;
 use crate::proc_text::parse_cgroup_path;
 use crate::processes::read_stat;
+use crate::wait_call::has_scalable_select;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -28,6 +29,9 @@ pub fn read(target: &Target, members: &[u32], socket_method: Option<&str>) -> BT
     let Some(&pid) = members.first() else { return facts };
     set("pid", pid.to_string());
     set("processes", members.len().to_string());
+    if has_scalable_select(members) {
+        set("scalable_select", "preloaded".into());
+    }
     if let Some(stat) = read_stat(pid) {
         set("program", stat.command);
     }

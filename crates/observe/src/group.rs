@@ -130,6 +130,15 @@ impl ServerGroup {
         self.members.keys().copied().collect()
     }
 
+    /// Its threads, as process and thread.
+    pub fn threads(&self) -> Vec<(u32, u32)> {
+        let of_member = |(pid, member): (&u32, &Member)| {
+            let pid = *pid;
+            member.threads.keys().map(move |tid| (pid, *tid)).collect::<Vec<_>>()
+        };
+        self.members.iter().flat_map(of_member).collect()
+    }
+
     /// Takes processes in that joined since the last call. One that started after the first call was born under watch: all
     /// it used counts. Of one that is older, only what it uses from now on.
     pub fn admit(&mut self, table: &ProcessTable) {

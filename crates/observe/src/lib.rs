@@ -49,6 +49,7 @@ mod processes;
 pub mod profile;
 mod sampler;
 pub mod sock_diag;
+mod wait_call;
 pub mod watch;
 pub mod window;
 mod window_doubts;

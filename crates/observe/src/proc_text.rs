@@ -249,6 +249,42 @@ pub fn parse_cgroup_path(text: &[u8]) -> Option<String> {
     (path.starts_with('/') && !path.contains("..")).then(|| path.to_string())
 }
 
+/// What a sleeping thread waits in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitCall {
+    /// select, pselect6, poll or ppoll, over at most so many descriptors (select tells the highest number + 1).
+    SelectOrPoll {
+        /// Size of the set.
+        descriptors: u64,
+    },
+    /// epoll or io_uring.
+    Scalable,
+}
+
+/// The call a thread sleeps in, from `/proc/PID/task/TID/syscall` (its number and arguments; `running` for a thread that
+/// is not asleep); `None` for other calls. A 32-bit program's numbers are another table: what is read of it is `None` or
+/// wrong, and no such server is known to matter.
+pub fn parse_wait_call(text: &[u8]) -> Option<WaitCall> {
+    let mut fields = words(lines(text).next()?);
+    let call = std::str::from_utf8(fields.next()?).ok()?.parse::<libc::c_long>().ok()?;
+    let mut argument = |index: usize| {
+        let text = std::str::from_utf8(fields.nth(index)?).ok()?;
+        u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+    };
+    match call {
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_poll => Some(WaitCall::SelectOrPoll { descriptors: argument(1)? & u64::from(u32::MAX) }),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_select => Some(WaitCall::SelectOrPoll { descriptors: argument(0)? & u64::from(u32::MAX) }),
+        libc::SYS_ppoll => Some(WaitCall::SelectOrPoll { descriptors: argument(1)? & u64::from(u32::MAX) }),
+        libc::SYS_pselect6 => Some(WaitCall::SelectOrPoll { descriptors: argument(0)? & u64::from(u32::MAX) }),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_epoll_wait => Some(WaitCall::Scalable),
+        libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 | libc::SYS_io_uring_enter => Some(WaitCall::Scalable),
+        _ => None,
+    }
+}
+
 /// What is read of a line of `/proc/net/tcp` or `tcp6`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpLine {

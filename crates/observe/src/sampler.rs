@@ -7,13 +7,14 @@ use crate::listening::holders_of;
 use crate::port_sockets::PortReader;
 use crate::processes::{ProcessTable, all_pids};
 use crate::sock_diag::{STATES, Scope};
+use crate::wait_call::Waits;
 use rustix::thread::CpuSet;
 use std::collections::HashSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// After a reading that took `t` of CPU time the next of its kind waits for at least this many `t`: 0.25 % of a CPU for
-/// each of the three kinds.
+/// each of the four kinds.
 const REST_AFTER_READING: u32 = 400;
 
 /// What the thread gathered since the window began.
@@ -29,6 +30,8 @@ pub struct Samples {
     pub queue_limit: u32,
     /// Readings of accept queues.
     pub queue_readings: u64,
+    /// Which calls the server's threads were seen waiting in.
+    pub waits: Waits,
     /// Readings of the group.
     pub group_readings: u64,
     /// All readings.
@@ -138,8 +141,7 @@ impl Sampler {
         keep_away_from(&self.avoid_cpus);
         let mut table = ProcessTable::default();
         let mut known_listeners = HashSet::new();
-        let (mut states, mut queues, mut group) =
-            (Pace::new(self.interval), Pace::new(self.interval), Pace::new(self.interval));
+        let [mut states, mut queues, mut group, mut waits] = [(); 4].map(|()| Pace::new(self.interval));
         while let Some(is_first_of_window) = self.wait(shared) {
             if states.is_due() || is_first_of_window {
                 let cost = measured(|| self.read_states(shared, &mut known_listeners, Scope::AllStates));
@@ -165,6 +167,14 @@ impl Sampler {
                 });
                 shared.control().samples.group_readings += 1;
                 group.rest_after(cost);
+                charge(shared, cost);
+            }
+            if waits.is_due() {
+                let threads = shared.group().threads();
+                let mut seen = shared.samples().waits;
+                let cost = measured(|| seen.read(&threads));
+                shared.control().samples.waits = seen;
+                waits.rest_after(cost);
                 charge(shared, cost);
             }
         }

@@ -172,9 +172,24 @@ impl Window {
         set(names::SERVER_MAJOR_FAULTS, "1/s", Some(faults_per_sec));
         let bytes = self.size.resident_pages as f64 * rustix::param::page_size() as f64;
         set(names::SERVER_MEMORY, "bytes", Some(Figure::new(bytes, "bytes", self.size.processes, Origin::Counted)));
+        self.wait_figures(&mut set);
         let counted = |count: u64| Some(Figure::new(count as f64, "count", 1, Origin::Counted));
         set(names::SERVER_PROCESSES, "count", counted(self.size.processes));
         set(names::SERVER_THREADS, "count", counted(self.size.threads));
+    }
+
+    /// Where the server was seen waiting.
+    fn wait_figures(&self, set: &mut impl FnMut(&str, &str, Option<Figure>)) {
+        let waits = &self.samples.waits;
+        let seen = waits.select_or_poll + waits.scalable;
+        let sampled = |value: f64, unit: &str, n: u64| match n {
+            0 => Figure::not_measured(unit, waits.why_none()),
+            n => Figure::new(value, unit, n, Origin::Sampled),
+        };
+        let share = waits.select_or_poll as f64 / seen as f64;
+        set(names::SERVER_SELECT_WAITS, "ratio", Some(sampled(share, "ratio", seen)));
+        let set_size = sampled(waits.largest_set as f64, "descriptors", waits.select_or_poll);
+        set(names::SERVER_SELECT_SET, "descriptors", Some(set_size));
     }
 
     fn machine_figures(&self, figures: &mut Figures, requests: u64) {

@@ -103,6 +103,11 @@ names! {
     /// Threads in the group.
     SERVER_THREADS = "server.threads", "count";
 
+    /// Of the sleeps in select, poll, epoll or io_uring in which threads of the group were seen: the share in select or poll.
+    SERVER_SELECT_WAITS = "server.select_or_poll_waits_ratio", "ratio";
+    /// Largest set of descriptors that such a select or poll was over.
+    SERVER_SELECT_SET = "server.select_set_descriptors", "descriptors";
+
     /// Machine: share of CPU time in user mode (nice included).
     MACHINE_USER = "machine.cpu_user_ratio", "ratio";
     /// Machine: share of CPU time in system mode.

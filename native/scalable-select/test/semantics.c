@@ -19,8 +19,8 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <sys/timerfd.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -535,6 +535,38 @@ static void every_handler_run_ends_a_sleep_amid_unwanted_events(void)
 	close_pair(q);
 }
 
+static volatile int victim = -1;
+
+static void closing_handler(int number)
+{
+	(void)number;
+	close(victim);
+	victim = -1;
+}
+
+/* A handler runs before the call (which then finds the descriptor closed) or in it (which then ends): never unnoticed. */
+static void handler_that_closes_a_descriptor_is_noticed_whenever_it_runs(void)
+{
+	int p[2];
+	CHECK_EQ(pipe(p), 0);
+	timer_t timer;
+	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR2};
+	install(SIGUSR2, closing_handler, 0);
+	CHECK_EQ(timer_create(CLOCK_MONOTONIC, &event, &timer), 0);
+	for (int i = 0; i < 4000; i++) {
+		struct pollfd set[3] = {{p[0], POLLIN, 0}, {-1, POLLIN, 0}, {p[0], POLLPRI, 0}};
+		set[1].fd = victim = dup(p[0]);
+		struct itimerspec soon = {.it_value = {0, 1000 + i % 40 * 1000}};
+		timer_settime(timer, 0, &soon, NULL);
+		int result = poll(set, 3, -1);
+		CHECK((result == -1 && errno == EINTR) || (result == 1 && set[1].revents == POLLNVAL));
+		while (victim >= 0)
+			;
+	}
+	timer_delete(timer);
+	close_pair(p);
+}
+
 static void mask_lets_a_pending_signal_in_only_if_nothing_is_ready(void)
 {
 	int p[2];
@@ -1016,6 +1048,7 @@ int main(void)
 	RUN(all_threads_that_wait_for_one_descriptor_wake);
 	RUN(handler_ends_a_sleep_even_if_it_restarts_system_calls);
 	RUN(every_handler_run_ends_a_sleep_amid_unwanted_events);
+	RUN(handler_that_closes_a_descriptor_is_noticed_whenever_it_runs);
 	RUN(mask_lets_a_pending_signal_in_only_if_nothing_is_ready);
 	RUN(stop_and_continue_do_not_end_a_sleep);
 	RUN(handler_may_poll_while_its_thread_sleeps_in_poll);

@@ -5,6 +5,7 @@ mod fixture;
 mod golden;
 mod properties;
 mod reference;
+mod repair;
 mod reporting;
 mod search;
 mod server;

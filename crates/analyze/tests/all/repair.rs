@@ -1,0 +1,67 @@
+//! The repair that a verdict names, and the runs in which it must not.
+
+use crate::fixture;
+use analyze::{verdict, zones};
+use record::{Figure, Origin, Point, RunRecord, names};
+
+/// A find against a server whose cost per request doubles at 5,000 connections, its sleeps seen as given.
+fn said(record: RunRecord, change: impl Fn(&mut Point)) -> Option<String> {
+    let mut points = fixture::points();
+    points.iter_mut().for_each(change);
+    let folder = tempfile::tempdir().unwrap();
+    let run = fixture::write(folder.path(), record, &points);
+    let findings = zones::of_run(&run);
+    verdict::sentences(&run, &findings).sentences.into_iter().find(|sentence| sentence.contains("straingauge scale"))
+}
+
+fn sleeps(point: &mut Point, select_ratio: f64, n: u64, set: f64) {
+    point.figures.set(names::SERVER_SELECT_WAITS, Figure::new(select_ratio, "ratio", n, Origin::Sampled));
+    point.figures.set(names::SERVER_SELECT_SET, Figure::new(set, "descriptors", n, Origin::Sampled));
+}
+
+#[test]
+fn a_server_that_sleeps_in_poll_and_grows_dearer_with_connections_is_told_of_scale() {
+    let mut record = fixture::record();
+    record.scenario.server.as_mut().unwrap().argv = ["haproxy", "-de", "-f", "it's.cfg"].map(String::from).to_vec();
+    let sentence = said(record, |point| sleeps(point, 1.0, 4, 12.0 + point.connections as f64)).expect("a repair");
+    assert!(sentence.contains("over up to 4,108 descriptors"), "{sentence}");
+    assert!(sentence.contains("`straingauge scale -- haproxy -de -f 'it'\\''s.cfg'`"), "{sentence}");
+    assert!(sentence.contains("--compare http://127.0.0.1:8080/1k.bin --cold 4096 -- haproxy"), "{sentence}");
+}
+
+#[test]
+fn cold_connections_in_the_set_are_reason_enough() {
+    let cold = |point: &mut Point| {
+        point.connections = point.connections.min(4);
+        sleeps(point, 1.0, 4, 2010.0);
+        point.figures.set(names::COLD, Figure::new(2000.0, "connections", 1, Origin::Counted));
+    };
+    let sentence = said(fixture::record(), cold).expect("a repair");
+    assert!(sentence.contains("2,000 of them belonged to cold connections"), "{sentence}");
+    assert!(sentence.contains("--cold 2000"), "{sentence}");
+}
+
+#[test]
+fn servers_that_it_would_not_help_are_not_told_of_scale() {
+    let not_measured = |point: &mut Point| {
+        point.figures.set(names::SERVER_SELECT_WAITS, Figure::not_measured("ratio", "no thread was seen waiting"));
+    };
+    assert_eq!(said(fixture::record(), |_| ()), None, "nothing is known of its sleeps");
+    assert_eq!(said(fixture::record(), not_measured), None, "its sleeps could not be seen");
+    assert_eq!(said(fixture::record(), |point| sleeps(point, 0.0, 40, 4000.0)), None, "it sleeps in epoll");
+    assert_eq!(said(fixture::record(), |point| sleeps(point, 0.5, 40, 4000.0)), None, "as much in epoll");
+    assert_eq!(said(fixture::record(), |point| sleeps(point, 1.0, 40, 9.0)), None, "its sets are small");
+    assert_eq!(said(fixture::record(), |point| sleeps(point, f64::NAN, 40, 4000.0)), None, "damaged");
+    let mut scaled = fixture::record();
+    scaled.server_facts.insert("scalable_select".into(), "preloaded".into());
+    assert_eq!(said(scaled, |point| sleeps(point, 1.0, 40, 4000.0)), None, "it has it already");
+}
+
+#[test]
+fn a_server_whose_cost_does_not_grow_is_not_told_of_scale() {
+    let even = |point: &mut Point| {
+        sleeps(point, 1.0, 40, 4000.0);
+        point.figures.set(names::SERVER_CPU, Figure::new(10.0, "us", 100_000, Origin::Timed));
+    };
+    assert_eq!(said(fixture::record(), even), None);
+}
