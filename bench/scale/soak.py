@@ -76,10 +76,9 @@ class Clients:
             if random.random() < 0.1:
                 s.sendall(b"GET /half")
             self.cold.append(s)
-        for _ in range(random.randint(0, 12) if len(self.cold) <= COLD else 20):
-            if self.cold:
-                self.cold.pop(random.randrange(len(self.cold))).close()
-        if self.cold and random.random() < 0.2:  # a cold one wakes up
+        for _ in range(random.randint(0, 8 if len(self.cold) < COLD else 16)):
+            self.cold.pop(random.randrange(len(self.cold))).close()
+        if random.random() < 0.2:  # a cold one wakes up
             s = self.cold.pop(random.randrange(len(self.cold)))
             s.sendall(b" HTTP/1.1\r\nHost: a\r\n\r\n")
             s.close()
