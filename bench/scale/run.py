@@ -199,9 +199,11 @@ class Run:
             return
         self.record(repeat=repeat, server=name, variant=variant, hot=hot, cold=cold, keep=int(keep), rate=0, stats=s.stop(), **row)
 
-    def table(self, names, colds, hot=20, keep=True, variants=("stock", "scaled", "epoll")):
+    def table(self, names, colds, hot=20, keep=True):
         for repeat in self.next_repeats():
-            points = [(n, v, c) for n in names for v in variants for c in colds]
+            points = [(n, v, c) for n in names for v in ("stock", "scaled", "epoll") for c in colds]
+            if keep:
+                points += [(n, "floor", c) for n in names for c in colds if c >= 750]
             random.shuffle(points)
             for name, variant, cold in points:
                 self.point(repeat, name, variant, hot, cold, keep)
@@ -242,9 +244,6 @@ SECTIONS = {
     "memcached": lambda r: r.table(["memcached"], [0, 750, 2000, COLD_MAX]),
     "python": lambda r: r.table(["python"], [0, 750, 2000, COLD_MAX]),
     "one-hot": lambda r: r.table(["haproxy"], [0, 750, 2000, COLD_MAX], hot=1),
-    # scaled, its floor and epoll close together in time
-    "floor": lambda r: r.table(["haproxy", "memcached", "python", "lighttpd"], [2000, COLD_MAX], variants=("scaled", "floor", "epoll")),
-    "floor-one-hot": lambda r: r.table(["haproxy"], [750, 2000, COLD_MAX], hot=1, variants=("scaled", "floor", "epoll")),
     "close": lambda r: r.table(["haproxy"], [0, 750, 2000, COLD_MAX], keep=False),
     "figure-3": lambda r: r.response_times("haproxy", [500, 2000, 4000, 8000, 12000, 16000, 20000, 25000, 30000]),
     "figure-8": lambda r: r.response_times("lighttpd", [500, 2000, 4000, 8000, 12000, 16000, 20000, 25000, 30000]),

@@ -11,6 +11,7 @@ import statistics
 import sys
 from collections import defaultdict
 
+VARIANTS = ["stock", "scaled", "floor", "epoll"]
 COLOUR = {"stock": "#b5443c", "scaled": "#2c6fa6", "epoll": "#6b7f3a"}
 
 
@@ -27,7 +28,7 @@ def spread(values, form="{:.2f}"):
     if not values:
         return "not measured"
     middle = form.format(statistics.median(values))
-    return middle if len(values) == 1 else f"{middle} ({form.format(values[0])}-{form.format(values[-1])}, n={len(values)})"
+    return middle if len(values) == 1 else f"{middle} ({form.format(values[0])}-{form.format(values[-1])})"
 
 
 def table(data):
@@ -36,24 +37,40 @@ def table(data):
         if r["rate"] == "0" and not r["section"].startswith("figure"):
             key = (r["server"], int(r["hot"]), "keep" if r["keep"] == "1" else "close", int(r["cold"]))
             points[key][r["repeat"]][r["variant"]] = r
-    print("| server | hot | connections | cold | CPU us/request: stock | scaled | epoll | stock/scaled | scaled/epoll | "
-          "req/s: stock | scaled | epoll |")
-    print("|---|---|---|---|---|---|---|---|---|---|---|---|")
+    counts = [len(p) for p in points.values()]
+    if counts:
+        print(f"Medians of {min(counts)} to {max(counts)} repeats, with their range.\n")
+    print("`floor`: what the program itself spends on its array (floor.c); no library can come below it.\n")
+    print("| server | hot | connections | cold | CPU us/request: stock | scaled | floor | epoll | stock/scaled | scaled/epoll | "
+          "floor/epoll | scaled/floor | req/s: stock | scaled | epoll |")
+    print("|---" * 15 + "|")
     for key in sorted(points):
         repeats = points[key].values()
-        cpu = {v: [p[v]["cpu_us"] for p in repeats if v in p] for v in COLOUR}
+        cpu = {v: [p[v]["cpu_us"] for p in repeats if v in p] for v in VARIANTS}
         rps = {v: [p[v]["rps"] for p in repeats if v in p] for v in COLOUR}
-        gain = [p["stock"]["cpu_us"] / p["scaled"]["cpu_us"] for p in repeats if "stock" in p and "scaled" in p]
-        over = [p["scaled"]["cpu_us"] / p["epoll"]["cpu_us"] for p in repeats if "epoll" in p and "scaled" in p]
-        cells = list(map(str, key)) + [spread(cpu[v], "{:.1f}") for v in COLOUR] + [spread(gain), spread(over)]
+        ratios = [[p[a]["cpu_us"] / p[b]["cpu_us"] for p in repeats if a in p and b in p]
+                  for a, b in (("stock", "scaled"), ("scaled", "epoll"), ("floor", "epoll"), ("scaled", "floor"))]
+        cells = list(map(str, key)) + [spread(cpu[v], "{:.1f}") for v in VARIANTS] + [spread(r) for r in ratios]
         print("| " + " | ".join(cells + [spread(rps[v], "{:.0f}") for v in COLOUR]) + " |")
+    drops(points)
+
+
+def drops(points):
+    """Throughput at 2,000 cold connections against none, in the same repeat."""
+    print("\n| server | throughput at 2,000 cold / at 0: stock | scaled | epoll |\n|---|---|---|---|")
+    for name, hot, keep, cold in sorted(points):
+        if cold != 2000:
+            continue
+        none, many = points[name, hot, keep, 0], points[name, hot, keep, 2000]
+        cells = [spread([many[r][v]["rps"] / none[r][v]["rps"] for r in many if v in many[r] and v in none.get(r, {})]) for v in COLOUR]
+        print(f"| {name}, {hot} hot, {keep} | " + " | ".join(cells) + " |")
 
 
 def lost(data):
     import json
     total = calls = 0
     for r in data:
-        if r["stats"]:
+        if r["stats"] and r["variant"] == "scaled":
             for line in r["stats"].replace("} {", "}\n{").split("\n"):
                 seen = json.loads(line)
                 total += seen["lost"]
