@@ -34,10 +34,12 @@
 mod connections;
 mod order;
 mod plan;
+mod shape;
 mod spread;
 
 pub use connections::Grouping;
 pub use plan::{Plan, PlanCounts};
+pub use shape::Shape;
 
 use crate::Share;
 
@@ -96,6 +98,8 @@ pub enum Step {
     Request(PlannedRequest),
     /// No request follows on this connection: close it once its last answer is complete.
     Close {
+        /// As in [`PlannedRequest::client`].
+        client: u64,
         /// As in [`PlannedRequest::connection`].
         connection: u64,
         /// When the grouping's period ended, in nanoseconds since the plan's start (0 when as fast as possible).

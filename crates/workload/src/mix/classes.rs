@@ -56,6 +56,11 @@ impl SizeClasses {
         self.largest_bytes.partition_point(|largest| *largest < bytes)
     }
 
+    /// The largest size of a class; `None` for the last, which has no limit.
+    pub fn largest_bytes(&self, class: usize) -> Option<u64> {
+        self.largest_bytes.get(class).copied()
+    }
+
     /// The class in words: `to 64.0 KiB`, `64.0 KiB to 1.00 MiB`, `over 1.00 MiB`.
     pub fn label(&self, class: usize) -> String {
         let size = |index: usize| self.largest_bytes.get(index).map(|bytes| format_bytes(*bytes as f64));

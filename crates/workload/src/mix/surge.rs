@@ -5,7 +5,7 @@
 use super::hybrid::dealt;
 use super::{Document, HybridSizes, Mix, MixError, SizeClasses, zipf};
 
-/// Parameters of the mix; the defaults are SURGE's.
+/// Parameters of the mix; the defaults are those commonly quoted for SURGE (not compared with the paper's own table).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SurgeParameters {
     /// File sizes. Default: body mu 9.357 and sigma 1.318, tail from 133,000 bytes with alpha 1.1, 7 % of the files.

@@ -29,6 +29,14 @@ struct Open {
     due_ns: i64,
 }
 
+/// A connection whose time is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ended {
+    pub(super) client: u64,
+    pub(super) connection: u64,
+    pub(super) due_ns: i64,
+}
+
 /// The open connections, by client.
 ///
 /// Invariant: `order` holds exactly one pair for each client of `open`, with a time not later than its `due_ns`.
@@ -56,9 +64,9 @@ impl Connections {
         }
     }
 
-    /// The next connection that no request at `now_ns` or later can join: its number and when its time was over.
+    /// The next connection that no request at `now_ns` or later can join, and when its time was over.
     /// To be called until `None` before every [`Connections::join`].
-    pub(super) fn expire(&mut self, now_ns: i64) -> Option<(u64, i64)> {
+    pub(super) fn expire(&mut self, now_ns: i64) -> Option<Ended> {
         while self.order.peek().is_some_and(|Reverse((due_ns, _))| *due_ns < now_ns) {
             if let Some(ended) = self.end_first(now_ns) {
                 return Some(ended);
@@ -68,7 +76,7 @@ impl Connections {
     }
 
     /// The longest idle connection, when there is no room for another client.
-    pub(super) fn make_room(&mut self, client: u64) -> Option<(u64, i64)> {
+    pub(super) fn make_room(&mut self, client: u64) -> Option<Ended> {
         if self.open.len() < self.limit || self.open.contains_key(&client) {
             return None;
         }
@@ -82,7 +90,7 @@ impl Connections {
     }
 
     /// Ends the first of `order` if its client is really due before `before_ns`; else puts it where it belongs now.
-    fn end_first(&mut self, before_ns: i64) -> Option<(u64, i64)> {
+    fn end_first(&mut self, before_ns: i64) -> Option<Ended> {
         let Reverse((noted_ns, client)) = self.order.pop()?;
         let due_ns = self.open.get(&client)?.due_ns;
         if due_ns > noted_ns && (due_ns >= before_ns || self.order.peek().is_some_and(|Reverse(next)| next.0 < due_ns))
@@ -90,7 +98,7 @@ impl Connections {
             self.order.push(Reverse((due_ns, client)));
             return None;
         }
-        self.open.remove(&client).map(|open| (open.connection, open.due_ns))
+        self.open.remove(&client).map(|open| Ended { client, connection: open.connection, due_ns: open.due_ns })
     }
 
     /// The connection and the position on it of a client's request at `now_ns`. Times never go back.
@@ -124,7 +132,7 @@ impl Connections {
     }
 
     /// Ends what is still open, earliest first.
-    pub(super) fn end(&mut self) -> Option<(u64, i64)> {
+    pub(super) fn end(&mut self) -> Option<Ended> {
         while !self.order.is_empty() {
             if let Some(ended) = self.end_first(i64::MAX) {
                 return Some(ended);
@@ -145,13 +153,13 @@ mod tests {
         let (mut of, mut closed) = (Vec::new(), Vec::new());
         for (now, client) in requests {
             while let Some(ended) = connections.expire(*now) {
-                closed.push(ended);
+                closed.push((ended.connection, ended.due_ns));
             }
-            closed.extend(connections.make_room(*client));
+            closed.extend(connections.make_room(*client).map(|ended| (ended.connection, ended.due_ns)));
             of.push(connections.join(*client, *now).0);
         }
         while let Some(ended) = connections.end() {
-            closed.push(ended);
+            closed.push((ended.connection, ended.due_ns));
         }
         (of, closed)
     }

@@ -1,6 +1,6 @@
 //! The plan: reader, window, spreading and connections in a row, as an iterator.
 
-use super::connections::Connections;
+use super::connections::{Connections, Ended};
 use super::order::{Held, Window};
 use super::spread::Spread;
 use super::{Pace, PlannedRequest, ReplayError, ReplayOptions, Step};
@@ -134,15 +134,16 @@ impl Plan {
                 return self.state = State::Draining;
             }
         };
+        let time_ns = self.window.see(entry.time_ns);
         if !self.is_origin_fixed {
-            let origin = self.origin_ns.map_or(entry.time_ns, |origin| origin.min(entry.time_ns));
+            // Of the times as moved up: one stray line of last year must not put a year before the first request.
+            let origin = self.origin_ns.map_or(time_ns, |origin| origin.min(time_ns));
             self.origin_ns = Some(origin);
             // From here on nothing earlier can leave the window, in no share: the same lines decide in all of them.
             let width_ns = i64::try_from(self.options.reorder_ns).unwrap_or(i64::MAX);
             self.is_origin_fixed =
-                entry.time_ns >= origin.saturating_add(width_ns) || entry.line >= self.options.held_limit as u64;
+                time_ns >= origin.saturating_add(width_ns) || entry.line >= self.options.held_limit as u64;
         }
-        let time_ns = self.window.see(entry.time_ns);
         let client = stable_hash(entry.client);
         if self.options.share.holds(client) {
             let text = [entry.method, entry.target].concat().into_boxed_slice();
@@ -211,11 +212,11 @@ impl Plan {
     /// Decides the steps for one request: what ends before it, and itself.
     fn plan(&mut self, held: Held) {
         let now_ns = held.time_ns;
-        while let Some((connection, due_ns)) = self.connections.expire(now_ns) {
-            self.close(connection, due_ns);
+        while let Some(ended) = self.connections.expire(now_ns) {
+            self.close(ended);
         }
-        if let Some((connection, due_ns)) = self.connections.make_room(held.client) {
-            self.close(connection, due_ns.min(now_ns));
+        if let Some(ended) = self.connections.make_room(held.client) {
+            self.close(Ended { due_ns: ended.due_ns.min(now_ns), ..ended });
         }
         let (connection, position) = self.connections.join(held.client, now_ns);
         let offset_ns = if self.options.is_spread { self.spread.next_ns(held.resolution_ns) } else { 0 };
@@ -233,13 +234,14 @@ impl Plan {
             method_len: held.method_len,
         }));
         if self.connections.is_single() {
-            self.close(connection, now_ns);
+            self.close(Ended { client: held.client, connection, due_ns: now_ns });
         }
     }
 
-    fn close(&mut self, connection: u64, due_ns: i64) {
+    fn close(&mut self, ended: Ended) {
+        let Ended { client, connection, due_ns } = ended;
         self.last_ns = self.last_ns.max(self.paced(due_ns, 0));
-        self.ready.push_back(Step::Close { connection, at_ns: self.last_ns });
+        self.ready.push_back(Step::Close { client, connection, at_ns: self.last_ns });
     }
 
     /// Log time to nanoseconds since the plan's start.
@@ -270,8 +272,8 @@ impl Iterator for Plan {
             }
             if !self.gather() {
                 self.state = State::Done;
-                while let Some((connection, due_ns)) = self.connections.end() {
-                    self.close(connection, due_ns);
+                while let Some(ended) = self.connections.end() {
+                    self.close(ended);
                 }
             }
         }

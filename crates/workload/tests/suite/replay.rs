@@ -132,7 +132,7 @@ fn every_connection_is_closed_after_its_last_request_and_only_once() {
                     assert_eq!(request.position, *position);
                     *position += 1;
                 }
-                Step::Close { connection, at_ns } => {
+                Step::Close { connection, at_ns, .. } => {
                     assert!(at_ns >= last_ns);
                     last_ns = at_ns;
                     assert!(open.remove(&connection).is_some(), "{connection} is not open");
