@@ -36,6 +36,7 @@ fn main() {
         source_addresses: Vec::new(),
         seed: 1,
         precise: arguments.iter().any(|text| text == "precise"),
+        workload: Default::default(),
     };
     if let Err(error) = check(&plan) {
         eprintln!("{error}");

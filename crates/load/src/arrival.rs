@@ -21,33 +21,79 @@ pub struct Share {
 /// The intended send times of one thread, in order, each in `[start_ns, end_ns)`.
 ///
 /// Constant arrivals are dealt in turn, so that the threads together keep equal gaps. Poisson arrivals are independent
-/// streams of `rate / threads` each, whose union is a Poisson process of the full rate.
-#[derive(Debug, Clone)]
-pub struct Schedule {
-    gaps: Gaps,
+/// streams of `rate / threads` each, whose union is a Poisson process of the full rate. Other processes are given as
+/// iterators.
+pub struct Schedule<'a> {
+    gaps: Gaps<'a>,
     start_ns: u64,
     end_ns: u64,
     next_ns: Option<u64>,
 }
 
-#[derive(Debug, Clone)]
-enum Gaps {
-    Constant { position: u64, stride: u64, gap_ns: f64 },
-    Poisson { offset_ns: f64, mean_gap_ns: f64, rng: Box<ChaCha8Rng> },
+enum Gaps<'a> {
+    Constant {
+        position: u64,
+        stride: u64,
+        gap_ns: f64,
+    },
+    Poisson(Poisson),
+    /// A Poisson process up to `begin_ns`, then times since then.
+    Given {
+        before: Option<Poisson>,
+        begin_ns: u64,
+        times: Box<dyn Iterator<Item = u64> + Send + 'a>,
+    },
 }
 
-impl Schedule {
-    /// The arrivals of one thread. `rate_per_sec` is the rate of all threads together, positive and finite.
+struct Poisson {
+    offset_ns: f64,
+    mean_gap_ns: f64,
+    rng: Box<ChaCha8Rng>,
+}
+
+impl Poisson {
+    fn new(mean_gap_ns: f64, seed: u64, stream: u64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(stream);
+        Poisson { offset_ns: 0.0, mean_gap_ns, rng: Box::new(rng) }
+    }
+
+    fn next_offset(&mut self) -> f64 {
+        let draw: f64 = Exp1.sample(&mut self.rng);
+        self.offset_ns += draw * self.mean_gap_ns;
+        self.offset_ns
+    }
+}
+
+impl<'a> Schedule<'a> {
+    /// The arrivals of one thread. `rate_per_sec` is the rate of all threads together, positive and finite. Processes that
+    /// are neither constant nor Poisson are Poisson here: see [`Schedule::given`].
     pub fn new(rate_per_sec: f64, arrival: Arrival, seed: u64, share: Share, start_ns: u64, end_ns: u64) -> Self {
         let gap_ns = 1e9 / rate_per_sec;
         let gaps = match arrival {
             Arrival::Constant => Gaps::Constant { position: share.index as u64, stride: share.of as u64, gap_ns },
-            Arrival::Poisson => {
-                let mut rng = ChaCha8Rng::seed_from_u64(seed);
-                rng.set_stream(share.index as u64);
-                Gaps::Poisson { offset_ns: 0.0, mean_gap_ns: gap_ns * share.of as f64, rng: Box::new(rng) }
+            Arrival::Poisson | Arrival::Series | Arrival::Trace => {
+                Gaps::Poisson(Poisson::new(gap_ns * share.of as f64, seed, share.index as u64))
             }
         };
+        Schedule::of(gaps, start_ns, end_ns)
+    }
+
+    /// Given arrivals of one thread, in nanoseconds since the window's begin, never decreasing; before the window Poisson
+    /// arrivals at the mean rate, so that the warm-up takes nothing from them. The span is start, begin and end.
+    pub fn given(
+        rate_per_sec: f64,
+        seed: u64,
+        share: Share,
+        (start_ns, begin_ns, end_ns): (u64, u64, u64),
+        times: Box<dyn Iterator<Item = u64> + Send + 'a>,
+    ) -> Self {
+        // A stream of its own: the times were drawn from the first ones.
+        let before = Poisson::new(1e9 / rate_per_sec * share.of as f64, seed, 1 << 33 | share.index as u64);
+        Schedule::of(Gaps::Given { before: Some(before), begin_ns, times }, start_ns, end_ns)
+    }
+
+    fn of(gaps: Gaps<'a>, start_ns: u64, end_ns: u64) -> Self {
         let mut schedule = Schedule { gaps, start_ns, end_ns, next_ns: None };
         schedule.next_ns = schedule.compute();
         schedule
@@ -73,10 +119,17 @@ impl Schedule {
                 *position += *stride;
                 offset
             }
-            Gaps::Poisson { offset_ns, mean_gap_ns, rng } => {
-                let draw: f64 = Exp1.sample(rng);
-                *offset_ns += draw * *mean_gap_ns;
-                *offset_ns
+            Gaps::Poisson(poisson) => poisson.next_offset(),
+            Gaps::Given { before, begin_ns, times } => {
+                if let Some(poisson) = before {
+                    let at = self.start_ns.saturating_add(poisson.next_offset() as u64);
+                    if at < *begin_ns {
+                        return (at < self.end_ns).then_some(at);
+                    }
+                    *before = None;
+                }
+                let at = begin_ns.saturating_add(times.next()?);
+                return (at < self.end_ns).then_some(at);
             }
         };
         // A float beyond u64 saturates, which is beyond every end.
@@ -85,7 +138,7 @@ impl Schedule {
     }
 }
 
-impl Iterator for Schedule {
+impl Iterator for Schedule<'_> {
     type Item = u64;
 
     #[inline]
@@ -132,6 +185,18 @@ mod tests {
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
         assert!((variance.sqrt() / mean - 1.0).abs() < 0.02, "coefficient of variation {}", variance.sqrt() / mean);
+    }
+
+    #[test]
+    fn given_times_begin_with_the_window_and_the_warm_up_has_its_own() {
+        let times = Box::new((0..100u64).map(|n| n * 10_000_000));
+        let span = (500, 1_000_000_500, 2_000_000_500);
+        let all: Vec<u64> = Schedule::given(1000.0, 1, ALONE, span, times).collect();
+        assert!(all.windows(2).all(|pair| pair[0] <= pair[1]));
+        let window: Vec<u64> = all.iter().copied().filter(|at| *at >= span.1).collect();
+        assert_eq!(window, (0..100).map(|n| span.1 + n * 10_000_000).collect::<Vec<_>>());
+        // 1,000 expected in the warm-up, standard deviation 32: six of them.
+        assert!((all.len() - window.len()).abs_diff(1000) < 192, "{}", all.len() - window.len());
     }
 
     #[test]

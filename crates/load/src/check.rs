@@ -5,7 +5,7 @@ use crate::cost;
 use crate::framing::is_token;
 use crate::ports::{PortAllocator, PortRules};
 use crate::socket;
-use record::{LoadPlan, Pace};
+use record::{Arrival, LoadPlan, Pace};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Descriptors the engine needs beside its connections: one epoll instance a thread, and some for the caller.
@@ -19,6 +19,7 @@ const MAX_RATE_PER_SEC: f64 = 1e9;
 pub fn check(plan: &LoadPlan) -> Result<(), LoadError> {
     check_numbers(plan)?;
     check_request(plan)?;
+    check_workload(plan)?;
     check_cpus(plan)?;
     check_descriptors(plan)?;
     check_sources(plan)?;
@@ -122,6 +123,49 @@ fn check_request(plan: &LoadPlan) -> Result<(), LoadError> {
     // Sends are counted in 32 bits.
     if plan.body.len() > 1 << 30 {
         return Err(wrong("a request body of more than 1 GiB cannot be sent: use a smaller one"));
+    }
+    Ok(())
+}
+
+/// More classes than anybody reads; each has a histogram in every thread.
+const MAX_CLASSES: usize = 64;
+
+fn check_workload(plan: &LoadPlan) -> Result<(), LoadError> {
+    let workload = &plan.workload;
+    let (weights, targets) = (&workload.weights, plan.targets.len());
+    if !weights.is_empty() {
+        if weights.len() != targets {
+            return Err(wrong(format!("{} weights do not fit {targets} targets: give one for each", weights.len())));
+        }
+        let is_sane = |weight: &f64| weight.is_finite() && *weight >= 0.0;
+        if !weights.iter().all(is_sane) || rand_distr::weighted::WeightedAliasIndex::new(weights.clone()).is_err() {
+            return Err(wrong(
+                "the weights of the targets cannot be drawn from: give numbers from 0 up, not all of them 0",
+            ));
+        }
+    }
+    if workload.classes.len() > MAX_CLASSES {
+        return Err(wrong(format!("{} classes are too many: give at most {MAX_CLASSES}", workload.classes.len())));
+    }
+    let is_classed = workload.trace.is_none() && !workload.classes.is_empty();
+    let is_known = |class: &u8| usize::from(*class) < workload.classes.len();
+    if (is_classed && workload.class_of.len() != targets) || !workload.class_of.iter().all(is_known) {
+        return Err(wrong("the classes do not fit the targets: give each target one of the classes"));
+    }
+    let arrival = match plan.pace {
+        Pace::Open { arrival, .. } => Some(arrival),
+        Pace::Closed => None,
+    };
+    if arrival == Some(Arrival::Series) && workload.series.is_none() {
+        return Err(wrong("arrivals by a rate series need a series: name one"));
+    }
+    if (arrival == Some(Arrival::Trace)) != (workload.trace.is_some() && arrival.is_some()) {
+        return Err(wrong(
+            "a log is replayed at its own times or as fast as possible: no other arrival process fits it",
+        ));
+    }
+    if workload.trace.is_some() && plan.requests_per_connection > 0 {
+        return Err(wrong("the sessions of a log decide how many requests a connection carries: give no other limit"));
     }
     Ok(())
 }
@@ -233,6 +277,17 @@ mod tests {
         assert!(check(&plan).is_ok(), "{:?}", check(&plan));
         change(&mut plan);
         check(&plan).expect_err("must be refused").to_string()
+    }
+
+    #[test]
+    fn a_workload_that_does_not_fit_its_targets_is_refused() {
+        assert!(refused(|plan| plan.workload.weights = vec![1.0, 2.0]).contains("2 weights do not fit 1 targets"));
+        assert!(refused(|plan| plan.workload.weights = vec![0.0]).contains("not all of them 0"));
+        assert!(refused(|plan| plan.workload.weights = vec![f64::NAN]).contains("from 0 up"));
+        assert!(refused(|plan| plan.workload.class_of = vec![0]).contains("one of the classes"));
+        let open = |arrival| Pace::Open { rate_per_sec: 1.0, arrival };
+        assert!(refused(|plan| plan.pace = open(Arrival::Series)).contains("need a series"));
+        assert!(refused(|plan| plan.pace = open(Arrival::Trace)).contains("no other arrival process"));
     }
 
     #[test]

@@ -113,11 +113,21 @@ fn starved(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
     let response = result.service.quantile_ns(0.5).unwrap_or(0);
     let limit = LAG_LIMIT_NS.max((response as f64 * LAG_SHARE) as u64);
     (wait > limit || result.never_sent > 0).then(|| {
-        let mut what = format!(
-            "requests waited for a free one of {} connections: {} at the 99th percentile",
-            plan.connections,
-            format_nanos(wait as f64)
-        );
+        let wait_words = format_nanos(wait as f64);
+        let (mut what, remedy) = if plan.workload.trace.is_some() {
+            (
+                format!("requests of the log waited for their client's last answer or a connection: {wait_words} at the 99th percentile"),
+                "replay more slowly (--speed) if the server cannot follow, or allow more connections (--connections)",
+            )
+        } else {
+            (
+                format!(
+                    "requests waited for a free one of {} connections: {wait_words} at the 99th percentile",
+                    plan.connections
+                ),
+                "more connections (--connections) if the server can serve them; else the offered rate is beyond the server",
+            )
+        };
         if result.never_sent > 0 {
             what.push_str(&format!("; {} never left", result.never_sent));
         }
@@ -125,7 +135,7 @@ fn starved(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
             DoubtKind::ConnectionWait,
             Severity::Warning,
             what,
-            "more connections (--connections) if the server can serve them; else the offered rate is beyond the server",
+            remedy,
         )
     })
 }

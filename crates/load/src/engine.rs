@@ -10,9 +10,11 @@ use crate::cost::{self, EngineCost};
 use crate::doubts::doubts;
 use crate::error::LoadError;
 use crate::ports::PortAllocator;
+use crate::replay::{FeedReport, feeder};
 use crate::request::Requests;
 use crate::result::LoadResult;
 use crate::socket::{Errno, RawAddress};
+use crate::supply::{NoSupply, Supply};
 use crate::worker::{GRACE_NS, Report, Task, Worker};
 use record::time::{monotonic_ns, unix_ms};
 use record::{Latency, LoadPlan};
@@ -67,6 +69,17 @@ pub struct Progress {
 /// The engine threads are started by the calling thread and inherit its network namespace. What happens to requests is
 /// counted in the result; an error means that no load could be made at all.
 pub fn run(plan: &LoadPlan, stop: &AtomicBool, events: &mut dyn LoadEvents) -> Result<LoadResult, LoadError> {
+    run_supplied(plan, &NoSupply, stop, events)
+}
+
+/// As [`run`], for a plan that names a rate series or a log ([`LoadPlan::workload`]), which `supply` reads. The end of the
+/// log is the end of the run, if the duration does not end it before.
+pub fn run_supplied(
+    plan: &LoadPlan,
+    supply: &dyn Supply,
+    stop: &AtomicBool,
+    events: &mut dyn LoadEvents,
+) -> Result<LoadResult, LoadError> {
     check(plan)?;
     let address = choose_address(plan, stop);
     let requests = Requests::new(plan);
@@ -77,9 +90,28 @@ pub fn run(plan: &LoadPlan, stop: &AtomicBool, events: &mut dyn LoadEvents) -> R
     let control = Control::default();
     let lives: Vec<Live> = (0..threads).map(|_| Live::default()).collect();
     let mut conductor = Conductor::new(plan, &control, &lives, stop, events);
-    let reports = std::thread::scope(|scope| {
+    let (reports, logs) = std::thread::scope(|scope| {
         let mut handles = Vec::with_capacity(threads);
+        let mut readers = Vec::new();
         for (index, live) in lives.iter().enumerate() {
+            let part = crate::arrival::Share { index, of: threads };
+            let mut feed = None;
+            if plan.workload.trace.is_some()
+                && let Some(source) = supply.replay(plan, part)
+            {
+                let source = source.map_err(LoadError::Log).inspect_err(|_| control.cut_at(1))?;
+                let (reader, fed) = feeder(plan, source);
+                // Beside its engine thread, so that no other CPU is disturbed; where that fails, the engine thread says so.
+                let cpu = (!plan.cpus.is_empty()).then(|| plan.cpus[index % plan.cpus.len()]);
+                let body = move || {
+                    let _ = cpu.map(cost::pin_to);
+                    reader.run()
+                };
+                let spawned = std::thread::Builder::new().name(format!("log-{index}")).spawn_scoped(scope, body);
+                let cannot = |cause| LoadError::Machine { what: "start a thread", cause };
+                readers.push(spawned.map_err(cannot).inspect_err(|_| control.cut_at(1))?);
+                feed = Some(fed);
+            }
             let task = Task {
                 index,
                 plan,
@@ -94,6 +126,8 @@ pub fn run(plan: &LoadPlan, stop: &AtomicBool, events: &mut dyn LoadEvents) -> R
                 connections: share(plan.connections, index, threads),
                 threads,
                 is_real_time: false,
+                supply,
+                feed,
             };
             handles.push(start(scope, task).inspect_err(|_| control.cut_at(1))?);
         }
@@ -103,9 +137,14 @@ pub fn run(plan: &LoadPlan, stop: &AtomicBool, events: &mut dyn LoadEvents) -> R
             // A panic of an engine thread is a defect: it goes on in the caller.
             reports.push(handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
         }
-        Ok::<_, LoadError>(reports)
+        // The engine threads have dropped their ends of the feeds, so no reader waits any more.
+        let logs = readers
+            .into_iter()
+            .map(|reader| reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect();
+        Ok::<_, LoadError>((reports, logs))
     })?;
-    Ok(conductor.result(reports))
+    Ok(conductor.result(reports, logs))
 }
 
 /// The part of `total` that falls to one of `of`.
@@ -220,12 +259,13 @@ impl<'a> Conductor<'a> {
         self.begin_ns = start_ns + self.plan.warmup_ns;
         self.end_ns = self.begin_ns + self.plan.duration_ns;
         self.control.start_at(start_ns);
-        if !self.pause_until(self.begin_ns) {
+        if !self.pause_until(self.begin_ns, handles) {
             return;
         }
         self.started_unix_ms = unix_ms();
         self.events.window_begins();
-        let to_the_end = self.pause_until(self.end_ns);
+        let to_the_end = self.pause_until(self.end_ns, handles);
+        self.end_ns = self.end_ns.min(monotonic_ns().max(self.begin_ns));
         self.events.window_ends();
         let patience_ns = self.end_ns + GRACE_NS + 10 * LOOK_NS;
         while to_the_end && !handles.iter().all(ScopedJoinHandle::is_finished) && monotonic_ns() < patience_ns {
@@ -241,10 +281,11 @@ impl<'a> Conductor<'a> {
         self.look()
     }
 
-    fn pause_until(&mut self, until_ns: u64) -> bool {
+    /// The same for an instant, or until every engine thread is at its end: that of a log, or of a failure.
+    fn pause_until(&mut self, until_ns: u64, handles: &[Handle<'_>]) -> bool {
         loop {
             let now = monotonic_ns();
-            if now >= until_ns {
+            if now >= until_ns || handles.iter().all(ScopedJoinHandle::is_finished) {
                 return true;
             }
             if !self.pause(LOOK_NS.min(until_ns - now)) {
@@ -289,11 +330,21 @@ impl<'a> Conductor<'a> {
         self.events.progress(&progress);
     }
 
-    fn result(self, reports: Vec<ThreadReport>) -> LoadResult {
+    fn result(self, reports: Vec<ThreadReport>, logs: Vec<FeedReport>) -> LoadResult {
+        let mut replay = crate::replay::merged(logs);
+        let mut classes = None::<Box<crate::classes::Classes>>;
         let mut engine = EngineCost { threads: reports.len(), scheduling: "normal".into(), ..Default::default() };
         let mut tally = None::<crate::tally::Tally>;
         let mut connection_bytes = 0;
-        for ThreadReport { report, is_real_time } in reports {
+        for ThreadReport { mut report, is_real_time } in reports {
+            if let (Some(replay), Some(comparison)) = (&mut replay, &report.comparison) {
+                comparison.add_to(replay);
+            }
+            match (&mut classes, report.classes.take()) {
+                (Some(classes), Some(more)) => classes.merge(&more),
+                (None, first) => classes = first,
+                (Some(_), None) => {}
+            }
             engine.add(&report.begin, &report.end);
             engine.memory_bytes_fixed += report.fixed_memory_bytes as u64;
             connection_bytes += report.connection_memory_bytes;
@@ -345,6 +396,10 @@ impl<'a> Conductor<'a> {
             status_counts: tally.status_counts,
             first_errors: tally.examples.into_iter().map(|(_, words)| words).collect(),
             interrupted: self.interrupted,
+            workload: record::WorkloadResult {
+                classes: classes.map(|classes| classes.results(self.plan)).unwrap_or_default(),
+                replay,
+            },
             doubts: Vec::new(),
         };
         result.doubts = doubts(&result, self.plan);

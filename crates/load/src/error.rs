@@ -57,6 +57,9 @@ pub enum LoadError {
         /// What the kernel said.
         cause: std::io::Error,
     },
+    /// A log that is to be replayed cannot be read. The text is a sentence.
+    #[error("{0}")]
+    Log(String),
     /// The engine's own machinery could not be set up.
     #[error("the load engine could not {what}: {cause}")]
     Machine {

@@ -21,6 +21,7 @@
 
 pub mod arrival;
 mod check;
+mod classes;
 pub mod cold;
 mod connection;
 mod control;
@@ -33,20 +34,23 @@ mod herd;
 mod poller;
 pub mod ports;
 mod probe;
+mod replay;
 mod request;
 mod result;
 mod series;
 mod socket;
+mod supply;
 mod tally;
 mod worker;
 
 pub use check::check;
 pub use cost::EngineCost;
-pub use engine::{LoadEvents, Progress, run};
+pub use engine::{LoadEvents, Progress, run, run_supplied};
 pub use error::LoadError;
 pub use probe::{ProbeResponse, probe};
 pub use result::LoadResult;
 pub use series::HEADER as SERIES_HEADER;
+pub use supply::{NoSupply, ReplayRequest, ReplaySource, ReplayStep, Supply};
 
 #[cfg(test)]
 mod test_plan {
@@ -75,6 +79,7 @@ mod test_plan {
             source_addresses: Vec::new(),
             seed: 1,
             precise: false,
+            workload: Default::default(),
         }
     }
 }

@@ -1,6 +1,10 @@
 //! The bytes of the requests, made once before the load. What the engine owns (Host, Content-Length, Connection) is
 //! written here and nowhere else; what came from outside is checked by [`crate::check()`] before it gets here.
 
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use rand_distr::Distribution;
+use rand_distr::weighted::WeightedAliasIndex;
 use record::LoadPlan;
 
 /// Every request of a plan, ready to send.
@@ -9,6 +13,9 @@ pub(crate) struct Requests {
     /// Per target: on a connection that stays, and the last one of a connection.
     pub(crate) targets: Vec<Request>,
     pub(crate) is_head: bool,
+    /// Draws targets by their weights; absent where they are visited in turn.
+    pub(crate) popularity: Option<WeightedAliasIndex<f64>>,
+    class_of: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -35,7 +42,33 @@ impl Requests {
                 last: encode(plan, &target.path, true).into(),
             })
             .collect();
-        Requests { targets, is_head: plan.method == "HEAD" }
+        let weights = plan.workload.weights.clone();
+        Requests {
+            targets,
+            is_head: plan.method == "HEAD",
+            // The plan's check has passed, so there is something to draw from.
+            popularity: (!weights.is_empty()).then(|| WeightedAliasIndex::new(weights).ok()).flatten(),
+            class_of: plan.workload.class_of.clone(),
+        }
+    }
+
+    /// The source of one thread's draws; independent of the schedule's.
+    pub(crate) fn choice_rng(&self, seed: u64, thread: usize) -> Box<ChaCha8Rng> {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(1 << 32 | thread as u64);
+        Box::new(rng)
+    }
+
+    /// The next target by the weights (Walker's alias method: two draws, whatever the number of targets).
+    #[inline]
+    pub(crate) fn draw(&self, rng: &mut ChaCha8Rng) -> usize {
+        self.popularity.as_ref().map_or(0, |popularity| popularity.sample(rng))
+    }
+
+    /// The class of a target; 0 where there are none.
+    #[inline]
+    pub(crate) fn class_of(&self, target: usize) -> u8 {
+        self.class_of.get(target).copied().unwrap_or(0)
     }
 
     pub(crate) fn longest(&self) -> usize {

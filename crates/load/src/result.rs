@@ -62,6 +62,8 @@ pub struct LoadResult {
     pub first_errors: Vec<String>,
     /// The caller stopped the run before its end.
     pub interrupted: bool,
+    /// Results by class of request, and what was replayed.
+    pub workload: record::WorkloadResult,
     /// Reasons not to trust the figures.
     pub doubts: Vec<Doubt>,
 }

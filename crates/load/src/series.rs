@@ -34,6 +34,17 @@ impl Step {
             response: Box::new([0; BUCKETS]),
         }
     }
+
+    /// Adds counts; connections are left as they are.
+    fn add(&mut self, other: &Step) {
+        self.completed += other.completed;
+        self.failed += other.failed;
+        self.received_bytes += other.received_bytes;
+        self.lag_max_ns = self.lag_max_ns.max(other.lag_max_ns);
+        for (count, more) in self.response.iter_mut().zip(other.response.iter()) {
+            *count += more;
+        }
+    }
 }
 
 /// The steps of one thread; all are allocated at the start.
@@ -42,6 +53,8 @@ pub(crate) struct Series {
     start_ns: u64,
     step_ns: u64,
     steps: Vec<Step>,
+    /// Times beyond the last step make the steps longer instead of falling out.
+    is_growing: bool,
     /// The step of the last call: times nearly always fall into it.
     current: usize,
     current_end_ns: u64,
@@ -52,13 +65,48 @@ impl Series {
     pub(crate) fn new(start_ns: u64, duration_ns: u64) -> Self {
         let step_ns = (duration_ns / 100).max(100_000_000);
         let count = duration_ns.div_ceil(step_ns).max(1) as usize;
-        Series { start_ns, step_ns, steps: vec![Step::new(); count], current: 0, current_end_ns: start_ns + step_ns }
+        Series {
+            start_ns,
+            step_ns,
+            steps: vec![Step::new(); count],
+            is_growing: false,
+            current: 0,
+            current_end_ns: start_ns.saturating_add(step_ns),
+        }
+    }
+
+    /// For a window whose end is not known: steps of 100 ms, which grow to twice their length whenever 100 of them are
+    /// full.
+    pub(crate) fn growing(start_ns: u64) -> Self {
+        Series { is_growing: true, ..Series::new(start_ns, 10_000_000_000) }
+    }
+
+    /// Makes each two steps one.
+    fn double(&mut self) {
+        let count = self.steps.len();
+        let old = std::mem::take(&mut self.steps);
+        for pair in old.chunks(2) {
+            let mut step = pair[0].clone();
+            if let Some(second) = pair.get(1) {
+                step.add(second);
+                step.connections = second.connections.or(step.connections);
+            }
+            self.steps.push(step);
+        }
+        self.steps.resize_with(count, Step::new);
+        self.step_ns *= 2;
+        self.current = 0;
+        self.current_end_ns = self.start_ns.saturating_add(self.step_ns);
     }
 
     #[inline]
     fn at(&mut self, now_ns: u64) -> Option<&mut Step> {
         if now_ns >= self.current_end_ns || now_ns + self.step_ns < self.current_end_ns {
-            let index = (now_ns.checked_sub(self.start_ns)? / self.step_ns) as usize;
+            let mut index = (now_ns.checked_sub(self.start_ns)? / self.step_ns) as usize;
+            while self.is_growing && index >= self.steps.len() {
+                self.double();
+                index = ((now_ns - self.start_ns) / self.step_ns) as usize;
+            }
             if index >= self.steps.len() {
                 return None;
             }
@@ -106,17 +154,17 @@ impl Series {
     /// Adds another thread's steps; `other` has the same window. A thread that did not look in a step held what it
     /// held in the one before.
     pub(crate) fn merge(&mut self, mut other: Series) {
+        while self.step_ns < other.step_ns {
+            self.double();
+        }
+        while other.step_ns < self.step_ns {
+            other.double();
+        }
         other.fill_connections();
         self.fill_connections();
         for (mine, theirs) in self.steps.iter_mut().zip(&other.steps) {
-            mine.completed += theirs.completed;
-            mine.failed += theirs.failed;
-            mine.received_bytes += theirs.received_bytes;
-            mine.lag_max_ns = mine.lag_max_ns.max(theirs.lag_max_ns);
+            mine.add(theirs);
             mine.connections = Some(mine.connections.unwrap_or(0) + theirs.connections.unwrap_or(0));
-            for (count, more) in mine.response.iter_mut().zip(theirs.response.iter()) {
-                *count += more;
-            }
         }
     }
 
@@ -223,6 +271,22 @@ mod tests {
         let text = one.csv(200_000_000);
         assert!(text.lines().nth(1).unwrap().starts_with("0.100,2,"), "{text}");
         assert!(text.lines().nth(2).unwrap().ends_with(",7"), "{text}");
+    }
+
+    #[test]
+    fn a_growing_series_loses_nothing_and_merges_with_a_shorter_one() {
+        let mut long = Series::growing(1_000);
+        for second in 0..3600u64 {
+            long.completed(1_000 + second * 1_000_000_000, 50_000);
+        }
+        let mut short = Series::growing(1_000);
+        short.completed(1_000, 50_000);
+        short.merge(long);
+        let text = short.csv(3_600_000_000_000);
+        let completed: u64 =
+            text.lines().skip(1).map(|row| row.split(',').nth(1).unwrap().parse::<u64>().unwrap()).sum();
+        assert_eq!(completed, 3601);
+        assert!(text.lines().count() <= 101, "{}", text.lines().count());
     }
 
     proptest! {

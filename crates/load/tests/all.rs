@@ -7,5 +7,6 @@ mod many_connections;
 mod open_loop;
 mod outcomes;
 mod probing;
+mod replay;
 mod servers;
 mod stall;

@@ -124,6 +124,7 @@ pub fn plan(address: SocketAddr) -> LoadPlan {
         source_addresses: Vec::new(),
         seed: 1,
         precise: false,
+        workload: Default::default(),
     }
 }
 

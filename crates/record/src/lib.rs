@@ -26,6 +26,7 @@ pub mod run;
 pub mod scenario;
 pub mod time;
 pub mod units;
+pub mod workload;
 
 pub use doubt::{Doubt, DoubtKind, Severity};
 pub use figure::{Figure, Figures, Origin};
@@ -34,3 +35,4 @@ pub use outcome::Outcomes;
 pub use point::{Point, Sweep};
 pub use run::{RunDir, RunError, RunRecord, RunWriter, Status};
 pub use scenario::{Arrival, Criteria, LoadPlan, Pace, Scenario};
+pub use workload::{Workload, WorkloadResult};

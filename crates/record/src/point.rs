@@ -4,6 +4,7 @@ use crate::doubt::Doubt;
 use crate::figure::{Figure, Figures};
 use crate::outcome::Outcomes;
 use crate::scenario::Pace;
+use crate::workload::WorkloadResult;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -52,6 +53,9 @@ pub struct Point {
     /// Connections of the server's port by TCP state (`established`, `time-wait`, ...): mean over the window's readings.
     #[serde(default)]
     pub connection_states: BTreeMap<String, Figure>,
+    /// Results by class of request, and what was replayed.
+    #[serde(default, skip_serializing_if = "WorkloadResult::is_empty")]
+    pub workload: WorkloadResult,
     /// Reasons not to trust this point.
     #[serde(default)]
     pub doubts: Vec<Doubt>,

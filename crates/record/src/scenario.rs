@@ -1,6 +1,7 @@
 //! What a run is asked to do. The *resolved* form of a command line or scenario file: every default filled in, every
 //! number in its base unit; stored with the run, so that the run can be repeated from its directory alone.
 
+use crate::workload::{KEPT_TARGETS, Workload};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
@@ -12,6 +13,10 @@ pub enum Arrival {
     Constant,
     /// Exponentially distributed gaps (a Poisson process): independent users.
     Poisson,
+    /// A Poisson process whose rate follows a measured series; the rate is its mean ([`crate::Workload::series`]).
+    Series,
+    /// The times of a log; the rate is their mean ([`crate::Workload::trace`]).
+    Trace,
 }
 
 /// Who decides when the next request leaves.
@@ -79,6 +84,23 @@ pub struct LoadPlan {
     pub seed: u64,
     /// Dedicated CPU: poll instead of sleeping in the last microseconds before an intended send.
     pub precise: bool,
+    /// Mix, rate series or log; the default asks for the targets in turn.
+    #[serde(default)]
+    pub workload: Workload,
+}
+
+impl LoadPlan {
+    /// The plan as it is kept with a run: of very many targets, the first [`KEPT_TARGETS`] and their number.
+    pub fn abridged(&self) -> LoadPlan {
+        let mut plan = self.clone();
+        if plan.targets.len() > KEPT_TARGETS {
+            plan.workload.targets = plan.targets.len() as u64;
+            plan.targets.truncate(KEPT_TARGETS);
+            plan.workload.weights.truncate(KEPT_TARGETS);
+            plan.workload.class_of.truncate(KEPT_TARGETS);
+        }
+        plan
+    }
 }
 
 /// The criteria by which zones are told apart; all configurable, all stored with the run and printed in the report.

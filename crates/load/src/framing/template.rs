@@ -9,7 +9,7 @@ const MAX_KEPT_BYTES: usize = 4096;
 /// Targets with a kept head each; more share them.
 const SLOTS: usize = 64;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Kept {
     bytes: Vec<u8>,
     head: Head,
@@ -19,6 +19,8 @@ struct Kept {
 #[derive(Debug)]
 pub struct HeadCache {
     is_head_request: bool,
+    /// A slot for responses to HEAD, where the others are of another method.
+    head_slot: Option<usize>,
     kept: Vec<Option<Kept>>,
 }
 
@@ -26,7 +28,12 @@ impl HeadCache {
     /// For responses to `targets` different requests of one method.
     pub fn new(is_head_request: bool, targets: usize) -> Self {
         let slots = targets.clamp(1, SLOTS);
-        HeadCache { is_head_request, kept: (0..slots).map(|_| None).collect() }
+        HeadCache { is_head_request, head_slot: None, kept: (0..slots).map(|_| None).collect() }
+    }
+
+    /// For responses to requests of any method: those to HEAD in slot 1, all others in slot 0.
+    pub fn for_both() -> Self {
+        HeadCache { is_head_request: false, head_slot: Some(1), kept: vec![None, None] }
     }
 
     /// The meaning of the head that `bytes` begin with, if it is the one kept for `slot`.
@@ -39,8 +46,8 @@ impl HeadCache {
 
     /// Parses a complete head and keeps it.
     pub(super) fn parse(&mut self, slot: usize, bytes: &[u8]) -> Result<Head, Malformed> {
-        let head: Head = parse_head(bytes, self.is_head_request)?;
         let index = slot % self.kept.len();
+        let head: Head = parse_head(bytes, self.is_head_request || self.head_slot == Some(index))?;
         if bytes.len() <= MAX_KEPT_BYTES {
             debug_assert_eq!(head::find_end(bytes, 0), Some(bytes.len()));
             match &mut self.kept[index] {

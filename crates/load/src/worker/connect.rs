@@ -91,7 +91,7 @@ impl Worker<'_> {
         let fd = socket::stream_socket(self.task.address.family())?;
         self.system_calls += 2;
         let result = self.bind(fd, lease).and_then(|()| {
-            if self.task.requests.longest() > SMALL_REQUEST_BYTES {
+            if self.task.requests.longest() > SMALL_REQUEST_BYTES || self.replay.is_some() {
                 socket::set_no_delay(fd)?;
                 self.system_calls += 1;
             }
@@ -159,7 +159,9 @@ impl Worker<'_> {
         if connection.has(CARRIES_REQUEST) {
             connection.set(CARRIES_REQUEST, false);
             let intended_ns = connection.intended_ns;
-            self.tally.left(intended_ns, now, 0);
+            if self.replay.is_none() {
+                self.tally.left(intended_ns, now, 0);
+            }
             self.send_request(slot, intended_ns, now);
         } else if self.is_open {
             self.make_free(slot);

@@ -10,6 +10,9 @@ use record::time::monotonic_ns;
 impl Worker<'_> {
     /// Sends every request that is due and finds a connection.
     pub(super) fn dispatch(&mut self, now: u64) {
+        if self.replay.is_some() {
+            return self.dispatch_replay(now);
+        }
         let mut now = now;
         while self.next_due_ns <= now {
             let intended_ns = self.next_due_ns;

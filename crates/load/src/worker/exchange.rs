@@ -1,6 +1,6 @@
 //! A request out, a response in: what happens on an established connection.
 
-use super::Worker;
+use super::{Choice, Worker};
 use crate::connection::{LAST_REQUEST, PEER_CLOSED, State, WATCHES_WRITABLE};
 use crate::framing::AtEnd;
 use crate::poller::{READABLE, WRITABLE_TOO};
@@ -39,8 +39,16 @@ impl Worker<'_> {
     /// Sends the next request on an idle connection.
     #[inline]
     pub(super) fn send_request(&mut self, slot: usize, intended_ns: u64, now: u64) {
-        let target = self.next_target;
-        self.next_target = if target + 1 == self.task.requests.targets.len() { 0 } else { target + 1 };
+        let requests = self.task.requests;
+        let target = match &mut self.choice {
+            Choice::InTurn(next) => {
+                let target = *next;
+                *next = if target + 1 == requests.targets.len() { 0 } else { target + 1 };
+                target
+            }
+            Choice::Weighted(rng) => requests.draw(rng),
+            Choice::Replayed => return self.send_replayed(slot, intended_ns, now),
+        };
         let limit = self.task.plan.requests_per_connection;
         let connection = &mut self.connections[slot];
         connection.requests = connection.requests.wrapping_add(1);
@@ -53,11 +61,20 @@ impl Worker<'_> {
         connection.state = State::Busy;
         self.in_flight += 1;
         self.tally.issued(intended_ns);
-        let requests = self.task.requests;
+        if let Some(classes) = &mut self.classes {
+            classes.sent(slot, requests.class_of(target), self.tally.covers(intended_ns));
+        }
         let bytes = requests.targets[target].bytes(is_last);
         self.system_calls += 1;
-        match socket::send(connection.fd, bytes) {
-            Ok(sent) if sent == bytes.len() => self.tally.sent(intended_ns, sent),
+        let result = socket::send(connection.fd, bytes);
+        self.has_sent(slot, result, bytes.len(), now);
+    }
+
+    /// What the kernel took of a request of `length` bytes.
+    #[inline]
+    pub(super) fn has_sent(&mut self, slot: usize, result: Result<usize, Errno>, length: usize, now: u64) {
+        match result {
+            Ok(sent) if sent == length => self.tally.sent(self.connections[slot].intended_ns, sent),
             Ok(sent) => self.sent_in_part(slot, sent),
             Err(error) if error.would_block() => self.sent_in_part(slot, 0),
             Err(error) => self.request_failed(slot, now, exchange_failure(error)),
@@ -80,9 +97,14 @@ impl Worker<'_> {
     fn send_rest(&mut self, slot: usize, now: u64) {
         loop {
             let connection = &mut self.connections[slot];
-            let requests = self.task.requests;
-            let request = &requests.targets[connection.target as usize];
-            let rest = &request.bytes(connection.has(LAST_REQUEST))[connection.written as usize..];
+            let written = connection.written as usize;
+            let rest = match &self.replay {
+                Some(replay) => replay.rest(slot, written),
+                None => {
+                    let request = &self.task.requests.targets[connection.target as usize];
+                    &request.bytes(connection.has(LAST_REQUEST))[written..]
+                }
+            };
             self.system_calls += 1;
             match socket::send(connection.fd, rest) {
                 Ok(sent) => {
@@ -126,6 +148,9 @@ impl Worker<'_> {
                         State::Busy if skippable >= DISCARD_FROM => {
                             connection.framing.skip(count as u64);
                             self.tally.received(connection.intended_ns, now, count, count);
+                            if let Some(classes) = &mut self.classes {
+                                classes.received(slot, count);
+                            }
                         }
                         State::Busy => {
                             if self.take_response_bytes(slot, count, now) {
@@ -159,6 +184,9 @@ impl Worker<'_> {
         let connection = &mut self.connections[slot];
         let fed = connection.framing.feed(&mut self.heads, connection.target as usize, &self.buffer[..count]);
         let intended_ns = connection.intended_ns;
+        if let (Some(classes), Ok(fed)) = (&mut self.classes, &fed) {
+            classes.received(slot, fed.body);
+        }
         match fed {
             Ok(fed) if fed.is_complete => {
                 self.tally.received(intended_ns, now, fed.used, fed.body);
@@ -195,6 +223,16 @@ impl Worker<'_> {
             connection.framing.status(),
             self.is_open,
         );
+        if let Some(classes) = &mut self.classes {
+            let (status, intended_ns) = (connection.framing.status(), connection.intended_ns);
+            let (is_ok, is_counted) = ((200..400).contains(&status), self.tally.covers(intended_ns));
+            let body_bytes = classes.completed(slot, is_ok, now.saturating_sub(intended_ns), is_counted);
+            if let Some(replay) = &mut self.replay
+                && is_counted
+            {
+                replay.answered(slot, status, body_bytes);
+            }
+        }
         self.in_flight -= 1;
         connection.failures = 0;
         // A request that is still being sent has spoilt the connection for the next one.
@@ -252,6 +290,9 @@ impl Worker<'_> {
     pub(super) fn request_failed(&mut self, slot: usize, now: u64, failure: Failure) {
         let connection = &mut self.connections[slot];
         self.tally.failed(connection.intended_ns, now, failure);
+        if let Some(classes) = &mut self.classes {
+            classes.failed(slot, self.tally.covers(connection.intended_ns));
+        }
         self.in_flight -= 1;
         let closed_first = !connection.has(PEER_CLOSED) && failure != Failure::Reset;
         self.drop_socket(slot, now, closed_first);

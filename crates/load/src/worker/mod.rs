@@ -5,6 +5,7 @@
 //! - [`connect`]: opening and reopening connections;
 //! - [`exchange`]: a request out, a response in;
 //! - [`dispatch`]: which open-loop request leaves on which connection;
+//! - [`replay`]: the same for the requests of a log;
 //! - [`sweep`]: timeouts, and what remains at the end.
 //!
 //! # Clock readings
@@ -16,9 +17,11 @@
 mod connect;
 mod dispatch;
 mod exchange;
+mod replay;
 mod sweep;
 
 use crate::arrival::Schedule;
+use crate::classes::Classes;
 use crate::connection::{Connection, QUEUED, State};
 use crate::control::{Control, Live};
 use crate::cost::ThreadReading;
@@ -26,9 +29,12 @@ use crate::framing::HeadCache;
 use crate::herd::Herd;
 use crate::poller::Poller;
 use crate::ports::PortAllocator;
+use crate::replay::{Comparison, Feed};
 use crate::request::Requests;
 use crate::socket::{Errno, RawAddress};
+use crate::supply::Supply;
 use crate::tally::{Failure, Tally};
+use rand_chacha::ChaCha8Rng;
 use record::LoadPlan;
 use record::time::monotonic_ns;
 use std::collections::VecDeque;
@@ -62,11 +68,16 @@ pub(crate) struct Task<'a> {
     pub(crate) connections: usize,
     pub(crate) threads: usize,
     pub(crate) is_real_time: bool,
+    pub(crate) supply: &'a dyn Supply,
+    /// The requests of a log, where one is replayed.
+    pub(crate) feed: Option<Feed>,
 }
 
 /// What one engine thread brings back.
 pub(crate) struct Report {
     pub(crate) tally: Tally,
+    pub(crate) classes: Option<Box<Classes>>,
+    pub(crate) comparison: Option<Comparison>,
     pub(crate) begin: ThreadReading,
     pub(crate) end: ThreadReading,
     pub(crate) connection_memory_bytes: usize,
@@ -77,8 +88,12 @@ pub(crate) struct Report {
 pub(crate) struct Worker<'a> {
     task: Task<'a>,
     is_open: bool,
-    /// Open loop with a limit of requests per connection: a connection is opened when a request needs it.
+    /// Replay, or open loop with a limit of requests per connection: a connection is opened when a request needs it.
     is_on_demand: bool,
+    choice: Choice,
+    /// Results by class, where they are told apart.
+    classes: Option<Box<Classes>>,
+    replay: Option<Box<replay::Replay>>,
     poller: Poller,
     connections: Vec<Connection>,
     /// Connections that can take an open-loop request, longest idle first. Entries may be stale: see `take_free`.
@@ -90,7 +105,7 @@ pub(crate) struct Worker<'a> {
     heads: HeadCache,
     buffer: Box<[u8]>,
     tally: Tally,
-    schedule: Option<Schedule>,
+    schedule: Option<Schedule<'a>>,
     /// `schedule.peek()`, or never.
     next_due_ns: u64,
     /// Since when no free connection was left for due requests.
@@ -98,7 +113,6 @@ pub(crate) struct Worker<'a> {
     herd: Herd,
     /// Slots opened so far by the herd.
     herd_opened: usize,
-    next_target: usize,
     established: u64,
     connecting: u64,
     in_flight: u64,
@@ -116,10 +130,31 @@ pub(crate) struct Worker<'a> {
     system_calls: u64,
 }
 
+/// How the target of the next request is chosen.
+enum Choice {
+    /// One after another; the next.
+    InTurn(usize),
+    /// By the plan's weights.
+    Weighted(Box<ChaCha8Rng>),
+    /// It comes with the request, from a log.
+    Replayed,
+}
+
 impl<'a> Worker<'a> {
-    pub(crate) fn new(task: Task<'a>) -> Result<Self, Errno> {
-        let is_open = matches!(task.plan.pace, record::Pace::Open { .. });
-        let is_on_demand = is_open && task.plan.requests_per_connection > 0;
+    pub(crate) fn new(mut task: Task<'a>) -> Result<Self, Errno> {
+        let is_paced = matches!(task.plan.pace, record::Pace::Open { .. });
+        let replay = task.feed.take().map(|feed| replay::Replay::new(feed, is_paced, task.connections));
+        let is_open = is_paced || replay.is_some();
+        let is_on_demand = replay.is_some() || is_open && task.plan.requests_per_connection > 0;
+        let choice = match (&replay, &task.requests.popularity) {
+            (Some(_), _) => Choice::Replayed,
+            (None, Some(_)) => Choice::Weighted(task.requests.choice_rng(task.plan.seed, task.index)),
+            (None, None) => Choice::InTurn(task.index % task.requests.targets.len()),
+        };
+        let mut heads = HeadCache::new(task.requests.is_head, task.requests.targets.len());
+        if replay.is_some() {
+            heads = HeadCache::for_both();
+        }
         let connections: Vec<Connection> = (0..task.connections).map(|_| Connection::new()).collect();
         Ok(Worker {
             is_open,
@@ -128,7 +163,10 @@ impl<'a> Worker<'a> {
             free: VecDeque::with_capacity(if is_open { task.connections } else { 0 }),
             to_open: Vec::new(),
             unread: Vec::new(),
-            heads: HeadCache::new(task.requests.is_head, task.requests.targets.len()),
+            heads,
+            choice,
+            classes: Classes::new(task.plan, task.connections),
+            replay,
             buffer: vec![0; BUFFER_BYTES].into(),
             // No window yet: before the start nothing is counted but connections.
             tally: Tally::new(u64::MAX / 2, u64::MAX / 2),
@@ -137,7 +175,6 @@ impl<'a> Worker<'a> {
             starved_since_ns: None,
             herd: Herd::new(task.plan.connect_rate_per_sec / task.threads as f64),
             herd_opened: if is_on_demand { task.connections } else { 0 },
-            next_target: task.index % task.requests.targets.len(),
             established: 0,
             connecting: 0,
             in_flight: 0,
@@ -159,7 +196,7 @@ impl<'a> Worker<'a> {
     /// Runs until the window is over and drained, or the run is cut short.
     pub(crate) fn run(mut self) -> Result<Report, Errno> {
         let (mut begin, mut end) = (None, None);
-        if self.is_on_demand {
+        if self.is_on_demand && self.replay.is_none() {
             for slot in 0..self.connections.len() {
                 self.make_free(slot);
             }
@@ -176,7 +213,11 @@ impl<'a> Worker<'a> {
                 self.open_herd(now);
             }
             self.reopen();
-            if !self.is_ready && self.herd_opened == self.connections.len() && self.connecting == 0 {
+            if !self.is_ready
+                && self.herd_opened == self.connections.len()
+                && self.connecting == 0
+                && self.replay.as_mut().is_none_or(|replay| replay.is_ready())
+            {
                 self.is_ready = true;
                 self.task.control.report_ready();
             }
@@ -195,9 +236,13 @@ impl<'a> Worker<'a> {
                 if begin.is_none() && now >= self.tally.begin_ns {
                     begin = Some(ThreadReading::now(now, self.polling_ns, self.system_calls));
                 }
+                self.end_with_the_log(now);
                 if !self.is_draining && now >= self.tally.end_ns {
                     end = Some(ThreadReading::now(now, self.polling_ns, self.system_calls));
                     self.is_draining = true;
+                    if self.replay.is_some() {
+                        self.next_due_ns = 0;
+                    }
                 }
                 if self.is_draining && self.is_drained(now) {
                     break;
@@ -220,7 +265,13 @@ impl<'a> Worker<'a> {
             connection_memory_bytes: self.connections.capacity() * size_of::<Connection>()
                 + self.free.capacity() * size_of::<u32>()
                 + self.carry_bytes_max,
-            fixed_memory_bytes: BUFFER_BYTES + self.tally.series.memory_bytes() + LATENCIES * LATENCY_BYTES,
+            fixed_memory_bytes: BUFFER_BYTES
+                + self.tally.series.memory_bytes()
+                + LATENCIES * LATENCY_BYTES
+                + self.classes.as_ref().map_or(0, |classes| classes.memory_bytes())
+                + self.replay.as_ref().map_or(0, |replay| replay.memory_bytes()),
+            comparison: self.replay.as_ref().map(|replay| replay.comparison),
+            classes: self.classes.take(),
             wait_method: self.poller.method(),
             tally: std::mem::replace(&mut self.tally, Tally::new(0, 0)),
         })
@@ -234,10 +285,22 @@ impl<'a> Worker<'a> {
         let end_ns = begin_ns + plan.duration_ns;
         let before = std::mem::replace(&mut self.tally, Tally::new(begin_ns, end_ns));
         self.tally.take_connections(before);
+        if let Some(replay) = &mut self.replay {
+            // How long a log takes is not known before its end.
+            self.tally.series = crate::series::Series::growing(begin_ns);
+            replay.begin(start_ns);
+            self.next_due_ns = start_ns;
+            return;
+        }
         match plan.pace {
             record::Pace::Open { rate_per_sec, arrival } => {
                 let share = crate::arrival::Share { index: self.task.index, of: self.task.threads };
-                let schedule = Schedule::new(rate_per_sec, arrival, plan.seed, share, start_ns, end_ns);
+                let schedule = match (arrival, self.task.supply.arrivals(plan, share)) {
+                    (record::Arrival::Series, Some(arrivals)) => {
+                        Schedule::given(rate_per_sec, plan.seed, share, (start_ns, begin_ns, end_ns), arrivals)
+                    }
+                    _ => Schedule::new(rate_per_sec, arrival, plan.seed, share, start_ns, end_ns),
+                };
                 self.next_due_ns = schedule.peek().unwrap_or(u64::MAX);
                 self.schedule = Some(schedule);
             }
@@ -278,7 +341,21 @@ impl<'a> Worker<'a> {
         }
         self.in_flight == 0
             && self.next_due_ns == u64::MAX
+            && self.replay.as_ref().is_none_or(|replay| replay.is_done())
             && (self.connecting == 0 || (self.is_open && !self.is_on_demand))
+    }
+
+    /// The log is at its end and everything was answered: so is the window.
+    fn end_with_the_log(&mut self, now: u64) {
+        if let Some(replay) = &self.replay
+            && replay.is_done()
+            && replay.comparison.is_whole
+            && self.in_flight == 0
+            && self.connecting == 0
+            && now < self.tally.end_ns
+        {
+            self.tally.end_ns = (now + 1).max(self.tally.begin_ns);
+        }
     }
 
     fn publish(&mut self, now: u64) {
@@ -374,7 +451,10 @@ impl<'a> Worker<'a> {
 
     /// Offers a connection to open-loop requests.
     fn make_free(&mut self, slot: usize) {
-        if self.is_open && !self.connections[slot].has(QUEUED) {
+        if let Some(replay) = &mut self.replay {
+            replay.freed(slot);
+            self.next_due_ns = 0;
+        } else if self.is_open && !self.connections[slot].has(QUEUED) {
             self.connections[slot].set(QUEUED, true);
             self.free.push_back(slot as u32);
         }

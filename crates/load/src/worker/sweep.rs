@@ -60,7 +60,13 @@ impl Worker<'_> {
         for slot in 0..self.connections.len() {
             let connection = &self.connections[slot];
             match connection.state {
-                State::Busy => self.tally.unfinished(connection.intended_ns, now, true),
+                State::Busy => {
+                    let intended_ns = connection.intended_ns;
+                    self.tally.unfinished(intended_ns, now, true);
+                    if let Some(classes) = &mut self.classes {
+                        classes.unfinished(slot, self.tally.covers(intended_ns));
+                    }
+                }
                 // The attempt was for a request: of the schedule, or in a closed loop of the connection itself.
                 State::Connecting if connection.has(CARRIES_REQUEST) => {
                     let intended_ns = connection.intended_ns;
@@ -78,6 +84,7 @@ impl Worker<'_> {
                 self.drop_socket(slot, now, true);
             }
         }
+        self.account_for_the_log(now);
         if let Some(schedule) = self.schedule.take() {
             for intended_ns in schedule {
                 self.tally.issued(intended_ns);

@@ -1,0 +1,191 @@
+//! Results by class of request: what one engine thread counts beside its tally, and how it becomes a result. Only plans
+//! with classes or a log pay for it.
+
+use record::workload::{ClassResult, Grouping, Kind};
+use record::{Latency, LoadPlan};
+
+/// One class's counts; requests of the window only.
+#[derive(Debug, Clone)]
+struct ClassTally {
+    requests: u64,
+    ok: u64,
+    failed: u64,
+    unfinished: u64,
+    body_bytes: u64,
+    response: Latency,
+}
+
+impl ClassTally {
+    fn new() -> Self {
+        ClassTally { requests: 0, ok: 0, failed: 0, unfinished: 0, body_bytes: 0, response: Latency::new() }
+    }
+
+    fn merge(&mut self, other: &ClassTally) {
+        self.requests += other.requests;
+        self.ok += other.ok;
+        self.failed += other.failed;
+        self.unfinished += other.unfinished;
+        self.body_bytes += other.body_bytes;
+        self.response.merge(&other.response);
+    }
+}
+
+/// The request under way on a connection slot.
+#[derive(Debug, Clone, Copy, Default)]
+struct UnderWay {
+    class: u8,
+    body_bytes: u64,
+}
+
+/// The classes of one engine thread.
+#[derive(Debug, Clone)]
+pub(crate) struct Classes {
+    classes: Vec<ClassTally>,
+    under_way: Vec<UnderWay>,
+}
+
+impl Classes {
+    /// For a plan whose results are told apart; `None` for others.
+    pub(crate) fn new(plan: &LoadPlan, slots: usize) -> Option<Box<Self>> {
+        let workload = &plan.workload;
+        if workload.classes.is_empty() && workload.trace.is_none() {
+            return None;
+        }
+        let classes = vec![ClassTally::new(); workload.classes.len().max(1)];
+        Some(Box::new(Classes { classes, under_way: vec![UnderWay::default(); slots] }))
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
+        const LATENCY_BYTES: usize = 300_000;
+        self.classes.len() * LATENCY_BYTES + self.under_way.capacity() * size_of::<UnderWay>()
+    }
+
+    fn of(&mut self, slot: usize) -> &mut ClassTally {
+        let class = usize::from(self.under_way[slot].class).min(self.classes.len() - 1);
+        &mut self.classes[class]
+    }
+
+    /// A request leaves on `slot`.
+    #[inline]
+    pub(crate) fn sent(&mut self, slot: usize, class: u8, is_counted: bool) {
+        self.under_way[slot] = UnderWay { class, body_bytes: 0 };
+        self.of(slot).requests += u64::from(is_counted);
+    }
+
+    #[inline]
+    pub(crate) fn received(&mut self, slot: usize, body_bytes: usize) {
+        self.under_way[slot].body_bytes += body_bytes as u64;
+    }
+
+    /// A complete response; gives back its body's bytes.
+    pub(crate) fn completed(&mut self, slot: usize, is_ok: bool, response_ns: u64, is_counted: bool) -> u64 {
+        let body_bytes = self.under_way[slot].body_bytes;
+        if is_counted {
+            let class = self.of(slot);
+            class.ok += u64::from(is_ok);
+            class.failed += u64::from(!is_ok);
+            class.body_bytes += body_bytes;
+            class.response.record_ns(response_ns);
+        }
+        body_bytes
+    }
+
+    pub(crate) fn failed(&mut self, slot: usize, is_counted: bool) {
+        if is_counted {
+            let body_bytes = self.under_way[slot].body_bytes;
+            let class = self.of(slot);
+            class.failed += 1;
+            class.body_bytes += body_bytes;
+        }
+    }
+
+    pub(crate) fn unfinished(&mut self, slot: usize, is_counted: bool) {
+        self.of(slot).unfinished += u64::from(is_counted);
+    }
+
+    pub(crate) fn merge(&mut self, other: &Classes) {
+        for (mine, theirs) in self.classes.iter_mut().zip(&other.classes) {
+            mine.merge(theirs);
+        }
+    }
+
+    /// The results by size, and by kind where there are dynamic documents.
+    pub(crate) fn results(&self, plan: &LoadPlan) -> Vec<ClassResult> {
+        let workload = &plan.workload;
+        let asked: Vec<f64> = (0..workload.classes.len())
+            .map(|class| {
+                let of_class =
+                    workload.weights.iter().zip(&workload.class_of).filter(|(_, of)| usize::from(**of) == class);
+                of_class.map(|(weight, _)| weight).sum()
+            })
+            .collect();
+        let sum: f64 = asked.iter().sum();
+        let share = |class: usize| (sum > 0.0).then(|| asked[class] / sum);
+        let mut results: Vec<ClassResult> = workload
+            .classes
+            .iter()
+            .zip(&self.classes)
+            .enumerate()
+            .map(|(class, (named, tally))| result(Grouping::Size, &named.label, share(class), tally))
+            .collect();
+        if workload.has_dynamic() {
+            for (kind, label) in [(Kind::Static, "static"), (Kind::Dynamic, "dynamic")] {
+                let mut whole = ClassTally::new();
+                let mut ratio = None;
+                let of_kind = workload.classes.iter().enumerate().filter(|(_, named)| named.kind == kind);
+                for (class, _) in of_kind {
+                    whole.merge(&self.classes[class]);
+                    ratio = share(class).map(|more| more + ratio.unwrap_or(0.0));
+                }
+                results.push(result(Grouping::Kind, label, ratio, &whole));
+            }
+        }
+        results
+    }
+}
+
+fn result(grouping: Grouping, label: &str, asked_ratio: Option<f64>, tally: &ClassTally) -> ClassResult {
+    ClassResult {
+        asked_ratio,
+        requests: tally.requests,
+        ok: tally.ok,
+        failed: tally.failed,
+        unfinished: tally.unfinished,
+        body_bytes: tally.body_bytes,
+        ..ClassResult::new(grouping, label, &tally.response)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_plan::plan;
+    use record::scenario::RequestTarget;
+    use record::workload::RequestClass;
+
+    #[test]
+    fn kinds_are_the_sums_of_their_classes() {
+        let mut plan = plan(([127, 0, 0, 1], 80).into());
+        plan.targets = ["/a", "/b", "/c"].map(|path| RequestTarget { path: path.into() }).into();
+        let class = |label: &str, kind| RequestClass { label: label.into(), kind, largest_bytes: None };
+        plan.workload.classes =
+            vec![class("small", Kind::Static), class("large", Kind::Static), class("dynamic", Kind::Dynamic)];
+        plan.workload.weights = vec![3.0, 1.0, 4.0];
+        plan.workload.class_of = vec![0, 1, 2];
+        let mut classes = Classes::new(&plan, 3).unwrap();
+        for slot in 0..3 {
+            classes.sent(slot, slot as u8, true);
+            classes.received(slot, 10);
+            classes.completed(slot, slot != 2, 1000 * (slot as u64 + 1), true);
+        }
+        classes.sent(0, 0, true);
+        classes.unfinished(0, true);
+        let results = classes.results(&plan);
+        let labels: Vec<&str> = results.iter().map(|class| class.label.as_str()).collect();
+        assert_eq!(labels, ["small", "large", "dynamic", "static", "dynamic"]);
+        assert_eq!((results[3].requests, results[3].ok, results[3].unfinished, results[3].body_bytes), (3, 2, 1, 20));
+        assert_eq!(results[3].asked_ratio, Some(0.5));
+        assert_eq!((results[4].requests, results[4].failed), (1, 1));
+        assert_eq!(results[0].asked_ratio, Some(0.375));
+    }
+}

@@ -1,0 +1,250 @@
+//! The read-ahead: a thread of its own reads the log and writes the requests out, an engine thread takes them without ever
+//! waiting for a disk or a decoder.
+//!
+//! It is bounded by construction: a channel of [`BATCHES`] batches, each closed at [`STEPS`] steps or [`TEXT_BYTES`] of
+//! request text. A reader that is ahead waits; an engine thread that is ahead looks again after a moment.
+
+use super::Pending;
+use crate::supply::{ReplayRequest, ReplaySource, ReplayStep};
+use record::LoadPlan;
+use record::workload::ReplayResult;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+
+/// Batches read ahead at most.
+pub(crate) const BATCHES: usize = 16;
+/// Steps in a batch at most.
+pub(crate) const STEPS: usize = 256;
+/// Request text in a batch from which on it is closed. One request more may follow: a line has at most 64 KiB.
+const TEXT_BYTES: usize = 256 * 1024;
+
+#[derive(Debug)]
+pub(crate) enum Step {
+    Request(Box<Pending>),
+    Close { client: u64, session: u64, at_ns: u64 },
+}
+
+/// An engine thread's end.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    batches: Receiver<Vec<Step>>,
+    /// Reversed: the next step is the last.
+    batch: Vec<Step>,
+    is_over: bool,
+}
+
+/// What comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// A step, meant for this time since the start.
+    Step(u64),
+    /// The reader is behind.
+    NotYet,
+    /// The log, or its readable part, is over.
+    Over,
+}
+
+impl Feed {
+    /// What comes next; never waits.
+    #[inline]
+    pub(crate) fn peek(&mut self) -> Next {
+        loop {
+            if let Some(step) = self.batch.last() {
+                return Next::Step(match step {
+                    Step::Request(request) => request.intended_ns,
+                    Step::Close { at_ns, .. } => *at_ns,
+                });
+            }
+            if self.is_over {
+                return Next::Over;
+            }
+            match self.batches.try_recv() {
+                Ok(batch) => self.batch = batch,
+                Err(TryRecvError::Empty) => return Next::NotYet,
+                Err(TryRecvError::Disconnected) => self.is_over = true,
+            }
+        }
+    }
+
+    /// The step that [`Feed::peek`] told of.
+    pub(crate) fn take(&mut self) -> Option<Step> {
+        self.batch.pop()
+    }
+}
+
+/// A reader's end, and the thread's body: see [`Feeder::run`].
+pub(crate) struct Feeder<'a> {
+    source: Box<dyn ReplaySource + 'a>,
+    batches: SyncSender<Vec<Step>>,
+    writer: RequestWriter,
+    plan: &'a LoadPlan,
+}
+
+/// What a reader brings back.
+#[derive(Debug)]
+pub(crate) struct FeedReport {
+    pub(crate) account: ReplayResult,
+    /// Requests that may not be sent again.
+    pub(crate) unsendable: u64,
+    pub(crate) failure: Option<String>,
+}
+
+/// Both ends for one part of a log.
+pub(crate) fn feeder<'a>(plan: &'a LoadPlan, source: Box<dyn ReplaySource + 'a>) -> (Feeder<'a>, Feed) {
+    let (tell, hear) = sync_channel(BATCHES);
+    let feeder = Feeder { source, batches: tell, writer: RequestWriter::new(plan), plan };
+    (feeder, Feed { batches: hear, batch: Vec::new(), is_over: false })
+}
+
+impl Feeder<'_> {
+    /// Reads until the log is over or nobody listens any more.
+    pub(crate) fn run(mut self) -> FeedReport {
+        let (mut batch, mut text_bytes, mut unsendable) = (Vec::new(), 0, 0);
+        let mut failure = None;
+        while let Some(step) = self.source.next_step() {
+            match step {
+                Ok(ReplayStep::Request(request)) if request.method == b"CONNECT" => unsendable += 1,
+                Ok(ReplayStep::Request(request)) => {
+                    let class = request.body_bytes.map_or(0, |bytes| self.plan.workload.class_of_size(bytes));
+                    let bytes = self.writer.write(&request);
+                    text_bytes += bytes.len();
+                    batch.push(Step::Request(Box::new(Pending {
+                        client: request.client,
+                        session: request.session,
+                        intended_ns: request.intended_ns,
+                        taken_ns: 0,
+                        bytes,
+                        is_head: request.method == b"HEAD",
+                        class,
+                        status: request.status,
+                        body_bytes: request.body_bytes,
+                    })));
+                }
+                Ok(ReplayStep::Close { client, session, at_ns }) => batch.push(Step::Close { client, session, at_ns }),
+                Err(why) => {
+                    failure = Some(why);
+                    break;
+                }
+            }
+            if batch.len() >= STEPS || text_bytes >= TEXT_BYTES {
+                text_bytes = 0;
+                if !self.send(&mut batch) {
+                    break;
+                }
+            }
+        }
+        self.send(&mut batch);
+        FeedReport { account: self.source.account(), unsendable, failure }
+    }
+
+    /// False when nobody listens any more.
+    fn send(&self, batch: &mut Vec<Step>) -> bool {
+        batch.reverse();
+        self.batches.send(std::mem::replace(batch, Vec::with_capacity(STEPS))).is_ok()
+    }
+}
+
+/// Writes the requests of a log with the plan's Host and header fields.
+struct RequestWriter {
+    /// Behind the target: version, fields, empty line.
+    rest: Vec<u8>,
+    /// The same for methods that announce a body; a log holds none.
+    rest_with_length: Vec<u8>,
+}
+
+impl RequestWriter {
+    fn new(plan: &LoadPlan) -> Self {
+        let mut fields = format!(" HTTP/1.1\r\nHost: {}\r\n", plan.host);
+        for (name, value) in &plan.headers {
+            fields.push_str(&format!("{name}: {value}\r\n"));
+        }
+        RequestWriter {
+            rest: format!("{fields}\r\n").into_bytes(),
+            rest_with_length: format!("{fields}Content-Length: 0\r\n\r\n").into_bytes(),
+        }
+    }
+
+    fn write(&self, request: &ReplayRequest<'_>) -> Box<[u8]> {
+        let has_length = matches!(request.method, b"POST" | b"PUT" | b"PATCH");
+        let rest = if has_length { &self.rest_with_length } else { &self.rest };
+        [request.method, b" ", request.target, rest].concat().into_boxed_slice()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_plan::plan;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// An endless log that counts what is read of it.
+    struct Endless<'a> {
+        read: &'a AtomicU64,
+        target: Vec<u8>,
+    }
+
+    impl ReplaySource for Endless<'_> {
+        fn next_step(&mut self) -> Option<Result<ReplayStep<'_>, String>> {
+            let number = self.read.fetch_add(1, Ordering::SeqCst);
+            Some(Ok(ReplayStep::Request(ReplayRequest {
+                client: number,
+                session: number,
+                intended_ns: number,
+                method: b"GET",
+                target: &self.target,
+                status: None,
+                body_bytes: None,
+            })))
+        }
+
+        fn account(&self) -> ReplayResult {
+            ReplayResult { requests: self.read.load(Ordering::SeqCst), ..Default::default() }
+        }
+    }
+
+    fn read_ahead(target_bytes: usize) -> u64 {
+        let plan = plan(([127, 0, 0, 1], 80).into());
+        let read = AtomicU64::new(0);
+        let source = Box::new(Endless { read: &read, target: vec![b'/'; target_bytes] });
+        let (feeder, mut feed) = feeder(&plan, source);
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| feeder.run());
+            // Until the reader stands still: the channel is full and it waits.
+            let mut before = u64::MAX;
+            while before != read.load(Ordering::SeqCst) || matches!(feed.peek(), Next::NotYet) {
+                before = read.load(Ordering::SeqCst);
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+            drop(feed);
+            reader.join().expect("the reader ends when nobody listens").account.requests
+        })
+    }
+
+    #[test]
+    fn a_reader_that_is_ahead_waits() {
+        // One batch in the engine thread's hand, one that the reader holds, and the channel.
+        let most = ((BATCHES + 2) * STEPS) as u64;
+        assert!(read_ahead(1) <= most, "the bound by steps");
+        assert!(read_ahead(60_000) <= ((BATCHES + 2) * (TEXT_BYTES / 60_000 + 1)) as u64, "the bound by text");
+    }
+
+    #[test]
+    fn a_request_has_the_plans_fields_and_no_body() {
+        let mut plan = plan(([127, 0, 0, 1], 80).into());
+        plan.host = "example".into();
+        plan.headers = vec![("X-A".into(), "b".into())];
+        let request = ReplayRequest {
+            client: 0,
+            session: 0,
+            intended_ns: 0,
+            method: b"POST",
+            target: b"/a?b",
+            status: None,
+            body_bytes: None,
+        };
+        let writer = RequestWriter::new(&plan);
+        let text = |request: &ReplayRequest<'_>| String::from_utf8(writer.write(request).into()).unwrap();
+        assert_eq!(text(&request), "POST /a?b HTTP/1.1\r\nHost: example\r\nX-A: b\r\nContent-Length: 0\r\n\r\n");
+        let get = ReplayRequest { method: b"GET", ..request };
+        assert_eq!(text(&get), "GET /a?b HTTP/1.1\r\nHost: example\r\nX-A: b\r\n\r\n");
+    }
+}

@@ -1,0 +1,75 @@
+//! What a plan names but cannot hold: the arrivals of a measured rate series, and the requests of a log. The caller
+//! supplies them, each engine thread takes its part.
+
+use crate::arrival::Share;
+use record::LoadPlan;
+use record::workload::ReplayResult;
+
+/// Gives each engine thread its part of what the plan names. Every thread asks once, and each part is used by one thread.
+pub trait Supply: Sync {
+    /// With [`record::Arrival::Series`]: intended sends in nanoseconds since the window's begin, never decreasing, each
+    /// less than the window's length. `rate_per_sec` is the mean over all threads.
+    fn arrivals<'a>(&'a self, plan: &LoadPlan, share: Share) -> Option<Box<dyn Iterator<Item = u64> + Send + 'a>> {
+        let _ = (plan, share);
+        None
+    }
+
+    /// With [`record::Workload::trace`]: the requests of this part, in the order in which they are to leave. All requests of
+    /// a client are in one part.
+    fn replay<'a>(&'a self, plan: &LoadPlan, share: Share) -> Option<Result<Box<dyn ReplaySource + 'a>, String>> {
+        let _ = (plan, share);
+        None
+    }
+}
+
+/// Supplies nothing: for plans that name neither a series nor a log.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoSupply;
+
+impl Supply for NoSupply {}
+
+/// The steps of a replay, read by a thread of its own, ahead of the engine thread.
+pub trait ReplaySource: Send {
+    /// The next step; `None` at the end of the log. An error (one sentence) ends the replay; what came before it is sent.
+    fn next_step(&mut self) -> Option<Result<ReplayStep<'_>, String>>;
+
+    /// What was read: the fields of [`ReplayResult`] that are about the log. Those that count lines are about the whole
+    /// log, `requests`, `sessions` and `evicted` about this part.
+    fn account(&self) -> ReplayResult;
+}
+
+/// One thing to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplayStep<'a> {
+    /// Send a request.
+    Request(ReplayRequest<'a>),
+    /// No request follows in this session: its connection is closed once the last answer is complete.
+    Close {
+        /// As in [`ReplayRequest::client`].
+        client: u64,
+        /// As in [`ReplayRequest::session`].
+        session: u64,
+        /// When, in nanoseconds since the first request of the log.
+        at_ns: u64,
+    },
+}
+
+/// One request of a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReplayRequest<'a> {
+    /// Requests of one client leave one after another.
+    pub client: u64,
+    /// Requests of one session share a connection. A session belongs to one client.
+    pub session: u64,
+    /// Nanoseconds since the first request of the log, at the replay's speed; never decreasing. Ignored where the replay
+    /// is as fast as the server answers.
+    pub intended_ns: u64,
+    /// A token of 1 to 32 characters.
+    pub method: &'a [u8],
+    /// As a client sends it: not empty, neither space nor control byte in it. Untrusted.
+    pub target: &'a [u8],
+    /// Status in the log.
+    pub status: Option<u16>,
+    /// Body bytes in the log; absent where it does not tell them.
+    pub body_bytes: Option<u64>,
+}

@@ -1,0 +1,413 @@
+//! Replay: which request of a log leaves when, and on which connection.
+//!
+//! A client holds a connection slot while a connection of its stands or a request of its waits. Its requests leave one
+//! after another, in the log's order, also across its sessions: a request of the next session waits for the answer to the
+//! last one. A request that is due leaves at once if its client is free, else the moment it is, however late; none is
+//! dropped. What waits is bounded: beyond [`WAITING_LIMIT`] requests the log is not read on, so memory stays bounded, and
+//! times stay the log's.
+//!
+//! Where more clients are open than there are slots, the connection that has been idle the longest is closed for the next
+//! client (counted as evicted); where all are busy, the client waits for the first that is free.
+
+use super::Worker;
+use crate::connection::{CARRIES_REQUEST, LAST_REQUEST, State};
+use crate::replay::{Comparison, Feed, Next, Pending, Step};
+use crate::socket;
+use record::time::monotonic_ns;
+use std::collections::{HashMap, VecDeque};
+
+/// Requests of one thread that wait for their client at most.
+pub(crate) const WAITING_LIMIT: usize = 1 << 16;
+/// As fast as possible, so many requests for each connection are looked over to find clients that are free.
+const LOOK_AHEAD: usize = 16;
+/// When a reader that is behind is looked after again.
+const LOOK_AGAIN_NS: u64 = 300_000;
+
+/// The replay of one engine thread.
+pub(crate) struct Replay {
+    feed: Feed,
+    /// At the log's times; else as fast as the server answers.
+    is_paced: bool,
+    start_ns: u64,
+    clients: HashMap<u64, Client>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// Slots by the time since which they are idle, with the visit at which they became so. Entries may be stale.
+    idle: VecDeque<(u32, u32)>,
+    /// Clients that wait for a slot.
+    unplaced: VecDeque<u64>,
+    /// Slots whose connection is free or gone, to be looked after; not by the code that freed them, so that nothing recurses.
+    freed: Vec<u32>,
+    waiting: usize,
+    waiting_limit: usize,
+    /// Since when the log is not read on because too much waits.
+    stalled_since_ns: Option<u64>,
+    /// No step is taken any more.
+    is_over: bool,
+    pub(super) comparison: Comparison,
+}
+
+#[derive(Default)]
+struct Client {
+    slot: Option<u32>,
+    queue: VecDeque<Item>,
+}
+
+enum Item {
+    Request(Box<Pending>),
+    /// The session is over.
+    Close(u64),
+}
+
+#[derive(Default)]
+struct Slot {
+    client: Option<u64>,
+    session: u64,
+    /// How often it was used: tells stale entries of the idle queue.
+    visits: u32,
+    under_way: Option<Box<Pending>>,
+}
+
+impl Replay {
+    pub(crate) fn new(feed: Feed, is_paced: bool, slots: usize) -> Box<Self> {
+        let waiting_limit = if is_paced { WAITING_LIMIT } else { (LOOK_AHEAD * slots).clamp(64, WAITING_LIMIT) };
+        Box::new(Replay {
+            feed,
+            is_paced,
+            start_ns: 0,
+            clients: HashMap::new(),
+            slots: (0..slots).map(|_| Slot::default()).collect(),
+            free: (0..slots as u32).rev().collect(),
+            idle: VecDeque::new(),
+            unplaced: VecDeque::new(),
+            freed: Vec::new(),
+            waiting: 0,
+            waiting_limit,
+            stalled_since_ns: None,
+            is_over: false,
+            comparison: Comparison::default(),
+        })
+    }
+
+    /// Whether the first step is there, or never will be: requests may begin.
+    pub(super) fn is_ready(&mut self) -> bool {
+        self.feed.peek() != Next::NotYet
+    }
+
+    pub(super) fn begin(&mut self, start_ns: u64) {
+        self.start_ns = start_ns;
+    }
+
+    /// A slot's connection is free, or gone.
+    pub(super) fn freed(&mut self, slot: usize) {
+        self.freed.push(slot as u32);
+    }
+
+    /// Whether nothing is left to send.
+    pub(super) fn is_done(&self) -> bool {
+        self.is_over && self.waiting == 0 && self.freed.is_empty()
+    }
+
+    /// What is left of the request under way on `slot` behind `written` bytes.
+    pub(super) fn rest(&self, slot: usize, written: usize) -> &[u8] {
+        self.slots[slot].under_way.as_ref().map_or(&[], |request| &request.bytes[written..])
+    }
+
+    /// A complete answer on `slot`.
+    pub(super) fn answered(&mut self, slot: usize, status: u16, body_bytes: u64) {
+        if let Some(request) = &self.slots[slot].under_way {
+            self.comparison.answered(request, status, body_bytes);
+        }
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Slot>() + self.idle.capacity() * size_of::<(u32, u32)>()
+    }
+
+    /// The next step that is due at `now`, or when to look again.
+    fn due(&mut self, now: u64, end_ns: u64) -> Due {
+        if self.is_over {
+            return Due::At(u64::MAX);
+        }
+        if !self.is_paced && now >= end_ns {
+            // As in a closed loop, what has not left when the window ends was no request.
+            self.give_up();
+            return Due::At(u64::MAX);
+        }
+        match self.feed.peek() {
+            Next::Over => {
+                self.is_over = true;
+                self.comparison.is_whole = true;
+                Due::At(u64::MAX)
+            }
+            Next::NotYet => Due::At(now + LOOK_AGAIN_NS),
+            Next::Step(at_ns) if self.is_paced && self.start_ns.saturating_add(at_ns) >= end_ns => {
+                self.is_over = true;
+                Due::At(u64::MAX)
+            }
+            Next::Step(at_ns) if self.is_paced && self.start_ns + at_ns > now => Due::At(self.start_ns + at_ns),
+            Next::Step(_) if self.waiting >= self.waiting_limit => {
+                self.stalled_since_ns.get_or_insert(now);
+                Due::At(u64::MAX)
+            }
+            Next::Step(_) => self.feed.take().map_or(Due::At(u64::MAX), |step| Due::Now(self.dated(step, now))),
+        }
+    }
+
+    /// Makes an instant of a request's time.
+    fn dated(&mut self, mut step: Step, now: u64) -> Step {
+        if let Step::Request(request) = &mut step {
+            request.intended_ns = if self.is_paced { self.start_ns + request.intended_ns } else { now };
+            // What a full queue delayed is the server's lateness, not the generator's.
+            let stalled_since_ns = self.stalled_since_ns.unwrap_or(now).min(now);
+            request.taken_ns = stalled_since_ns.max(request.intended_ns);
+        }
+        if self.waiting + 1 < self.waiting_limit {
+            self.stalled_since_ns = None;
+        }
+        step
+    }
+
+    /// Forgets everything that waits.
+    fn give_up(&mut self) {
+        self.is_over = true;
+        self.waiting = 0;
+        self.clients.values_mut().for_each(|client| client.queue.clear());
+        while let Some(client) = self.unplaced.pop_front() {
+            self.clients.remove(&client);
+        }
+    }
+
+    /// Gives `slot` to a client.
+    fn place(&mut self, slot: u32, client: u64) {
+        self.slots[slot as usize].client = Some(client);
+        self.clients.entry(client).or_default().slot = Some(slot);
+    }
+
+    /// The client of `slot` needs it no more: the next one gets it.
+    fn release(&mut self, slot: u32) {
+        if let Some(client) = self.slots[slot as usize].client.take() {
+            self.clients.remove(&client);
+        }
+        match self.unplaced.pop_front() {
+            Some(next) => {
+                self.place(slot, next);
+                self.freed.push(slot);
+            }
+            None => self.free.push(slot),
+        }
+    }
+
+    /// Notes that `slot` is idle from now on.
+    fn rests(&mut self, slot: u32) {
+        let visits = self.slots[slot as usize].visits;
+        self.idle.push_back((slot, visits));
+        if self.idle.len() > 2 * self.slots.len() + 64 {
+            let slots = &self.slots;
+            self.idle.retain(|(slot, visits)| slots[*slot as usize].visits == *visits);
+        }
+    }
+
+    /// The slot that has been idle the longest; it is counted as evicted.
+    fn longest_idle(&mut self) -> Option<u32> {
+        while let Some((slot, visits)) = self.idle.pop_front() {
+            let entry = &self.slots[slot as usize];
+            let has_nothing =
+                entry.client.and_then(|client| self.clients.get(&client)).is_some_and(|c| c.queue.is_empty());
+            if entry.visits == visits && has_nothing {
+                self.comparison.evicted += 1;
+                return Some(slot);
+            }
+        }
+        None
+    }
+}
+
+enum Due {
+    Now(Step),
+    /// Nothing before this instant; never, where an event must come first.
+    At(u64),
+}
+
+impl Worker<'_> {
+    /// Looks after the slots that became free, and takes every step that is due.
+    pub(super) fn dispatch_replay(&mut self, now: u64) {
+        let mut now = now;
+        loop {
+            while let Some(slot) = self.replay.as_mut().and_then(|replay| replay.freed.pop()) {
+                self.go_on(slot as usize, now);
+                now = monotonic_ns();
+            }
+            let end_ns = self.tally.end_ns;
+            let Some(replay) = &mut self.replay else { return };
+            match replay.due(now, end_ns) {
+                Due::At(at_ns) if replay.freed.is_empty() => {
+                    self.next_due_ns = at_ns;
+                    return;
+                }
+                Due::At(_) => {}
+                Due::Now(Step::Request(request)) => self.enqueue(request, now),
+                Due::Now(Step::Close { client, session, .. }) => self.end_session(client, session, now),
+            }
+            now = monotonic_ns();
+        }
+    }
+
+    fn enqueue(&mut self, request: Box<Pending>, now: u64) {
+        let Some(replay) = &mut self.replay else { return };
+        let key = request.client;
+        replay.waiting += 1;
+        if let Some(client) = replay.clients.get_mut(&key) {
+            client.queue.push_back(Item::Request(request));
+            if let Some(slot) = client.slot {
+                self.go_on(slot as usize, now);
+            }
+            return;
+        }
+        replay.clients.insert(key, Client { slot: None, queue: VecDeque::from([Item::Request(request)]) });
+        if let Some(slot) = replay.free.pop() {
+            replay.place(slot, key);
+            self.go_on(slot as usize, now);
+        } else if let Some(slot) = replay.longest_idle() {
+            // Its client had nothing to send; what it sends later opens a connection again.
+            if let Some(former) = replay.slots[slot as usize].client.take() {
+                replay.clients.remove(&former);
+            }
+            replay.place(slot, key);
+            if self.connections[slot as usize].state == State::Idle {
+                self.drop_socket(slot as usize, now, true);
+            }
+            self.go_on(slot as usize, now);
+        } else {
+            replay.unplaced.push_back(key);
+        }
+    }
+
+    fn end_session(&mut self, client: u64, session: u64, now: u64) {
+        let Some(replay) = &mut self.replay else { return };
+        if let Some(known) = replay.clients.get_mut(&client) {
+            known.queue.push_back(Item::Close(session));
+            if let Some(slot) = known.slot {
+                self.go_on(slot as usize, now);
+            }
+        }
+    }
+
+    /// Does what comes next for the client of a slot, if its connection is free or gone.
+    fn go_on(&mut self, slot: usize, now: u64) {
+        loop {
+            let state = self.connections[slot].state;
+            if !matches!(state, State::Idle | State::Closed) {
+                return;
+            }
+            let Some(replay) = &mut self.replay else { return };
+            let Some(key) = replay.slots[slot].client else { return };
+            let Some(client) = replay.clients.get_mut(&key) else { return };
+            match client.queue.front() {
+                None if state == State::Closed => return replay.release(slot as u32),
+                None if replay.unplaced.is_empty() => return replay.rests(slot as u32),
+                None => {
+                    // Another client waits for a connection; this one opens another when it has something to send.
+                    replay.comparison.evicted += 1;
+                    self.drop_socket(slot, now, true);
+                }
+                Some(Item::Close(session)) => {
+                    let is_open = state == State::Idle && replay.slots[slot].session == *session;
+                    client.queue.pop_front();
+                    if is_open {
+                        self.drop_socket(slot, now, true);
+                    }
+                }
+                Some(Item::Request(request)) => {
+                    let session = request.session;
+                    if state == State::Idle && replay.slots[slot].session != session {
+                        self.drop_socket(slot, now, true);
+                        continue;
+                    }
+                    let Some(Item::Request(request)) = client.queue.pop_front() else { return };
+                    replay.waiting -= 1;
+                    let entry = &mut replay.slots[slot];
+                    entry.session = session;
+                    entry.visits = entry.visits.wrapping_add(1);
+                    let intended_ns = if replay.is_paced { request.intended_ns } else { now };
+                    entry.under_way = Some(request);
+                    if state == State::Idle {
+                        self.send_replayed(slot, intended_ns, now);
+                    } else {
+                        let connection = &mut self.connections[slot];
+                        connection.intended_ns = intended_ns;
+                        connection.set(CARRIES_REQUEST, true);
+                        self.open(slot, now);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Sends the request that a slot was given.
+    pub(super) fn send_replayed(&mut self, slot: usize, intended_ns: u64, now: u64) {
+        let Some(replay) = &mut self.replay else { return };
+        let Some(request) = &replay.slots[slot].under_way else { return };
+        // As fast as possible, a request is meant to leave when it can.
+        let (intended_ns, wait_ns) =
+            if replay.is_paced { (intended_ns, now.saturating_sub(request.taken_ns)) } else { (now, 0) };
+        let connection = &mut self.connections[slot];
+        connection.requests = connection.requests.wrapping_add(1);
+        connection.set(LAST_REQUEST, false);
+        connection.target = u32::from(request.is_head);
+        connection.since_ns = now;
+        connection.intended_ns = intended_ns;
+        connection.first_byte_ns = 0;
+        connection.state = State::Busy;
+        self.in_flight += 1;
+        self.tally.issued(intended_ns);
+        if replay.is_paced {
+            self.tally.left(intended_ns, now, wait_ns);
+        }
+        if let Some(classes) = &mut self.classes {
+            classes.sent(slot, request.class, self.tally.covers(intended_ns));
+        }
+        self.system_calls += 1;
+        let length = request.bytes.len();
+        let result = socket::send(connection.fd, &request.bytes);
+        self.has_sent(slot, result, length, now);
+    }
+
+    /// Books what the log holds up to the end of the window and has not left.
+    pub(super) fn account_for_the_log(&mut self, now: u64) {
+        let end_ns = self.tally.end_ns.min(now);
+        let Some(replay) = &mut self.replay else { return };
+        if !replay.is_paced {
+            return;
+        }
+        let mut left: Vec<u64> = Vec::new();
+        for client in replay.clients.values_mut() {
+            for item in client.queue.drain(..) {
+                if let Item::Request(request) = item {
+                    left.push(request.intended_ns);
+                }
+            }
+        }
+        replay.waiting = 0;
+        // Where the queue was full, more was due. A reader that does not come soon is not waited for.
+        let give_up_ns = monotonic_ns() + 200_000_000;
+        while !replay.is_over {
+            match replay.feed.peek() {
+                Next::Step(at_ns) if replay.start_ns.saturating_add(at_ns) < end_ns => match replay.feed.take() {
+                    Some(Step::Request(request)) => left.push(replay.start_ns + request.intended_ns),
+                    Some(Step::Close { .. }) => {}
+                    None => break,
+                },
+                Next::NotYet if monotonic_ns() < give_up_ns => {
+                    std::thread::sleep(std::time::Duration::from_micros(100))
+                }
+                _ => break,
+            }
+        }
+        for intended_ns in left {
+            self.tally.issued(intended_ns);
+            self.tally.unfinished(intended_ns, now, false);
+        }
+    }
+}

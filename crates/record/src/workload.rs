@@ -1,0 +1,276 @@
+//! What is asked for and when, beyond one target after another: mixes with classes, measured rate series, replayed logs;
+//! and what came of it. Kept in the plan ([`Workload`]) and in the point ([`WorkloadResult`]).
+
+use crate::figure::{Figure, Origin};
+use crate::histogram::Latency;
+use serde::{Deserialize, Serialize};
+
+/// Targets kept with a run: a mix or a list may have millions, and a record must stay small.
+pub const KEPT_TARGETS: usize = 1000;
+
+/// How the targets of a plan are chosen, and when requests leave where neither rate nor loop decides it. The default asks
+/// for the targets in turn.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Workload {
+    /// In words: `webstone`, `surge`, `fitted`, `urls`; empty for a plain URL or list. Untrusted text.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Number of targets, where more than [`KEPT_TARGETS`] were asked for; 0 = those in the plan are all.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub targets: u64,
+    /// Share of the requests for each target, in their order; drawn independently. Empty = in turn.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub weights: Vec<f64>,
+    /// The class of each target, as an index into `classes`. Empty = results are not told apart.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub class_of: Vec<u8>,
+    /// Classes by which results are told apart; with a trace, of the size in the log.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<RequestClass>,
+    /// A measured rate series as arrival process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub series: Option<SeriesSource>,
+    /// A log that is replayed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceSource>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+impl Workload {
+    /// The class of a size: the first whose largest size is not below it.
+    pub fn class_of_size(&self, bytes: u64) -> u8 {
+        let fits = |class: &RequestClass| class.largest_bytes.is_none_or(|largest| bytes <= largest);
+        self.classes.iter().position(fits).unwrap_or(self.classes.len().saturating_sub(1)) as u8
+    }
+
+    /// Whether some classes are of dynamic documents, so that results by kind say something.
+    pub fn has_dynamic(&self) -> bool {
+        self.classes.iter().any(|class| class.kind == Kind::Dynamic)
+    }
+}
+
+/// Whether a document lies in a file or is made for each request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A file.
+    Static,
+    /// Made for each request.
+    Dynamic,
+}
+
+/// One class of requests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestClass {
+    /// In words: `to 64.0 KiB`, `dynamic`.
+    pub label: String,
+    /// Static or dynamic.
+    pub kind: Kind,
+    /// Largest size of its documents; absent where it has no limit, or sizes are not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub largest_bytes: Option<u64>,
+}
+
+/// Where a rate series comes from; its counts are not kept with the run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SeriesSource {
+    /// The file. Untrusted text.
+    pub file: String,
+    /// Intervals of the series.
+    pub intervals: u64,
+    /// Length of an interval in the series' own time.
+    pub interval_ns: u64,
+    /// Largest count over the mean count.
+    pub peak_ratio: f64,
+    /// How many times faster than its own time it is played; absent: the whole of it in each window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed: Option<f64>,
+}
+
+/// Where a replayed log comes from, and how it is replayed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TraceSource {
+    /// The file. Untrusted text.
+    pub file: String,
+    /// Its format by name or format string.
+    pub format: String,
+    /// How many times faster than in the log; absent: as fast as the server answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed: Option<f64>,
+    /// Requests of one client share a connection while the gap between them is at most this.
+    pub session_gap_ns: u64,
+    /// Begin again at the end of the log, until the window is over.
+    #[serde(default)]
+    pub is_repeated: bool,
+}
+
+/// What came of a workload; empty where the plan asks for targets in turn.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WorkloadResult {
+    /// Results by class: first by size, then (where there are dynamic documents) by kind.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<ClassResult>,
+    /// What was replayed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replay: Option<ReplayResult>,
+}
+
+impl WorkloadResult {
+    /// Whether there is nothing to show.
+    pub fn is_empty(&self) -> bool {
+        *self == WorkloadResult::default()
+    }
+
+    /// The results of one grouping.
+    pub fn by(&self, grouping: Grouping) -> impl Iterator<Item = &ClassResult> {
+        self.classes.iter().filter(move |class| class.grouping == grouping)
+    }
+}
+
+/// By what requests are told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Grouping {
+    /// By the size of the document.
+    Size,
+    /// Static against dynamic.
+    Kind,
+    /// A grouping that this version does not know.
+    #[serde(other)]
+    Other,
+}
+
+/// The window's requests of one class.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClassResult {
+    /// What it is grouped by.
+    pub grouping: Grouping,
+    /// The class in words. Untrusted text where it is read from a file.
+    pub label: String,
+    /// The share of the requests that the mix asks for; absent with a trace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_ratio: Option<f64>,
+    /// Requests sent.
+    pub requests: u64,
+    /// Complete responses with status 2xx or 3xx.
+    pub ok: u64,
+    /// Errors and other statuses.
+    pub failed: u64,
+    /// Under way at the end of the run.
+    pub unfinished: u64,
+    /// Body bytes received.
+    pub body_bytes: u64,
+    /// Mean response time.
+    pub response_mean_us: Figure,
+    /// Median response time.
+    pub response_p50_us: Figure,
+    /// 90th percentile.
+    pub response_p90_us: Figure,
+    /// 99th percentile.
+    pub response_p99_us: Figure,
+    /// Longest response time.
+    pub response_max_us: Figure,
+}
+
+impl ClassResult {
+    /// A class with these response times and no counts yet.
+    pub fn new(grouping: Grouping, label: impl Into<String>, response: &Latency) -> Self {
+        let figure = |nanos: Option<f64>| match nanos {
+            Some(nanos) => Figure::new(nanos / 1e3, "us", response.len(), Origin::Timed),
+            None => Figure::not_measured("us", "nothing completed"),
+        };
+        let quantile = |quantile| figure(response.quantile_ns(quantile).map(|nanos| nanos as f64));
+        ClassResult {
+            grouping,
+            label: label.into(),
+            asked_ratio: None,
+            requests: 0,
+            ok: 0,
+            failed: 0,
+            unfinished: 0,
+            body_bytes: 0,
+            response_mean_us: figure(response.mean_ns()),
+            response_p50_us: quantile(0.5),
+            response_p90_us: quantile(0.9),
+            response_p99_us: quantile(0.99),
+            response_max_us: figure(response.max_ns().map(|nanos| nanos as f64)),
+        }
+    }
+}
+
+/// What was read of a log, and how the server's answers compare with it. Text is untrusted.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReplayResult {
+    /// The log.
+    pub file: String,
+    /// The format in which it was read.
+    pub format: String,
+    /// Whether the log was read to its end, and every request of it was sent.
+    pub is_whole: bool,
+    /// How often the whole log was replayed before the window ended.
+    pub rounds: u64,
+    /// Lines read (of the first round), of every kind.
+    pub lines: u64,
+    /// Lines that could not be read.
+    pub rejected: u64,
+    /// The first of them, with file, line and reason.
+    pub rejected_examples: Vec<String>,
+    /// Lines whose time is before that of a line above.
+    pub went_back: u64,
+    /// The farthest that a time went back, nanoseconds.
+    pub back_max_ns: u64,
+    /// Lines that came too late to be sorted; their time was moved up.
+    pub clamped: u64,
+    /// Requests that the log asks for and that no client may send again (CONNECT).
+    pub unsendable: u64,
+    /// Requests handed to the engine.
+    pub requests: u64,
+    /// Sessions: rows of requests of one client that share a connection.
+    pub sessions: u64,
+    /// Sessions that lost their connection early because more were open than connections allowed.
+    pub evicted: u64,
+    /// Log time from the first to the last request handed out, nanoseconds.
+    pub span_ns: u64,
+    /// Bodies in the log of the requests whose log status is 200, that say their size and that the server answered
+    /// with 200.
+    pub expected_bytes: u64,
+    /// What the server sent for them.
+    pub got_bytes: u64,
+    /// Those of them whose size is the log's.
+    pub sizes_equal: u64,
+    /// Those whose size is another.
+    pub sizes_different: u64,
+    /// Answers with the log's status.
+    pub statuses_equal: u64,
+    /// Answers with another status (304 in the log is compared with 200: a replay has no cache).
+    pub statuses_different: u64,
+    /// Why reading ended before the end of the log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_adds_nothing_to_a_record() {
+        assert_eq!(serde_json::to_string(&Workload::default()).unwrap(), "{}");
+        assert_eq!(serde_json::to_string(&WorkloadResult::default()).unwrap(), "{}");
+        assert!(WorkloadResult::default().is_empty());
+    }
+
+    #[test]
+    fn a_size_on_the_boundary_belongs_to_the_smaller_class() {
+        let class =
+            |label: &str, largest_bytes| RequestClass { label: label.into(), kind: Kind::Static, largest_bytes };
+        let workload = Workload { classes: vec![class("a", Some(10)), class("b", None)], ..Default::default() };
+        assert_eq!([0, 10, 11, u64::MAX].map(|bytes| workload.class_of_size(bytes)), [0, 0, 1, 1]);
+    }
+}
