@@ -294,6 +294,7 @@ mod tests {
             outcomes: Default::default(),
             figures: Default::default(),
             connection_states: Default::default(),
+            workload: Default::default(),
             doubts: vec![],
         };
         point.figures.set(names::RESPONSE_P99, Figure::new(62_100.0, "us", 1000, Origin::Timed));

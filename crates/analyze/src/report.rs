@@ -37,6 +37,7 @@ struct Page {
     numbers: Vec<KeyNumber>,
     doubts: Vec<DoubtRow>,
     sections: Vec<Section>,
+    workload: Option<WorkloadSection>,
     points: Vec<tables::PointRow>,
     points_left_out: usize,
     criteria: Vec<(&'static str, String, &'static str)>,
@@ -60,6 +61,14 @@ struct Section {
     figures: Vec<DrawnFigure>,
     levels: Vec<tables::LevelRow>,
     load_name: &'static str,
+}
+
+/// Results by class and of a replay, of the one point that says most.
+#[derive(Serialize)]
+struct WorkloadSection {
+    note: String,
+    classes: Vec<tables::ClassRow>,
+    replay: Vec<(&'static str, String)>,
 }
 
 /// One of the numbers at the top.
@@ -111,6 +120,7 @@ pub fn html(run: &RunDir) -> String {
         numbers: key_numbers(&findings),
         doubts: doubts(&verdict),
         sections,
+        workload: workload(run),
         points,
         points_left_out: left_out,
         criteria: tables::criteria(&findings.criteria),
@@ -203,6 +213,23 @@ fn section(
         levels: tables::levels(sweep),
         load_name: if is_rate { "offered/s" } else { "connections" },
     }
+}
+
+/// The results by class of the point with the highest throughput; those of the others stand with them.
+fn workload(run: &RunDir) -> Option<WorkloadSection> {
+    let throughput = |point: &record::Point| point.value(record::names::THROUGHPUT).unwrap_or(0.0);
+    let has_results = |point: &&record::Point| !point.workload.is_empty() && point.sweep != Sweep::Yardstick;
+    let point = run.points.iter().filter(has_results).max_by(|a, b| throughput(a).total_cmp(&throughput(b)))?;
+    let note = format!(
+        "Point {:03}, the one with the highest throughput ({}/s); each point's own stand with it below.",
+        point.index,
+        format_si(throughput(point))
+    );
+    Some(WorkloadSection {
+        note: unbroken(&note),
+        classes: tables::classes(point),
+        replay: point.workload.replay.as_ref().map(crate::text::replay_facts).unwrap_or_default(),
+    })
 }
 
 fn single_figures(run: &RunDir, counter: &mut usize, unreadable: &mut Vec<Doubt>) -> Vec<DrawnFigure> {

@@ -3,9 +3,11 @@
 mod point;
 mod run;
 mod table;
+mod workload;
 
 pub use point::point;
 pub use run::{progress_line, run};
+pub(crate) use workload::replay_facts;
 
 use record::Doubt;
 use std::fmt::Write as _;

@@ -12,6 +12,7 @@ mod scale;
 mod server;
 mod signals;
 mod url;
+mod workload;
 
 use clap::Parser;
 use std::process::ExitCode;

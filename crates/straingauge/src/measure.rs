@@ -2,6 +2,7 @@
 
 use crate::progress::Progress;
 use crate::signals::Stop;
+use crate::workload::Supplied;
 use anyhow::{Context, Result};
 use load::cold::{ColdCounts, ColdHerd};
 use load::{LoadEvents, LoadResult};
@@ -20,6 +21,8 @@ pub struct Gauge {
     yardstick_cpu: Option<usize>,
     /// Cold connections held beside every point, where asked for.
     cold: Option<ColdHerd>,
+    /// The rate series or log that the points follow.
+    supplied: Supplied,
 }
 
 /// A point and the engine's full result (histograms, series).
@@ -83,7 +86,17 @@ impl LoadEvents for Watching<'_> {
 impl Gauge {
     /// A gauge for a server that is watched, or for one that cannot be (then every point carries the doubt).
     pub fn new(observer: Result<Observer, Doubt>, stop: Stop, yardstick_cpu: Option<usize>) -> Self {
-        Gauge { observer, stop, yardstick_cpu, cold: None }
+        Gauge { observer, stop, yardstick_cpu, cold: None, supplied: Supplied::default() }
+    }
+
+    /// Gives the points a rate series or a log to follow.
+    pub fn supply(&mut self, supplied: Supplied) {
+        self.supplied = supplied;
+    }
+
+    /// Fits a sweep's plan to the log, where one is replayed.
+    pub fn adapt(&self, plan: &mut LoadPlan) {
+        self.supplied.adapt(plan);
     }
 
     /// Opens `count` cold connections, which stay through all points, and waits until they are established.
@@ -121,7 +134,8 @@ impl Gauge {
             progress,
             label: label(plan),
         };
-        let result = load::run(plan, self.stop.flag(), &mut events).context("the load engine stopped")?;
+        let result = load::run_supplied(plan, &self.supplied, self.stop.flag(), &mut events)
+            .context("the load engine stopped")?;
         let (window, trouble, cold_before) = (events.window.take(), events.trouble.take(), events.cold_before);
         progress.clear();
         let mut point = Point {
@@ -130,13 +144,14 @@ impl Gauge {
             sweep,
             repeat,
             connections: plan.connections,
-            pace: plan.pace,
+            pace: pace_of(plan, &result),
             started_unix_ms: result.started_unix_ms,
             warmup_ns: result.warmup_ns,
             duration_ns: result.window_ns,
             outcomes: result.outcomes,
             figures: result.figures(plan),
             connection_states: Default::default(),
+            workload: result.workload.clone(),
             doubts: result.doubts.clone(),
         };
         match (&self.observer, window) {
@@ -173,8 +188,22 @@ impl Gauge {
     }
 }
 
+/// The plan's pace; of a log that is replayed once the rate that it turned out to have.
+fn pace_of(plan: &LoadPlan, result: &LoadResult) -> Pace {
+    let is_single_replay = plan.workload.trace.as_ref().is_some_and(|trace| !trace.is_repeated);
+    match plan.pace {
+        Pace::Open { arrival, .. } if is_single_replay && result.window_ns > 0 && result.outcomes.sent > 0 => {
+            Pace::Open { rate_per_sec: result.outcomes.sent as f64 / result.window_s(), arrival }
+        }
+        pace => pace,
+    }
+}
+
 /// A point's load in words: `64 connections` or `20.0k requests/s`.
 pub fn label(plan: &LoadPlan) -> String {
+    if let Some(trace) = plan.workload.trace.as_ref().filter(|trace| !trace.is_repeated) {
+        return trace.speed.map_or("log as fast as possible".into(), |speed| format!("log at speed {speed}"));
+    }
     match plan.pace {
         Pace::Closed => format!("{} connection{}", plan.connections, if plan.connections == 1 { "" } else { "s" }),
         Pace::Open { rate_per_sec, .. } => format!("{} requests/s offered", format_si(rate_per_sec)),

@@ -1,12 +1,15 @@
 //! From options to a plan: every default filled in, every number checked, every file read. No load is sent here.
 
-use crate::cli::{ArrivalWord, DriveArgs, FindOptions, LoadOptions, OutputOptions, ScenarioToml, ServerOptions};
+use crate::cli::{
+    ArrivalWord, DriveArgs, FindOptions, LoadOptions, OutputOptions, ScenarioToml, ServerOptions, WorkloadOptions,
+};
 use crate::cpus;
 use crate::failure::wrong_usage;
 use crate::quantity::Count;
 use crate::url::Target;
+use crate::workload::{Resolved, Supplied};
 use anyhow::{Context, Result};
-use record::scenario::{RequestTarget, SweepPlan};
+use record::scenario::SweepPlan;
 use record::{Arrival, Criteria, LoadPlan, Pace};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -14,7 +17,6 @@ use std::path::Path;
 /// A scenario file, a body and a URL list are small; anything larger was named by mistake.
 const MAX_SCENARIO_BYTES: u64 = 1 << 20;
 const MAX_BODY_BYTES: u64 = 256 << 20;
-const MAX_URL_LIST_BYTES: u64 = 256 << 20;
 const MAX_CONNECTIONS: u64 = 1_000_000;
 
 /// Reads a scenario file.
@@ -35,6 +37,7 @@ pub struct Drive {
     pub target: Target,
     pub name: Option<String>,
     pub load: LoadOptions,
+    pub workload: WorkloadOptions,
     pub server: ServerOptions,
     pub output: OutputOptions,
     /// The server to start; empty = it is there.
@@ -52,6 +55,7 @@ pub fn drive(args: DriveArgs, example: &str) -> Result<Drive> {
         url,
         name: args.output.name.clone().or(file.name),
         load: args.load.over(file.load),
+        workload: args.workload.over(file.workload),
         server: args.server.over(&file.server),
         output: args.output,
         command: if args.command.is_empty() { file.server.command } else { args.command },
@@ -59,7 +63,8 @@ pub fn drive(args: DriveArgs, example: &str) -> Result<Drive> {
     })
 }
 
-fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>> {
+/// Reads a file that must not be larger than `limit`.
+pub fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>> {
     use std::io::Read;
     let file = std::fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
     let mut bytes = Vec::new();
@@ -77,11 +82,15 @@ pub struct Setting<'a> {
     /// CPUs for the engine's threads; empty = not pinned.
     pub client_cpus: Vec<usize>,
     pub default_warmup_ns: u64,
+    /// What the workload's options say.
+    pub resolved: Resolved,
 }
 
-/// Makes the engine's plan.
-pub fn load_plan(options: &LoadOptions, setting: Setting<'_>) -> Result<LoadPlan> {
-    let pace = match options.rate {
+/// Makes the engine's plan, and what it reads while it runs.
+pub fn load_plan(options: &LoadOptions, setting: Setting<'_>) -> Result<(LoadPlan, Supplied)> {
+    let Resolved { targets, workload, pace, duration_ns, default_connections, default_warmup_ns, supplied } =
+        setting.resolved;
+    let asked = match options.rate {
         None => Pace::Closed,
         Some(rate) if rate.0 > 0.0 => Pace::Open {
             rate_per_sec: rate.0,
@@ -92,10 +101,11 @@ pub fn load_plan(options: &LoadOptions, setting: Setting<'_>) -> Result<LoadPlan
         },
         Some(_) => return Err(wrong_usage("--rate 0 sends nothing: give at least 0.001 requests per second")),
     };
+    let pace = pace.unwrap_or(asked);
     if pace == Pace::Closed && options.arrival.is_some() {
         return Err(wrong_usage("--arrival is about the open loop: give --rate too"));
     }
-    let default_connections = if pace == Pace::Closed { 10 } else { 256 };
+    let default_connections = default_connections.unwrap_or(if pace == Pace::Closed { 10 } else { 256 });
     let connections = positive("--connections", options.connections, default_connections)?;
     if connections > MAX_CONNECTIONS {
         return Err(wrong_usage(format!(
@@ -114,7 +124,7 @@ pub fn load_plan(options: &LoadOptions, setting: Setting<'_>) -> Result<LoadPlan
         pinned => pinned,
     };
     let threads = positive("--threads", options.threads, default_threads as u64)?.min(connections).min(1024);
-    let duration_ns = options.duration.map_or(10_000_000_000, |time| time.nanos());
+    let duration_ns = duration_ns.or(options.duration.map(|time| time.nanos())).unwrap_or(10_000_000_000);
     if duration_ns < 10_000_000 {
         return Err(wrong_usage("--duration must be at least 10ms: shorter windows measure nothing"));
     }
@@ -146,11 +156,11 @@ pub fn load_plan(options: &LoadOptions, setting: Setting<'_>) -> Result<LoadPlan
         Some(at) => headers.remove(at).1,
         None => setting.target.host_field.clone(),
     };
-    Ok(LoadPlan {
+    let plan = LoadPlan {
         addresses: setting.addresses,
         host,
         method,
-        targets: targets(options, setting.target)?,
+        targets,
         headers,
         body,
         pace,
@@ -158,7 +168,7 @@ pub fn load_plan(options: &LoadOptions, setting: Setting<'_>) -> Result<LoadPlan
         requests_per_connection,
         threads: threads as usize,
         cpus,
-        warmup_ns: options.warmup.map_or(setting.default_warmup_ns, |time| time.nanos()),
+        warmup_ns: options.warmup.map_or(default_warmup_ns.unwrap_or(setting.default_warmup_ns), |time| time.nanos()),
         duration_ns,
         timeout_ns,
         connect_timeout_ns,
@@ -166,7 +176,9 @@ pub fn load_plan(options: &LoadOptions, setting: Setting<'_>) -> Result<LoadPlan
         source_addresses: options.source_address.clone(),
         seed: options.seed.unwrap_or(1),
         precise: options.precise,
-    })
+        workload,
+    };
+    Ok((plan, supplied))
 }
 
 /// Parses a CPU list and refuses CPUs that this process may not use.
@@ -209,36 +221,6 @@ fn header(field: &str) -> Result<(String, String)> {
         )));
     }
     Ok((name.to_string(), value.to_string()))
-}
-
-fn targets(options: &LoadOptions, target: &Target) -> Result<Vec<RequestTarget>> {
-    let Some(path) = &options.urls else { return Ok(vec![RequestTarget { path: target.path.clone() }]) };
-    let text = String::from_utf8(read_file(path, MAX_URL_LIST_BYTES)?)
-        .map_err(|_| wrong_usage(format!("{} is not text: --urls takes one path or URL a line", path.display())))?;
-    let mut found = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let at = || format!("{}:{}", path.display(), index + 1);
-        let origin =
-            if line.starts_with('/') { format!("http://{}{line}", target.host_field) } else { line.to_string() };
-        let one = Target::parse(&origin).with_context(at)?;
-        if (one.name.as_str(), one.port) != (target.name.as_str(), target.port) {
-            return Err(wrong_usage(format!(
-                "{}: {} is another server than {}",
-                at(),
-                one.host_field,
-                target.host_field
-            )));
-        }
-        found.push(RequestTarget { path: one.path });
-    }
-    if found.is_empty() {
-        return Err(wrong_usage(format!("{} lists no path: --urls takes one path or URL a line", path.display())));
-    }
-    Ok(found)
 }
 
 /// Makes the plan of the sweeps.
@@ -291,11 +273,14 @@ pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::WorkloadOptions;
 
     fn plan(options: &LoadOptions) -> Result<LoadPlan> {
         let target = Target::parse("http://127.0.0.1:8080/x").unwrap();
         let addresses = vec!["127.0.0.1:8080".parse().unwrap()];
-        load_plan(options, Setting { target: &target, addresses, client_cpus: vec![], default_warmup_ns: 0 })
+        let resolved = crate::workload::resolve(&WorkloadOptions::default(), options, &target, false)?;
+        let setting = Setting { target: &target, addresses, client_cpus: vec![], default_warmup_ns: 0, resolved };
+        load_plan(options, setting).map(|(plan, _)| plan)
     }
 
     #[test]

@@ -55,6 +55,39 @@ quantity! {
     /// Events per second: `250`, `10k`, `0.5`.
     Rate(f64) = units::parse_rate
 }
+/// How fast a log or a series is played: `10`, `0.5`, `max`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Speed {
+    /// So many times faster than it was.
+    Times(f64),
+    /// As fast as the server answers.
+    Max,
+}
+
+impl FromStr for Speed {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let text = text.trim();
+        if text.eq_ignore_ascii_case("max") {
+            return Ok(Speed::Max);
+        }
+        match text.trim_end_matches('x').parse::<f64>() {
+            Ok(speed) if speed.is_finite() && speed > 0.0 => Ok(Speed::Times(speed)),
+            _ => Err(format!(
+                "'{}' is not a speed: write a positive number such as 1, 10 or 0.5, or max",
+                text.escape_debug().take(40).collect::<String>()
+            )),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Speed {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        NumberOrText::deserialize(deserializer)?.text().parse().map_err(serde::de::Error::custom)
+    }
+}
+
 quantity! {
     /// A length of time: `500ms`, `2s`.
     Time(Duration) = units::parse_duration

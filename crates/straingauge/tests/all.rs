@@ -1,15 +1,19 @@
 //! End-to-end tests: the real binary against real servers, on loopback and in network namespaces of its own making.
 //!
 //! One integration binary, as it links once. [`rig`] runs straingauge and reads what it said; [`server`] starts the
-//! testbed's servers; [`broken_server`] misbehaves on purpose. A test that cannot run here writes
+//! testbed's servers, [`document_server`] one with the documents of a workload; [`broken_server`] misbehaves on purpose. A test that cannot run here writes
 //! `SKIPPED name: why` and returns; `.ci/suites` counts it.
 
 mod bad_input;
+mod bad_workloads;
 mod broken_server;
+mod document_server;
 mod find;
 mod help;
 mod interruption;
 mod load_counts;
+mod mixes;
+mod replay;
 mod report_page;
 mod rig;
 mod rooms;

@@ -3,6 +3,7 @@
 use crate::text::{grouped, plain};
 use crate::zones::{Level, Spread, SweepFindings, percent};
 use record::units::{format_bytes, format_nanos, format_si};
+use record::workload::Grouping;
 use record::{Criteria, Pace, Point, RunDir, Sweep, names};
 use serde::Serialize;
 
@@ -71,7 +72,63 @@ pub(super) struct PointRow {
     doubts: usize,
     figures: Vec<FigureRow>,
     outcomes: Vec<(String, String)>,
+    classes: Vec<ClassRow>,
+    replay: Vec<(&'static str, String)>,
     doubt_words: Vec<String>,
+}
+
+/// One class of requests; the first of a grouping names it.
+#[derive(Serialize)]
+pub(super) struct ClassRow {
+    grouping: &'static str,
+    label: String,
+    requests: String,
+    share: String,
+    asked: String,
+    failed: String,
+    bodies: String,
+    mean: String,
+    p50: String,
+    p90: String,
+    p99: String,
+    max: String,
+    n: String,
+}
+
+/// Classes listed for a point at most.
+const LISTED_CLASSES: usize = 80;
+
+/// The results by class of a point.
+pub(super) fn classes(point: &Point) -> Vec<ClassRow> {
+    let time = |figure: &record::Figure| figure.value.map_or("\u{2013}".into(), |us| format_nanos(us * 1e3));
+    point
+        .workload
+        .classes
+        .iter()
+        .take(LISTED_CLASSES)
+        .map(|class| {
+            let all = point.workload.by(class.grouping).fold(0, |sum: u64, one| sum.saturating_add(one.requests));
+            ClassRow {
+                grouping: match class.grouping {
+                    Grouping::Size => "size",
+                    Grouping::Kind => "kind",
+                    Grouping::Other => "other",
+                },
+                label: plain(&class.label, 60),
+                requests: grouped(class.requests as f64),
+                share: if all == 0 { String::new() } else { percent(class.requests as f64 / all as f64) },
+                asked: class.asked_ratio.map(percent).unwrap_or_default(),
+                failed: if class.failed == 0 { String::new() } else { grouped(class.failed as f64) },
+                bodies: format_bytes(class.body_bytes as f64),
+                mean: time(&class.response_mean_us),
+                p50: time(&class.response_p50_us),
+                p90: time(&class.response_p90_us),
+                p99: time(&class.response_p99_us),
+                max: time(&class.response_max_us),
+                n: class.response_mean_us.n.map(|n| grouped(n as f64)).unwrap_or_default(),
+            }
+        })
+        .collect()
 }
 
 #[derive(Serialize)]
@@ -123,6 +180,8 @@ fn point_row(point: &Point) -> PointRow {
         doubts: point.doubts.len(),
         figures: figures(point),
         outcomes: counts,
+        classes: classes(point),
+        replay: point.workload.replay.as_ref().map(crate::text::replay_facts).unwrap_or_default(),
         doubt_words: point
             .doubts
             .iter()
@@ -234,7 +293,7 @@ pub(super) fn facts(run: &RunDir) -> Vec<FactGroup> {
             "request".to_string(),
             format!("{} {}", text(&load.method), load.targets.first().map(|t| text(&t.path)).unwrap_or_default()),
         ),
-        ("targets".into(), grouped(load.targets.len() as f64)),
+        ("targets".into(), grouped(load.workload.targets.max(load.targets.len() as u64) as f64)),
         (
             "requests per connection".into(),
             if load.requests_per_connection == 0 {
@@ -247,6 +306,19 @@ pub(super) fn facts(run: &RunDir) -> Vec<FactGroup> {
         ("timeout".into(), format_nanos(load.timeout_ns as f64)),
         ("seed".into(), load.seed.to_string()),
     ];
+    let workload = &load.workload;
+    if !workload.name.is_empty() {
+        client.push(("workload".into(), text(&workload.name)));
+    }
+    if let Some(trace) = &workload.trace {
+        let speed = trace.speed.map_or("as fast as the server answers".into(), |speed| format!("speed {speed}"));
+        client.push(("log".into(), format!("{}, {speed}", text(&trace.file))));
+        client.push(("session gap".into(), format_nanos(trace.session_gap_ns as f64)));
+    }
+    if let Some(series) = &workload.series {
+        let peak = series.peak_ratio;
+        client.push(("rate series".into(), format!("{}, peak {peak:.1} times the mean", text(&series.file))));
+    }
     if !load.cpus.is_empty() {
         client.push(("pinned to CPUs".into(), cpus(&load.cpus)));
     }

@@ -4,7 +4,7 @@ use super::table::Table;
 use super::{doubts, grouped, plain, wrap};
 use crate::zones::percent;
 use record::units::{format_bytes, format_nanos, format_si};
-use record::{Figure, Latency, Pace, Point, names};
+use record::{Arrival, Figure, Latency, Pace, Point, names};
 
 const QUANTILES: &[(&str, f64)] =
     &[("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999)];
@@ -18,6 +18,16 @@ pub fn point(point: &Point, latencies: &[(String, Latency)]) -> String {
     let mut out = String::new();
     let seconds = point.duration_ns as f64 / 1e9;
     let pace = match point.pace {
+        Pace::Open { rate_per_sec, arrival: Arrival::Trace } => {
+            format!(
+                "a log at its own times, {}/s over at most {}",
+                format_si(rate_per_sec),
+                connections(point.connections)
+            )
+        }
+        Pace::Closed if point.workload.replay.is_some() => {
+            format!("a log as fast as the server answers, at most {}", connections(point.connections))
+        }
         Pace::Closed => format!("closed loop, {}", connections(point.connections)),
         Pace::Open { rate_per_sec, .. } => {
             format!("open loop, {}/s offered over at most {}", format_si(rate_per_sec), connections(point.connections))
@@ -35,6 +45,7 @@ pub fn point(point: &Point, latencies: &[(String, Latency)]) -> String {
         out.push('\n');
         out.push_str(&times);
     }
+    out.push_str(&super::workload::workload(&point.workload));
     let server = server(point);
     if !server.is_empty() {
         out.push('\n');

@@ -68,6 +68,7 @@ pub fn record() -> RunRecord {
         source_addresses: vec![],
         seed: 1,
         precise: false,
+        workload: Default::default(),
     };
     let machine = record::machine::MachineFacts {
         kernel: "6.12.0-example".into(),

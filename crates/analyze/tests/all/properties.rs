@@ -43,6 +43,7 @@ fn any_point() -> impl Strategy<Value = Point> {
                 },
                 figures: Default::default(),
                 connection_states: Default::default(),
+                workload: Default::default(),
                 doubts: vec![],
             };
             for ((name, unit, _), value) in figures {

@@ -35,6 +35,7 @@ pub fn points() -> Vec<Point> {
                 outcomes: Outcomes { sent: 100_000, ok: 100_000, ..Default::default() },
                 figures: Default::default(),
                 connection_states: Default::default(),
+                workload: Default::default(),
                 doubts: vec![],
             };
             let mut set = |name, value, unit| point.figures.set(name, Figure::new(value, unit, 1, Origin::Counted));

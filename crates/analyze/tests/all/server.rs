@@ -114,6 +114,7 @@ impl Bench {
             outcomes: Outcomes::default(),
             figures: Default::default(),
             connection_states: Default::default(),
+            workload: Default::default(),
             doubts: Vec::new(),
         });
         self.elapsed_ns += duration_ns + duration_ns / 5 + 60_000_000;

@@ -2,6 +2,7 @@
 
 use super::load::LoadOptions;
 use super::scenario::ServerToml;
+use super::workload::WorkloadOptions;
 use crate::quantity::Time;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
@@ -13,11 +14,13 @@ pub struct DriveArgs {
     /// Where to send requests: http://HOST:PORT/PATH
     #[arg(help_heading = None)]
     pub url: Option<String>,
-    /// Read options from a TOML file (sections load, find, server; keys are the long options); the command line wins
+    /// Read options from a TOML file (sections load, workload, find, server; keys are the long options); the command line wins
     #[arg(long, value_name = "FILE", help_heading = None)]
     pub scenario: Option<PathBuf>,
     #[command(flatten)]
     pub load: LoadOptions,
+    #[command(flatten)]
+    pub workload: WorkloadOptions,
     #[command(flatten)]
     pub server: ServerOptions,
     #[command(flatten)]

@@ -68,7 +68,8 @@ pub struct LoadOptions {
     /// Request body from a file
     #[arg(long, value_name = "FILE")]
     pub body_file: Option<PathBuf>,
-    /// Visit the paths or URLs of this file in turn, one a line
+    /// Visit the paths or URLs of this file in turn, one a line; with a weight behind one of them, in proportion to the
+    /// weights
     #[arg(long, value_name = "FILE")]
     pub urls: Option<PathBuf>,
     /// Pin the engine's threads to these CPUs, as in 0 or 0,2-3 [default: with a server to start, half of them]

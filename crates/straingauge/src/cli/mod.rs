@@ -11,6 +11,7 @@ mod report;
 mod scale;
 mod scenario;
 mod watch;
+mod workload;
 
 pub use doctor::DoctorArgs;
 pub use drive::{DriveArgs, IsolateWord, OutputOptions, ServerOptions};
@@ -22,6 +23,7 @@ pub use report::ReportArgs;
 pub use scale::ScaleArgs;
 pub use scenario::ScenarioToml;
 pub use watch::{WatchArgs, WatchModeWord};
+pub use workload::WorkloadOptions;
 
 use clap::{Parser, Subcommand};
 

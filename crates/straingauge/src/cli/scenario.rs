@@ -3,6 +3,7 @@
 use super::drive::IsolateWord;
 use super::find::FindOptions;
 use super::load::LoadOptions;
+use super::workload::WorkloadOptions;
 use crate::quantity::Time;
 use serde::Deserialize;
 
@@ -16,6 +17,8 @@ pub struct ScenarioToml {
     pub name: Option<String>,
     /// Options of the engine.
     pub load: LoadOptions,
+    /// Options of the workload.
+    pub workload: WorkloadOptions,
     /// Options of the sweeps.
     pub find: FindOptions,
     /// The server to start.

@@ -14,7 +14,7 @@ use record::point::Sweep;
 use record::run::{RunDir, RunWriter};
 use record::scenario::SweepPlan;
 use record::units::format_si;
-use record::{Doubt, DoubtKind, LoadPlan, Pace, Point, Scenario, Severity, Status};
+use record::{Arrival, Doubt, DoubtKind, LoadPlan, Pace, Point, Scenario, Severity, Status};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -28,13 +28,18 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
     let limits = parse_limits(&args.fail_if)?;
     let drive = plan::drive(args.drive, "straingauge find http://127.0.0.1:8080/ -- SERVER ...")?;
     let find_options = args.find.over(drive.find_in_file);
-    let sweep = plan::sweep_plan(&find_options, &drive.load)?;
+    let mut sweep = plan::sweep_plan(&find_options, &drive.load)?;
+    if drive.workload.rate_series.is_some() {
+        sweep.arrival = Arrival::Series;
+    }
     let output = &drive.output;
     let which = find_options.sweep.unwrap_or(SweepWord::Both);
     RunWriter::check(Path::new("runs"), output.out.as_deref())?;
     let session = Session::open(&Wanted {
         target: &drive.target,
         load: &drive.load,
+        workload: &drive.workload,
+        is_sweep: true,
         server: &drive.server,
         command: &drive.command,
         default_warmup: Duration::from_millis(200),
@@ -48,7 +53,7 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
         name: drive.name.clone().unwrap_or_else(|| default_name(&drive.target)),
         url: drive.url.clone(),
         repeat_command: repeat_command(),
-        load: session.plan.clone(),
+        load: session.plan.abridged(),
         sweep: Some(sweep.clone()),
         server: session.server_command.clone(),
     };
@@ -192,6 +197,7 @@ impl Search {
     /// Measures and keeps a point; says whether the sweep ends with it.
     fn measure(&mut self, mut plan: LoadPlan, sweep: Sweep, repeat: u32) -> Result<Option<Ended>> {
         plan.threads = plan.threads.min(usize::try_from(plan.connections).unwrap_or(usize::MAX)).max(1);
+        self.session.gauge.adapt(&mut plan);
         if self.session.stop.is_set() {
             return Ok(Some(Ended::Interrupted));
         }

@@ -25,6 +25,8 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     let mut session = Session::open(&Wanted {
         target: &drive.target,
         load: &drive.load,
+        workload: &drive.workload,
+        is_sweep: false,
         server: &drive.server,
         command: &drive.command,
         default_warmup: Duration::from_secs(1),
@@ -38,7 +40,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
                 name: drive.name.clone().unwrap_or_else(|| default_name(&drive.target)),
                 url: drive.url.clone(),
                 repeat_command: repeat_command(),
-                load: session.plan.clone(),
+                load: session.plan.abridged(),
                 sweep: None,
                 server: session.server_command.clone(),
             };
@@ -92,6 +94,9 @@ fn finish(
 ) -> Result<ExitCode> {
     if result.interrupted {
         return Ok(ExitCode::from(failure::INTERRUPTED));
+    }
+    if let Some(why) = result.workload.replay.as_ref().and_then(|replay| replay.failure.as_ref()) {
+        bail!("the replay ended early: {why}");
     }
     if let Some(how) = server_gone {
         bail!("the server {how}; the figures end there");

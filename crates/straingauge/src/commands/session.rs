@@ -1,6 +1,6 @@
 //! What `load` and `find` share: the target, the server where one is started, the observer, the run's record.
 
-use crate::cli::{IsolateWord, LoadOptions, ServerOptions};
+use crate::cli::{IsolateWord, LoadOptions, ServerOptions, WorkloadOptions};
 use crate::cpus;
 use crate::failure::wrong_usage;
 use crate::measure::Gauge;
@@ -40,6 +40,9 @@ pub struct Session {
 pub struct Wanted<'a> {
     pub target: &'a Target,
     pub load: &'a LoadOptions,
+    pub workload: &'a WorkloadOptions,
+    /// The plan is a sweep's: pace and window change from point to point.
+    pub is_sweep: bool,
     pub server: &'a ServerOptions,
     pub command: &'a [String],
     pub default_warmup: Duration,
@@ -63,9 +66,10 @@ impl Session {
             addresses: resolved,
             client_cpus: client_cpus.clone(),
             default_warmup_ns: wanted.default_warmup.as_nanos() as u64,
+            resolved: crate::workload::resolve(wanted.workload, wanted.load, wanted.target, wanted.is_sweep)?,
         };
         // Everything that can be refused is refused before a server is started.
-        let mut plan = plan::load_plan(wanted.load, setting)?;
+        let (mut plan, supplied) = plan::load_plan(wanted.load, setting)?;
         load::check(&plan).map_err(anyhow::Error::from)?;
         let server = match wanted.command {
             [] => None,
@@ -81,6 +85,7 @@ impl Session {
         doubts.extend(shared_cpus(&plan, &server_cpus));
         let observer = watch(&plan, wanted.target.port, server.as_ref(), &server_cpus);
         let mut gauge = Gauge::new(observer, stop.clone(), server_cpus.first().copied());
+        gauge.supply(supplied);
         if let Some(cold) = wanted.load.cold.filter(|cold| cold.0 > 0) {
             gauge.hold_cold(&plan, cold.0, &mut progress)?;
         }

@@ -103,5 +103,6 @@ fn no_load() -> LoadPlan {
         source_addresses: Vec::new(),
         seed: 0,
         precise: false,
+        workload: Default::default(),
     }
 }

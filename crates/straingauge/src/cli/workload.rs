@@ -1,0 +1,54 @@
+//! Options of what is asked for and when: mixes, rate series, logs. On the command line, and as `[workload]` of a scenario
+//! file.
+
+use super::overlay;
+use crate::quantity::{Share, Speed, Time};
+use clap::Args;
+use serde::Deserialize;
+use std::path::PathBuf;
+
+/// Options of the workload.
+#[derive(Debug, Default, Clone, PartialEq, Args, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[command(next_help_heading = "Workload")]
+pub struct WorkloadOptions {
+    /// Ask for the documents of a size mix by their popularity: webstone, surge, or fitted (to the log of --trace);
+    /// 'straingauge files' makes them
+    #[arg(long, value_name = "NAME")]
+    pub mix: Option<String>,
+    /// Tell results apart by size of document, with these largest sizes [default with a mix or a log: 64KiB,1MiB]
+    #[arg(long, value_name = "SIZES")]
+    pub classes: Option<String>,
+    /// Share of the requests that goes to the URLs of --dynamic-urls [default with them: 30%]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
+    pub dynamic_share: Option<Share>,
+    /// Dynamic paths or URLs, one a line, with a weight behind each if wanted
+    #[arg(long, value_name = "FILE")]
+    pub dynamic_urls: Option<PathBuf>,
+    /// Replay an access log, plain or gzip: its requests, clients, connections and times
+    #[arg(long, value_name = "LOG")]
+    pub trace: Option<PathBuf>,
+    /// Format of the log: auto, common, combined, nginx, vhost, w3c, or the server's own format string [default: auto]
+    #[arg(long, value_name = "FORMAT")]
+    pub trace_format: Option<String>,
+    /// How many times faster than in the log or the rate series, or max: as fast as the server answers [default: 1 with a
+    /// log; with a rate series, whatever plays the whole of it in the window]
+    #[arg(long, value_name = "X", allow_hyphen_values = true)]
+    pub speed: Option<Speed>,
+    /// Requests of one client share a connection while the gap between them in the log is at most this [default: 15s]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub session_gap: Option<Time>,
+    /// Let the rate follow a measured series: counts per second, one a line, or CSV of times and counts; --rate is its mean
+    /// [default: the series' own]
+    #[arg(long, value_name = "FILE")]
+    pub rate_series: Option<PathBuf>,
+}
+
+impl WorkloadOptions {
+    /// What was typed, with the gaps filled from a scenario file.
+    pub fn over(mut self, file: WorkloadOptions) -> Self {
+        let typed = &mut self;
+        overlay!(typed, file; mix, classes, dynamic_share, dynamic_urls, trace, trace_format, speed, session_gap, rate_series);
+        self
+    }
+}

@@ -1,0 +1,13 @@
+//! From workload options to what the engine needs: targets with weights and classes in the plan, arrivals and logs
+//! beside it.
+//!
+//! - [`resolve`]: options read, checked, and put into the plan;
+//! - [`targets`]: URL lists, mixes and their classes;
+//! - [`supply`]: the files that the engine threads read while they run.
+
+mod resolve;
+mod supply;
+mod targets;
+
+pub use resolve::{Resolved, resolve};
+pub use supply::Supplied;

@@ -1,0 +1,215 @@
+//! Workload options, checked against each other and against the load's, and put into the plan.
+
+use super::supply::{LogFile, Supplied};
+use super::targets::{self, Wanted};
+use crate::cli::{LoadOptions, WorkloadOptions};
+use crate::failure::wrong_usage;
+use crate::quantity::Speed;
+use crate::url::Target;
+use anyhow::{Context, Result};
+use record::scenario::RequestTarget;
+use record::workload::{SeriesSource, TraceSource};
+use record::{Arrival, Pace, Workload};
+use std::path::Path;
+use workload::arrival::RateSeries;
+use workload::mix::SizeClasses;
+use workload::replay::Shape;
+use workload::trace::{SizeMeaning, TraceReader};
+
+/// Requests from which the rate of a log is estimated before a single run: more would only delay it.
+const ESTIMATED_FROM: u64 = 10_000;
+/// A window without an end of its own: that of the log comes before.
+const UNTIL_THE_END_NS: u64 = 365 * 86_400 * 1_000_000_000;
+
+/// What the options say about a plan.
+pub struct Resolved {
+    pub targets: Vec<RequestTarget>,
+    pub workload: Workload,
+    /// In the place of what the load's options say.
+    pub pace: Option<Pace>,
+    /// The window, where the workload has a length of its own: at most that asked for.
+    pub duration_ns: Option<u64>,
+    /// Connections, where the options name none.
+    pub default_connections: Option<u64>,
+    /// The warm-up, where the options name none.
+    pub default_warmup_ns: Option<u64>,
+    /// What the engine reads while it runs.
+    pub supplied: Supplied,
+}
+
+/// Reads and checks the options. For a sweep, `is_sweep`, pace and window are the sweep's.
+pub fn resolve(options: &WorkloadOptions, load: &LoadOptions, target: &Target, is_sweep: bool) -> Result<Resolved> {
+    let is_fitted = options.mix.as_deref() == Some("fitted");
+    let is_replay = options.trace.is_some() && !is_fitted;
+    if options.trace_format.is_some() && options.trace.is_none() {
+        return Err(wrong_usage("--trace-format is about a log: give --trace LOG too"));
+    }
+    if options.session_gap.is_some() && !is_replay {
+        return Err(wrong_usage("--session-gap is about the replay of a log: give --trace LOG too"));
+    }
+    if options.speed.is_some() && !is_replay && options.rate_series.is_none() {
+        return Err(wrong_usage("--speed is about a log or a rate series: give --trace LOG or --rate-series FILE too"));
+    }
+    if let Some(Speed::Times(speed)) = options.speed
+        && !(speed.is_finite() && speed > 0.0)
+    {
+        return Err(wrong_usage(format!("--speed {speed} makes no sense: give a positive number such as 10, or max")));
+    }
+    if is_replay {
+        return replay(options, load, target, is_sweep);
+    }
+    let Wanted { targets, workload } = targets::wanted(options, load.urls.as_deref(), target)?;
+    let mut resolved = Resolved {
+        targets,
+        workload,
+        pace: None,
+        duration_ns: None,
+        default_connections: None,
+        default_warmup_ns: None,
+        supplied: Supplied::default(),
+    };
+    if let Some(path) = &options.rate_series {
+        follow(&mut resolved, path, options, load, is_sweep)?;
+    }
+    Ok(resolved)
+}
+
+/// Lets the rate follow a series.
+fn follow(
+    resolved: &mut Resolved,
+    path: &Path,
+    options: &WorkloadOptions,
+    load: &LoadOptions,
+    is_sweep: bool,
+) -> Result<()> {
+    /// A count a line is a count a second: what the collections of web traces hold.
+    const PLAIN_INTERVAL_NS: u64 = 1_000_000_000;
+    if load.arrival.is_some() {
+        return Err(wrong_usage("--rate-series is an arrival process of its own: leave --arrival out"));
+    }
+    let series = RateSeries::open(path, PLAIN_INTERVAL_NS)?;
+    let speed = match options.speed {
+        None => None,
+        Some(Speed::Times(_)) if is_sweep => {
+            return Err(wrong_usage("find plays the whole series at each point: leave --speed out"));
+        }
+        Some(Speed::Times(speed)) => Some(speed),
+        Some(Speed::Max) => {
+            return Err(wrong_usage("--speed max is about a log: a rate series has times only, so give a number"));
+        }
+    };
+    let asked_ns = load.duration.map(|time| time.nanos());
+    let whole_ns = match speed {
+        Some(speed) => ((series.span_ns() as f64 / speed) as u64).max(1),
+        None => asked_ns.unwrap_or(10_000_000_000),
+    };
+    // Its own rate, on the clock of the window.
+    let own_rate = series.total() as f64 * 1e9 / whole_ns as f64;
+    let rate_per_sec = load.rate.map_or(own_rate, |rate| rate.0);
+    resolved.workload.series = Some(SeriesSource {
+        file: path.display().to_string(),
+        intervals: series.counts.len() as u64,
+        interval_ns: series.interval_ns,
+        peak_ratio: series.peak_ratio(),
+        speed,
+    });
+    if !is_sweep {
+        resolved.pace = Some(Pace::Open { rate_per_sec, arrival: Arrival::Series });
+        resolved.duration_ns = Some(asked_ns.map_or(whole_ns, |asked| asked.min(whole_ns)));
+        resolved.default_warmup_ns = Some(0);
+    }
+    resolved.supplied.series = Some(series);
+    Ok(())
+}
+
+/// Replays a log.
+fn replay(options: &WorkloadOptions, load: &LoadOptions, target: &Target, is_sweep: bool) -> Result<Resolved> {
+    let path = options.trace.as_deref().unwrap_or(Path::new(""));
+    if options.mix.is_some() {
+        return Err(wrong_usage("--mix and --trace both say what to ask for: give one of them, or --mix fitted"));
+    }
+    let excluded = [
+        ("--urls", load.urls.is_some()),
+        ("--dynamic-urls", options.dynamic_urls.is_some()),
+        ("--dynamic-share", options.dynamic_share.is_some()),
+        ("--rate-series", options.rate_series.is_some()),
+        ("--arrival", load.arrival.is_some()),
+        ("--requests-per-connection", load.requests_per_connection.is_some()),
+        ("--method", load.method.is_some()),
+        ("--body", load.body.is_some() || load.body_file.is_some()),
+    ];
+    if let Some((option, _)) = excluded.iter().find(|(_, is_given)| *is_given) {
+        return Err(wrong_usage(format!(
+            "{option} does not go with --trace: the log says what is asked for, and when"
+        )));
+    }
+    if load.rate.is_some() {
+        return Err(wrong_usage("--rate does not go with --trace: the log has its own rate, which --speed multiplies"));
+    }
+    if target.path != "/" {
+        return Err(wrong_usage(format!(
+            "with --trace the log names the paths: write http://{}/ without one",
+            target.host_field
+        )));
+    }
+    if is_sweep && options.speed.is_some() {
+        return Err(wrong_usage("find chooses the speed of a replay itself: leave --speed out"));
+    }
+    if !std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?.is_file() {
+        return Err(wrong_usage(format!(
+            "{} is not a regular file: a log is read more than once, so it cannot come from a pipe or directory",
+            path.display()
+        )));
+    }
+    let format = targets::format(options)?;
+    let mut reader = TraceReader::open(path, &format)?;
+    let format = reader.format().clone();
+    let has_body_sizes = reader.size_meaning() == SizeMeaning::Body;
+    // A sweep needs the rate of every part; a single run only shows its estimate until the real one is known.
+    let shape = Shape::read(&mut reader, if is_sweep { u64::MAX } else { ESTIMATED_FROM })?;
+    let speed = match options.speed {
+        None => Some(1.0),
+        Some(Speed::Times(speed)) => Some(speed),
+        Some(Speed::Max) => None,
+    };
+    let classes = targets::size_classes(options)?.unwrap_or_else(SizeClasses::default);
+    let first = shape.answered_target.clone().filter(|target| target.bytes().all(|byte| byte.is_ascii_graphic()));
+    let session_gap_ns = options.session_gap.map_or(15_000_000_000, |time| time.nanos());
+    Ok(Resolved {
+        // Only asked for before a sweep, to see what answers.
+        targets: vec![RequestTarget { path: first.unwrap_or_else(|| "/".into()) }],
+        workload: Workload {
+            name: "trace".into(),
+            classes: if has_body_sizes { targets::named(&classes) } else { Vec::new() },
+            trace: Some(TraceSource {
+                file: path.display().to_string(),
+                format: format.to_string(),
+                speed,
+                session_gap_ns,
+                is_repeated: is_sweep,
+            }),
+            ..Workload::default()
+        },
+        pace: match speed {
+            Some(speed) => {
+                let rate_per_sec = (shape.mean_rate_per_sec() * speed).clamp(1e-6, 1e9);
+                Some(Pace::Open { rate_per_sec, arrival: Arrival::Trace })
+            }
+            None => Some(Pace::Closed),
+        },
+        duration_ns: Some(load.duration.map_or(UNTIL_THE_END_NS, |time| time.nanos())),
+        default_connections: Some(if speed.is_some() { replay_connections() } else { 256 }),
+        default_warmup_ns: (!is_sweep).then_some(0),
+        supplied: Supplied {
+            series: None,
+            log: Some(LogFile { path: path.to_path_buf(), format, has_body_sizes, shape }),
+        },
+    })
+}
+
+/// Connections that a replay may hold by default: most of a log's sessions are idle most of the time.
+fn replay_connections() -> u64 {
+    const PLENTY: u64 = 10_000;
+    const OTHERS: u64 = 400;
+    PLENTY.min(record::machine::raise_descriptor_limit().saturating_sub(OTHERS)).max(1)
+}

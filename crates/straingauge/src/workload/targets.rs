@@ -1,0 +1,217 @@
+//! Targets with weights and classes: a URL, a list of them, a mix.
+
+use crate::cli::WorkloadOptions;
+use crate::failure::wrong_usage;
+use crate::plan::read_file;
+use crate::url::Target;
+use anyhow::{Context, Result};
+use record::Workload;
+use record::scenario::RequestTarget;
+use record::workload::{Kind, RequestClass};
+use std::path::Path;
+use workload::mix::{LogDocuments, Mix, SizeClasses};
+use workload::trace::{Format, TraceReader};
+
+const MAX_URL_LIST_BYTES: u64 = 256 << 20;
+
+/// One line of a URL list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listed {
+    pub path: String,
+    /// As written behind the URL.
+    pub weight: Option<f64>,
+}
+
+/// Reads a list of paths or URLs of the target's server, each with a weight behind it if wanted. `option` is named in
+/// messages.
+pub fn url_list(path: &Path, target: &Target, option: &str) -> Result<Vec<Listed>> {
+    let text = String::from_utf8(read_file(path, MAX_URL_LIST_BYTES)?)
+        .map_err(|_| wrong_usage(format!("{} is not text: {option} takes one path or URL a line", path.display())))?;
+    let mut found = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let at = || format!("{}:{}", path.display(), index + 1);
+        let mut words = line.split_ascii_whitespace();
+        let url = words.next().unwrap_or_default();
+        let weight = match (words.next(), words.next()) {
+            (None, _) => None,
+            (Some(word), None) => match word.parse::<f64>() {
+                Ok(weight) if weight.is_finite() && weight >= 0.0 => Some(weight),
+                _ => {
+                    return Err(wrong_usage(format!(
+                        "{}: the weight behind the URL must be a number from 0 up, such as 2.5 (a space in a URL is written %20)",
+                        at()
+                    )));
+                }
+            },
+            _ => {
+                return Err(wrong_usage(format!(
+                    "{}: more than a URL and its weight (a space in a URL is written %20)",
+                    at()
+                )));
+            }
+        };
+        let origin = if url.starts_with('/') { format!("http://{}{url}", target.host_field) } else { url.to_string() };
+        let one = Target::parse(&origin).with_context(at)?;
+        if (one.name.as_str(), one.port) != (target.name.as_str(), target.port) {
+            return Err(wrong_usage(format!(
+                "{}: {} is another server than {}",
+                at(),
+                one.host_field,
+                target.host_field
+            )));
+        }
+        found.push(Listed { path: one.path, weight });
+    }
+    if found.is_empty() {
+        return Err(wrong_usage(format!("{} lists no path: {option} takes one path or URL a line", path.display())));
+    }
+    Ok(found)
+}
+
+/// Relative weights of a list: those without one count 1; `None` when no line has one.
+fn weights(list: &[Listed]) -> Option<Vec<f64>> {
+    let is_weighted = list.iter().any(|listed| listed.weight.is_some());
+    is_weighted.then(|| list.iter().map(|listed| listed.weight.unwrap_or(1.0)).collect())
+}
+
+/// Weights that add up to `share`.
+fn scaled(weights: Vec<f64>, share: f64, path: &Path) -> Result<Vec<f64>> {
+    let sum: f64 = weights.iter().sum();
+    if sum <= 0.0 || !sum.is_finite() {
+        return Err(wrong_usage(format!("{}: the weights add up to nothing to draw from", path.display())));
+    }
+    Ok(weights.into_iter().map(|weight| weight / sum * share).collect())
+}
+
+/// The size classes asked for, or the mix's own.
+pub fn size_classes(options: &WorkloadOptions) -> Result<Option<SizeClasses>> {
+    let parse = |text: &String| SizeClasses::parse(text).map_err(|error| wrong_usage(format!("--classes: {error}")));
+    options.classes.as_ref().map(parse).transpose()
+}
+
+/// Classes by size, as a record holds them.
+pub fn named(classes: &SizeClasses) -> Vec<RequestClass> {
+    let class = |index| RequestClass {
+        label: classes.label(index),
+        kind: Kind::Static,
+        largest_bytes: classes.largest_bytes(index),
+    };
+    (0..classes.len()).map(class).collect()
+}
+
+/// What a plan asks for: its targets, and their weights and classes.
+pub struct Wanted {
+    pub targets: Vec<RequestTarget>,
+    pub workload: Workload,
+}
+
+/// The targets of the URL, of `--urls`, of `--mix`, and of `--dynamic-urls`.
+pub fn wanted(options: &WorkloadOptions, urls: Option<&Path>, target: &Target) -> Result<Wanted> {
+    let mut wanted = match (&options.mix, urls) {
+        (Some(_), Some(_)) => {
+            return Err(wrong_usage("--mix and --urls both say what to ask for: give one of them"));
+        }
+        (Some(name), None) => mix(name, options, target)?,
+        (None, Some(path)) => {
+            let list = url_list(path, target, "--urls")?;
+            let weights = match weights(&list) {
+                Some(weights) => scaled(weights, 1.0, path)?,
+                None => Vec::new(),
+            };
+            let workload = Workload { name: "urls".into(), weights, ..Workload::default() };
+            Wanted { targets: list.into_iter().map(|listed| RequestTarget { path: listed.path }).collect(), workload }
+        }
+        (None, None) => {
+            Wanted { targets: vec![RequestTarget { path: target.path.clone() }], workload: Workload::default() }
+        }
+    };
+    if options.classes.is_some() && options.mix.is_none() && options.trace.is_none() {
+        return Err(wrong_usage("--classes needs sizes that are known before the answer: give --mix or --trace too"));
+    }
+    match (&options.dynamic_urls, options.dynamic_share) {
+        (None, None) => {}
+        (None, Some(_)) => {
+            return Err(wrong_usage("--dynamic-share needs the URLs that get it: give --dynamic-urls FILE"));
+        }
+        (Some(path), share) => add_dynamic(&mut wanted, path, share.map_or(0.3, |share| share.0), target)?,
+    }
+    Ok(wanted)
+}
+
+/// Gives a share of the requests to the URLs of a list.
+fn add_dynamic(wanted: &mut Wanted, path: &Path, share: f64, target: &Target) -> Result<()> {
+    let list = url_list(path, target, "--dynamic-urls")?;
+    let Wanted { targets, workload } = wanted;
+    if workload.weights.is_empty() {
+        workload.weights = vec![1.0 / targets.len() as f64; targets.len()];
+    }
+    let sum: f64 = workload.weights.iter().sum();
+    for weight in &mut workload.weights {
+        *weight *= (1.0 - share) / sum;
+    }
+    if workload.classes.is_empty() {
+        workload.classes.push(RequestClass { label: "static".into(), kind: Kind::Static, largest_bytes: None });
+        workload.class_of = vec![0; targets.len()];
+    }
+    let class = workload.classes.len() as u8;
+    workload.classes.push(RequestClass { label: "dynamic".into(), kind: Kind::Dynamic, largest_bytes: None });
+    workload.weights.extend(scaled(weights(&list).unwrap_or_else(|| vec![1.0; list.len()]), share, path)?);
+    workload.class_of.extend(std::iter::repeat_n(class, list.len()));
+    targets.extend(list.into_iter().map(|listed| RequestTarget { path: listed.path }));
+    Ok(())
+}
+
+/// The documents of a mix, below the directory that the URL names.
+fn mix(name: &str, options: &WorkloadOptions, target: &Target) -> Result<Wanted> {
+    let mut mix = match (name, &options.trace) {
+        ("fitted", Some(log)) => fitted(log, options)?,
+        ("fitted", None) => return Err(wrong_usage("--mix fitted needs the log to fit to: give --trace LOG too")),
+        (_, Some(_)) => {
+            return Err(wrong_usage("--mix and --trace both say what to ask for: give one of them, or --mix fitted"));
+        }
+        (name, None) => Mix::named(name).map_err(|error| wrong_usage(format!("--mix: {error}")))?,
+    };
+    if let Some(classes) = size_classes(options)? {
+        mix.classes = classes;
+    }
+    let Some(base) = target.path.strip_suffix('/') else {
+        return Err(wrong_usage(format!(
+            "with --mix the URL names the directory of the documents, and '{}' does not end in /: write http://{}/",
+            target.path.escape_debug(),
+            target.host_field
+        )));
+    };
+    let class_of =
+        mix.documents.iter().map(|document| mix.classes.class_of(document.bytes.unwrap_or(0)) as u8).collect();
+    Ok(Wanted {
+        targets: mix
+            .documents
+            .iter()
+            .map(|document| RequestTarget { path: format!("{base}{}", document.url) })
+            .collect(),
+        workload: Workload {
+            name: mix.name.clone(),
+            weights: mix.documents.iter().map(|document| document.probability).collect(),
+            class_of,
+            classes: named(&mix.classes),
+            ..Workload::default()
+        },
+    })
+}
+
+/// The mix of the distributions fitted to a log: the one whose files `straingauge files --mix fitted` makes.
+fn fitted(log: &Path, options: &WorkloadOptions) -> Result<Mix> {
+    let mut reader = TraceReader::open(log, &format(options)?)?;
+    let documents = LogDocuments::read(&mut reader)?;
+    documents.mix().with_context(|| format!("no mix can be fitted to {}", log.display()))
+}
+
+/// The log's format as asked for.
+pub fn format(options: &WorkloadOptions) -> Result<Format> {
+    let text = options.trace_format.as_deref().unwrap_or("auto");
+    text.parse().map_err(|error| wrong_usage(format!("--trace-format: {error}")))
+}
