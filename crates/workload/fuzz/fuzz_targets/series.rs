@@ -1,0 +1,20 @@
+//! Rate series: no bytes may panic the reader or hang it, and what it accepts gives arrivals that are ordered and inside.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use workload::Share;
+use workload::arrival::{RateSeries, SeriesPlan};
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(series) = RateSeries::from_reader("fuzz", data, 1_000_000_000) else { return };
+    assert!(!series.counts.is_empty() && series.total() > 0);
+    assert!(series.peak_ratio() >= 0.999);
+    let plan =
+        SeriesPlan { mean_rate_per_sec: 200.0, duration_ns: 1_000_000_000, seed: 1, share: Share { index: 0, of: 2 } };
+    let mut last = 0;
+    for at in series.arrivals(plan).expect("a sane plan").take(10_000) {
+        assert!(at >= last && at < plan.duration_ns);
+        last = at;
+    }
+});
