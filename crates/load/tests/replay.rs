@@ -88,9 +88,12 @@ fn replay(plan: &LoadPlan, lines: Vec<Line>) -> LoadResult {
     load::run_supplied(plan, &log, &AtomicBool::new(false), &mut Heard::default()).expect("the plan can be run")
 }
 
-/// A server that notes the targets it reads, with the number of their connection.
-fn noting() -> (Server, Arc<Mutex<Vec<(u64, String)>>>) {
-    let noted: Arc<Mutex<Vec<(u64, String)>>> = Arc::default();
+/// Targets with the number of their connection, in the order in which they came.
+type Noted = Arc<Mutex<Vec<(u64, String)>>>;
+
+/// A server that notes the targets it reads.
+fn noting() -> (Server, Noted) {
+    let noted = Noted::default();
     let (notes, connections) = (noted.clone(), std::sync::atomic::AtomicU64::new(0));
     let server = serve(move |mut stream| {
         let connection = connections.fetch_add(1, Ordering::SeqCst);
