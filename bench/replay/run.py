@@ -73,7 +73,7 @@ def main():
                     time.sleep(0.01)
             base = [options.straingauge, "load", "--json", "--quiet", "--threads", "1", "--connections", "100", "--duration", "%ds" % options.seconds]
             sides = {
-                "closed loop": base + ["--warmup", "0s", "http://127.0.0.1:%d/1k.bin" % port],
+                "closed loop": base + ["--warmup", "0s", "--requests-per-connection", "1", "http://127.0.0.1:%d/1k.bin" % port],
                 "replay, small log": base + ["http://127.0.0.1:%d/" % port, "--trace", logs["small"][0], "--speed", "max"],
                 "replay, large log": base + ["http://127.0.0.1:%d/" % port, "--trace", logs["large"][0], "--speed", "max"],
             }
