@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Stock, scaled and native epoll, interleaved; and the floor under scaled (floor.c). `run.py all OUT [REPEATS]`, or one of the sections below; appends to
-OUT/raw.csv.
+"""Stock, scaled and native epoll, interleaved; and the floor under scaled (floor.c). `run.py all OUT [REPEATS]`, or one of
+the sections below; appends to OUT/raw.csv.
 
 The figure is the server's CPU time (run time of all its threads, /proc/PID/task/*/schedstat) per request; throughput
-and response times stand beside it. The server is pinned to CPU 0, the load and the cold connections to CPU 1. In every
-repeat the points come in a new random order, the variants of a point one after another."""
+and response times stand beside it. The server is pinned to CPU 0, the load and the cold connections to CPU 1."""
 import csv
 import os
 import random
@@ -27,7 +26,7 @@ PAGE_CLOSE = "GET /f.html HTTP/1.1\\r\\nHost: a\\r\\nConnection: close\\r\\n\\r\
 FIELDS = ["section", "repeat", "server", "variant", "hot", "cold", "keep", "rate", "requests", "seconds", "errors", "cpu_ns",
           "mean_us", "p50_us", "p99_us", "max_us", "stats"]
 
-PORT = 8101  # and the three after it
+PORT = 8101  # and 8111, 8121, 8131
 LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 # HAProxy wants two descriptors for each of its maxconn; a connection answered by itself takes one.
 HAPROXY_MAXCONN = min(12000, LIMIT // 2 - 50)
@@ -58,28 +57,28 @@ server.event-handler = "%(handler)s"
 """
 
 
-def server(name, variant, scratch):
+def server(name, variant, scratch, port):
     """Command, environment, port and request; variant is stock, scaled, floor or epoll."""
     is_epoll = variant == "epoll"
     if name.startswith("haproxy"):
         is_select = name == "haproxy-select"
         path = os.path.join(scratch, name + ".cfg")
         with open(path, "w") as f:
-            f.write(HAPROXY % {"maxconn": 490 if is_select else HAPROXY_MAXCONN, "body": "x" * 1259, "port": PORT})
-        return ["haproxy"] + ([] if is_epoll else ["-de", "-dp"] if is_select else ["-de"]) + ["-db", "-f", path], {}, PORT, PAGE
+            f.write(HAPROXY % {"maxconn": 490 if is_select else HAPROXY_MAXCONN, "body": "x" * 1259, "port": port})
+        return ["haproxy"] + ([] if is_epoll else ["-de", "-dp"] if is_select else ["-de"]) + ["-db", "-f", path], {}, port, PAGE
     if name.startswith("lighttpd"):
         handler = "linux-sysepoll" if is_epoll else "select" if name == "lighttpd-select" else "poll"
         path = os.path.join(scratch, f"{name}-{handler}.conf")
         fds = 1000 if name == "lighttpd-select" else min(LIMIT, 24000)  # lighttpd takes half as many connections
         with open(path, "w") as f:
             f.write(LIGHTTPD % {"dir": scratch, "handler": handler, "fds": fds, "connections": fds // 2,
-                                "port": PORT + 1})
-        return ["lighttpd", "-D", "-f", path], {}, PORT + 1, PAGE
+                                "port": port})
+        return ["lighttpd", "-D", "-f", path], {}, port, PAGE
     if name == "memcached":
         env = {} if is_epoll else {"EVENT_NOEPOLL": "1"}
-        return ["memcached", "-u", "root", "-t", "1", "-c", "14000", "-p", str(PORT + 2), "-l", "127.0.0.1"], env, PORT + 2, "get a\\r\\n"
+        return ["memcached", "-u", "root", "-t", "1", "-c", "14000", "-p", str(port), "-l", "127.0.0.1"], env, port, "get a\\r\\n"
     kind = "epoll" if is_epoll else "select" if name == "python-select" else "poll"
-    return [sys.executable, os.path.join(HERE, "selector_server.py"), kind, str(PORT + 3)], {}, PORT + 3, PAGE
+    return [sys.executable, os.path.join(HERE, "selector_server.py"), kind, str(port)], {}, port, PAGE
 
 
 def cpu_ns(pid):
@@ -101,9 +100,9 @@ def children(pid):
 
 
 class Server:
-    def __init__(self, name, variant, scratch):
+    def __init__(self, name, variant, scratch, port=None):
         self.name = name
-        command, env, self.port, self.request = server(name, variant, scratch)
+        command, env, self.port, self.request = server(name, variant, scratch, port or PORT)
         self.stats = os.path.join(scratch, f"stats.{time.monotonic_ns()}")
         env = dict(os.environ, **env)
         if variant == "scaled":
@@ -160,7 +159,7 @@ class Server:
 
 
 class Run:
-    def __init__(self, out, section, repeats=3):
+    def __init__(self, out, section, repeats=5):
         self.repeats = repeats
         self.section, self.out = section, os.path.join(out, "raw.csv")
         os.makedirs(out, exist_ok=True)
@@ -188,28 +187,39 @@ class Run:
               f"{'keep' if row['keep'] else 'close'} rate={row['rate']:<6} {row['requests'] / row['seconds']:9.0f} req/s "
               f"{cpu:8.1f} us CPU/req  p50 {row['p50_us']} us", flush=True)
 
-    def point(self, repeat, name, variant, hot, cold, keep=True, seconds=1.2):
-        s = Server(name, variant, self.scratch)
-        try:
-            s.add_cold(cold)
-            s.drive(hot, 0.3, 0, keep)
-            row = s.drive(hot, seconds, 0, keep)
-        except RuntimeError as e:
-            print(f"{name} {variant} cold={cold}: not measured: {e}", flush=True)
-            s.stop()
-            return
-        self.record(repeat=repeat, server=name, variant=variant, hot=hot, cold=cold, keep=int(keep), rate=0, stats=s.stop(), **row)
-
     def table(self, names, colds, hot=20, keep=True):
-        """The variants of a point one after another, in random order: the machine's speed drifts within minutes."""
-        for repeat in self.next_repeats():
-            points = [(n, c) for n in names for c in colds]
-            random.shuffle(points)
-            for name, cold in points:
-                variants = ["stock", "scaled", "epoll"] + ["floor"] * (keep and cold >= 750 and name in FLOOR_IS_RIGHT)
-                random.shuffle(variants)
-                for variant in variants:
-                    self.point(repeat, name, variant, hot, cold, keep)
+        """The servers of a point run side by side and are loaded in turn, in short windows and random order: the machine's
+        speed changes within seconds, and ratios are taken within a turn."""
+        turns = self.next_repeats()
+        points = [(n, c) for n in names for c in colds]
+        random.shuffle(points)
+        for name, cold in points:
+            variants = ["stock", "scaled", "epoll"] + ["floor"] * (keep and cold >= 750 and name in FLOOR_IS_RIGHT)
+            servers = {}
+            try:
+                for i, variant in enumerate(list(variants)):
+                    servers[variant] = Server(name, variant, self.scratch, PORT + 10 * i)
+                    try:
+                        servers[variant].add_cold(cold)
+                        servers[variant].drive(hot, 0.3, 0, keep)
+                    except RuntimeError:
+                        if variant != "floor":
+                            raise
+                        variants.remove("floor")  # the array changed in place unseen: it is no floor here
+                rows = []
+                for turn in turns:
+                    random.shuffle(variants)
+                    for variant in variants:
+                        rows.append(dict(servers[variant].drive(hot, 0.35, 0, keep), repeat=turn, server=name, variant=variant,
+                                         hot=hot, cold=cold, keep=int(keep), rate=0))
+            except RuntimeError as e:
+                print(f"{name} cold={cold}: not measured: {e}", flush=True)
+                rows = []
+            stats = {variant: s.stop() for variant, s in servers.items()}
+            for row in reversed(rows):
+                row["stats"] = stats.pop(row["variant"], "")  # in the last row of the variant
+            for row in rows:
+                self.record(**row)
 
     def response_times(self, name, rates):
         """Figures 3 and 8: response time by request rate, without and with 750 cold connections."""
@@ -263,7 +273,7 @@ def main():
     subprocess.run(["gcc", "-O2", "-Wall", "-Wextra", "-o", os.path.join(HERE, "drive"), os.path.join(HERE, "drive.c")], check=True)
     subprocess.run(["gcc", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-o", FLOOR, os.path.join(HERE, "floor.c")], check=True)
     for name in SECTIONS if sys.argv[1] == "all" else [sys.argv[1]]:
-        run = Run(sys.argv[2], name, int(sys.argv[3]) if len(sys.argv) > 3 else 3)
+        run = Run(sys.argv[2], name, int(sys.argv[3]) if len(sys.argv) > 3 else 5)
         SECTIONS[name](run)
         shutil.rmtree(run.scratch)
 

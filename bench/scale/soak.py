@@ -23,6 +23,7 @@ import run
 
 REQUEST = b"GET /f.html HTTP/1.1\r\nHost: a\r\n%s\r\n"
 COLD = 1000
+PORTS = {"haproxy": 8151, "lighttpd": 8152, "python": 8153}  # beside a benchmark
 HOT = 20
 FIELDS = ["server", "seconds", "requests", "connections_opened", "cold", "descriptors", "rss_kib", "slowest_ms"]
 
@@ -85,7 +86,7 @@ class Clients:
 
 
 def soak(name, seconds, scratch, out, verdicts):
-    server = run.Server(name, "scaled", scratch)
+    server = run.Server(name, "scaled", scratch, PORTS[name])
     clients = Clients(server.port)
     while len(clients.cold) < COLD:
         clients.cold.append(clients.connect())
@@ -124,7 +125,6 @@ def main():
     if len(sys.argv) < 2:
         sys.exit("usage: soak.py OUT [SECONDS [SERVER ...]]")
     out, seconds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 1800
-    run.PORT = 8121  # beside a benchmark
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     r = run.Run(out, "soak")
     names = sys.argv[3:] or ["haproxy", "lighttpd"]

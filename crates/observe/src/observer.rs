@@ -145,7 +145,7 @@ impl Observer {
         Ok(Window {
             begin,
             end,
-            samples: self.shared.samples(),
+            samples: self.shared.end_window(),
             busiest_thread_ns,
             size,
             members,

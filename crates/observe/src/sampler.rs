@@ -30,7 +30,7 @@ pub struct Samples {
     pub queue_limit: u32,
     /// Readings of accept queues.
     pub queue_readings: u64,
-    /// Which calls the server's threads were seen waiting in.
+    /// Which calls the server's threads were seen waiting in, since the window before ended.
     pub waits: Waits,
     /// Readings of the group.
     pub group_readings: u64,
@@ -77,14 +77,19 @@ impl Shared {
     /// Starts gathering anew and asks for an early reading.
     pub fn begin_window(&self) {
         let mut control = self.control();
-        control.samples = Samples::default();
+        // Between windows a server sleeps where a saturated one never does: what was seen then belongs to the next window.
+        let waits = std::mem::take(&mut control.samples.waits);
+        control.samples = Samples { waits, ..Samples::default() };
         control.is_reading_due = true;
         self.wake.notify_all();
     }
 
-    /// What was gathered so far.
-    pub fn samples(&self) -> Samples {
-        self.control().samples.clone()
+    /// What was gathered in the window that ends.
+    pub fn end_window(&self) -> Samples {
+        let mut control = self.control();
+        let samples = control.samples.clone();
+        control.samples.waits = Waits::default();
+        samples
     }
 
     /// Ends the thread after the reading it is in.
@@ -171,9 +176,9 @@ impl Sampler {
             }
             if waits.is_due() {
                 let threads = shared.group().threads();
-                let mut seen = shared.samples().waits;
+                let mut seen = Waits::default();
                 let cost = measured(|| seen.read(&threads));
-                shared.control().samples.waits = seen;
+                shared.control().samples.waits.add(seen);
                 waits.rest_after(cost);
                 charge(shared, cost);
             }

@@ -50,6 +50,14 @@ impl Waits {
         }
     }
 
+    /// Adds a reading.
+    pub fn add(&mut self, other: Waits) {
+        self.select_or_poll += other.select_or_poll;
+        self.scalable += other.scalable;
+        self.largest_set = self.largest_set.max(other.largest_set);
+        self.error = other.error.or_else(|| self.error.take());
+    }
+
     /// Why there is no figure.
     pub fn why_none(&self) -> String {
         self.error.clone().unwrap_or_else(|| "no thread was seen waiting in select, poll, epoll or io_uring".into())

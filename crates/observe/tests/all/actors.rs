@@ -110,6 +110,18 @@ fn role_process() {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             obey(|_| listener.local_addr().unwrap().port().to_string());
         }
+        "poller" => {
+            std::thread::spawn(|| {
+                // Nobody writes to these: the thread sleeps until the process ends.
+                let (_writer, reader) = std::os::unix::net::UnixStream::pair().unwrap();
+                let entry =
+                    libc::pollfd { fd: std::os::fd::AsRawFd::as_raw_fd(&reader), events: libc::POLLIN, revents: 0 };
+                let mut set = [entry; 100];
+                // SAFETY: the array outlives the call and has as many entries as the call is told.
+                unsafe { libc::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, -1) };
+            });
+            obey(|_| String::new());
+        }
         "apart" => {
             enter_new_namespace();
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -48,6 +48,25 @@ fn every_figure_has_a_value_or_a_reason_and_the_unit_of_its_name() {
 }
 
 #[test]
+fn a_server_that_sleeps_in_poll_is_seen_with_the_size_of_its_set() {
+    let actor = Actor::start("poller");
+    let mut observer = Observer::start(target(Group::Tree(actor.pid())), Duration::from_millis(5)).unwrap();
+    let mut figures = record::Figures::default();
+    // The watcher looks when it has the time to.
+    for _ in 0..500 {
+        observer.window_begins().unwrap();
+        std::thread::sleep(Duration::from_millis(10));
+        figures = observer.window_ends().unwrap().observation(1).figures;
+        if figures.get(names::SERVER_SELECT_WAITS).unwrap().value.is_some() {
+            break;
+        }
+    }
+    assert_eq!(figures.value(names::SERVER_SELECT_WAITS), Some(1.0), "{:?}", figures.get(names::SERVER_SELECT_WAITS));
+    assert_eq!(figures.value(names::SERVER_SELECT_SET), Some(100.0));
+    actor.end();
+}
+
+#[test]
 fn costs_without_requests_are_not_measured() {
     let mut observer = Observer::start(target(Group::Tree(std::process::id())), Duration::from_millis(5)).unwrap();
     observer.window_begins().unwrap();
