@@ -70,7 +70,8 @@ int poll(struct pollfd *fds, nfds_t count, int timeout)
 			if (fds[at].fd == event[i].data.fd) {
 				fds[at].revents = (short)event[i].events;
 				own.ready[own.ready_count++] = at;
-			} else {
+			} else { /* no longer in the array, or in another place: the walk registers it again */
+				epoll_ctl(own.epoll, EPOLL_CTL_DEL, event[i].data.fd, NULL);
 				elsewhere = 1;
 			}
 		}

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Stock, scaled and native epoll, interleaved; and the floor under scaled (floor.c). `run.py all OUT [REPEATS]`, or one of
-the sections below; appends to OUT/raw.csv.
+"""Stock, scaled and native epoll, interleaved; and the floor under scaled (floor.c). `run.py all OUT [REPEATS [COLD,COLD...]]`,
+or one of the sections below, all numbers of cold connections or those named; appends to OUT/raw.csv.
 
 The figure is the server's CPU time (run time of all its threads, /proc/PID/task/*/schedstat) per request; throughput
 and response times stand beside it. The server is pinned to CPU 0, the load and the cold connections to CPU 1."""
@@ -159,8 +159,8 @@ class Server:
 
 
 class Run:
-    def __init__(self, out, section, repeats=5):
-        self.repeats = repeats
+    def __init__(self, out, section, repeats=5, colds=None):
+        self.repeats, self.colds = repeats, colds
         self.section, self.out = section, os.path.join(out, "raw.csv")
         os.makedirs(out, exist_ok=True)
         self.scratch = tempfile.mkdtemp()
@@ -191,7 +191,7 @@ class Run:
         """The servers of a point run side by side and are loaded in turn, in short windows and random order: the machine's
         speed changes within seconds, and ratios are taken within a turn."""
         turns = self.next_repeats()
-        points = [(n, c) for n in names for c in colds]
+        points = [(n, c) for n in names for c in self.colds or colds]
         random.shuffle(points)
         for name, cold in points:
             variants = ["stock", "scaled", "epoll"] + ["floor"] * (keep and cold >= 750 and name in FLOOR_IS_RIGHT)
@@ -265,15 +265,16 @@ SECTIONS = {
 
 
 def main():
-    if len(sys.argv) not in (3, 4) or (sys.argv[1] != "all" and sys.argv[1] not in SECTIONS):
-        sys.exit(f"usage: run.py all|{'|'.join(SECTIONS)} OUT [REPEATS]")
+    if len(sys.argv) not in (3, 4, 5) or (sys.argv[1] != "all" and sys.argv[1] not in SECTIONS):
+        sys.exit(f"usage: run.py all|{'|'.join(SECTIONS)} OUT [REPEATS [COLD,...]]")
     if not os.path.exists(LIBRARY):
         sys.exit("no library: make -C native/scalable-select first")
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     subprocess.run(["gcc", "-O2", "-Wall", "-Wextra", "-o", os.path.join(HERE, "drive"), os.path.join(HERE, "drive.c")], check=True)
     subprocess.run(["gcc", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-o", FLOOR, os.path.join(HERE, "floor.c")], check=True)
     for name in SECTIONS if sys.argv[1] == "all" else [sys.argv[1]]:
-        run = Run(sys.argv[2], name, int(sys.argv[3]) if len(sys.argv) > 3 else 5)
+        run = Run(sys.argv[2], name, int(sys.argv[3]) if len(sys.argv) > 3 else 5,
+                  [int(c) for c in sys.argv[4].split(",")] if len(sys.argv) > 4 else None)
         SECTIONS[name](run)
         shutil.rmtree(run.scratch)
 
