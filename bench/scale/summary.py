@@ -6,6 +6,7 @@
 Ratios are taken within a repeat, where points lie close in time, and their median over repeats is shown with its range:
 the machine's speed drifts between repeats."""
 import csv
+import json
 import os
 import statistics
 import sys
@@ -37,6 +38,14 @@ def table(data):
         if r["rate"] == "0" and not r["section"].startswith("figure"):
             key = (r["server"], int(r["hot"]), "keep" if r["keep"] == "1" else "close", int(r["cold"]))
             points[key][r["repeat"]][r["variant"]] = r
+    for repeats in points.values():
+        reports = [json.loads(p["floor"]["stats"]) for p in repeats.values() if p.get("floor", {}).get("stats")]
+        # Without a report, if it had to look at the array in more than a tenth of its calls, or if the library was clearly
+        # cheaper, it is no floor.
+        over = [p["scaled"]["cpu_us"] / p["floor"]["cpu_us"] for p in repeats.values() if "floor" in p and "scaled" in p]
+        if not reports or any(10 * r["array_walks"] > r["calls"] for r in reports) or (over and statistics.median(over) < 0.9):
+            for p in repeats.values():
+                p.pop("floor", None)
     counts = [len(p) for p in points.values()]
     if counts:
         print(f"Medians of {min(counts)} to {max(counts)} repeats, with their range.\n")
@@ -67,7 +76,6 @@ def drops(points):
 
 
 def lost(data):
-    import json
     total = calls = 0
     for r in data:
         if r["stats"] and r["variant"] == "scaled":
