@@ -21,6 +21,12 @@ want_header() {
   wanted="$wanted $2"
 }
 
+# Debian splits what makes virtual environments off its python3.
+wish_venv() {
+  if has python3 && python3 -c 'import ensurepip' 2>/dev/null; then return; fi
+  wished="$wished python3-venv"
+}
+
 # A browser that draws without a screen, and a font for it: the report is looked at in a test.
 wish_browser() {
   for browser in chromium chromium-headless-shell google-chrome google-chrome-stable; do

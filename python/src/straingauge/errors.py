@@ -1,0 +1,33 @@
+"""What can go wrong: one sentence each, with the file, the line where there is one, and what to do."""
+
+from __future__ import annotations
+
+import os
+from typing import Optional
+
+
+class RunError(Exception):
+    """A run directory, or a file of it, cannot be read.
+
+    `path` is the file, `line` the line counted from 1 (None where the file as a whole is meant), `why` the reason.
+    """
+
+    def __init__(self, path: "os.PathLike[str] | str", why: str, line: Optional[int] = None) -> None:
+        self.path = os.fspath(path)
+        self.line = line
+        self.why = why
+        place = printable(self.path) if line is None else f"{printable(self.path)}, line {line}"
+        super().__init__(f"{place}: {why}")
+
+
+class MissingLibraryError(ImportError):
+    """An optional library is asked for that is not installed."""
+
+    def __init__(self, library: str, extra: str) -> None:
+        super().__init__(f"{library} is not installed: pip install 'straingauge[{extra}]'")
+
+
+def printable(text: str, limit: int = 200) -> str:
+    """Text of unknown origin for a message: no control characters, bounded."""
+    shown = "".join(char if char.isprintable() else "?" for char in text[: limit + 1])
+    return shown if len(shown) <= limit else shown[:limit] + "..."

@@ -1,0 +1,86 @@
+"""Runs and lines that are being written: what is whole is handed out once, what is torn is kept for later."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import List, Optional, Tuple
+
+from .errors import RunError
+from .model import Point
+from .run import Run, open_run
+
+_MAX_LINE_BYTES = 1 << 20
+_STEP_BYTES = 4 << 20
+
+
+class LineTail:
+    """The lines that are appended to a file, each handed out once and only when its end is there.
+
+    A file that does not exist yet has no lines. A file that became shorter was replaced, and is read from its start.
+    """
+
+    def __init__(self, path: "os.PathLike[str] | str") -> None:
+        self.path = Path(path)
+        self._read = 0
+        self._line = 0
+        self._torn = b""
+
+    @property
+    def torn(self) -> bytes:
+        """The last line as far as it is written, without an end."""
+        return self._torn
+
+    def lines(self) -> "List[Tuple[int, str]]":
+        """New lines with their numbers, counted from 1. At most 4 MiB at a call: ask again until none comes."""
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+        try:
+            descriptor = os.open(self.path, flags)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise RunError(self.path, f"it cannot be read ({error.strerror})") from error
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(descriptor)
+            raise RunError(self.path, "it is not a regular file")
+        with os.fdopen(descriptor, "rb") as file:
+            if status.st_size < self._read:
+                self._read, self._line, self._torn = 0, 0, b""
+            file.seek(self._read)
+            new = file.read(_STEP_BYTES)
+        self._read += len(new)
+        *whole, self._torn = (self._torn + new).split(b"\n")
+        found = []
+        for content in whole:
+            self._line += 1
+            try:
+                found.append((self._line, content.decode("utf-8").rstrip("\r")))
+            except UnicodeDecodeError:
+                raise RunError(self.path, "it is not UTF-8 text", self._line) from None
+        if len(self._torn) > _MAX_LINE_BYTES:
+            raise RunError(self.path, f"a line has more than {_MAX_LINE_BYTES} bytes", self._line + 1)
+        return found
+
+
+class RunFollower:
+    """A run that is being written: `new_points()` hands out each point once, when it is whole."""
+
+    def __init__(self, path: "os.PathLike[str] | str") -> None:
+        self.path = Path(path)
+        self._seen: "set[int]" = set()
+        self.run: Optional[Run] = None
+
+    def new_points(self) -> List[Point]:
+        """The points that came since the last call; none as long as the run has not begun (no run.json)."""
+        if self.run is None and not (self.path / "run.json").exists():
+            return []
+        self.run = open_run(self.path, skip=self._seen)
+        self._seen.update(point.index for point in self.run.points)
+        return list(self.run.points)
+
+    @property
+    def is_over(self) -> bool:
+        """The run ended by itself or was interrupted; its last points may still have to be asked for."""
+        return self.run is not None and self.run.record.status != "running"

@@ -1,0 +1,136 @@
+"""Plots of a run for a notebook (matplotlib). Every point that was measured is drawn; lines join medians of repeats."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from statistics import median
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+from .errors import MissingLibraryError
+from .histogram import buckets
+from .model import Point
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from .run import Run
+
+#: What a sweep is drawn over: label, and where a point stands on it.
+_AXES: "Dict[str, Tuple[str, Callable[[Point], Optional[float]]]]" = {
+    "connections": ("connections", lambda point: float(point.connections)),
+    "rate": ("offered load (requests/s)", lambda point: point.offered_per_sec),
+}
+#: A row of the picture: label of its axis, is its scale logarithmic, and figures by the words of the legend.
+_ROWS: "List[Tuple[str, bool, List[Tuple[str, str]]]]" = [
+    ("requests/s", False, [("throughput", "client.throughput_per_sec"), ("goodput", "client.goodput_per_sec")]),
+    ("response time (us)", True, [("median", "client.response_p50_us"), ("99 %", "client.response_p99_us")]),
+    ("server CPU (us/request)", False, [("user", "server.cpu_user_us_per_request"),
+                                       ("system", "server.cpu_system_us_per_request"),
+                                       ("softirq", "server.softirq_us_per_request")]),
+]
+
+
+def find(run: "Run", findings: Optional[Mapping[str, Any]] = None) -> "Figure":
+    """A find run: throughput, response time and the server's CPU per request, against connections and offered load.
+
+    `findings` is what `straingauge report RUN --json` printed (or its `findings`); with it the yield and failure points
+    are drawn with their intervals.
+    """
+    pyplot = _pyplot()
+    sweeps = [name for name in _AXES if run.sweep(name)]
+    if not sweeps:
+        raise ValueError("this run has no points of a sweep: it is not one of straingauge find, or has just begun")
+    figure, axes = pyplot.subplots(len(_ROWS), len(sweeps), figsize=(5.5 * len(sweeps), 9), sharex="col", squeeze=False)
+    for column, sweep in enumerate(sweeps):
+        label, position = _AXES[sweep]
+        for row, (unit, is_log, wanted) in enumerate(_ROWS):
+            panel = axes[row][column]
+            for words, name in wanted:
+                _draw(panel, run.sweep(sweep), position, name, words)
+            panel.set_ylabel(unit)
+            panel.set_yscale("log" if is_log else "linear")
+            if not is_log:
+                panel.set_ylim(bottom=0)
+            if sweep == "connections":
+                panel.set_xscale("log", base=2)
+            _mark(panel, _sweep_findings(findings, sweep))
+            panel.grid(True, alpha=0.3)
+            if panel.get_legend_handles_labels()[0]:
+                panel.legend(fontsize="small")
+        axes[-1][column].set_xlabel(label)
+    # '$' would start mathematics.
+    figure.suptitle(f"{run.record.url} ({run.record.status})".replace("$", r"\$"))
+    figure.tight_layout()
+    return figure  # type: ignore[no-any-return]
+
+
+def _draw(panel: Any, points: "List[Point]", position: Callable[[Point], Optional[float]], name: str, words: str) -> None:
+    levels: "Dict[float, List[float]]" = defaultdict(list)
+    for point in points:
+        place, value = position(point), point.value(name)
+        if place is not None and value is not None:
+            levels[place].append(value)
+    if not levels:
+        return
+    places = sorted(levels)
+    (line,) = panel.plot(places, [median(levels[place]) for place in places], label=words)
+    panel.plot([place for place in places for _ in levels[place]], [value for place in places for value in levels[place]],
+               ".", alpha=0.4, color=line.get_color())
+
+
+def _sweep_findings(findings: Optional[Mapping[str, Any]], sweep: str) -> Mapping[str, Any]:
+    if findings is None:
+        return {}
+    inner = findings.get("findings", findings)
+    found = inner.get(sweep) if isinstance(inner, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def _mark(panel: Any, found: Mapping[str, Any]) -> None:
+    for name, words, color in (("yield_point", "yield point", "tab:orange"), ("failure_point", "failure point", "tab:red")):
+        point = found.get(name)
+        if not isinstance(point, Mapping) or not isinstance(point.get("estimate"), (int, float)):
+            continue
+        panel.axvline(point["estimate"], color=color, linestyle="--", linewidth=1, label=words)
+        low, high = point.get("low"), point.get("high")
+        if isinstance(low, (int, float)) and isinstance(high, (int, float)):
+            panel.axvspan(low, high, color=color, alpha=0.1)
+
+
+def response_times(run: "Run", indices: "Optional[List[int]]" = None, tag: str = "response") -> "Figure":
+    """Quantiles of a time over points: from the median out, on a scale that gives each further nine the same room."""
+    pyplot = _pyplot()
+    figure, panel = pyplot.subplots(figsize=(7, 4.5))
+    for point in run.points:
+        if (indices is not None and point.index not in indices) or point.sweep == "yardstick":
+            continue
+        histogram = run.histograms(point.index).get(tag)
+        if histogram is None or not histogram.get_total_count():
+            continue
+        total, seen = int(histogram.get_total_count()), 0
+        times_us: List[float] = []
+        rarity: List[float] = []
+        for value_ns, count in buckets(histogram):
+            # Where the bucket begins to matter: one in `rarity` values is at least this long.
+            rarity.append(total / (total - seen))
+            times_us.append(value_ns / 1e3)
+            seen += count
+        load = f"{point.offered_per_sec:,.0f}/s" if point.offered_per_sec is not None else f"{point.connections} connections"
+        panel.plot(rarity, times_us, drawstyle="steps-post", label=f"{load} (n={total:,})")
+    panel.set_xscale("log")
+    panel.set_yscale("log")
+    panel.set_xlabel("1 in N requests takes at least")
+    panel.set_ylabel(f"{tag} time (us)")
+    panel.grid(True, alpha=0.3)
+    if panel.get_legend_handles_labels()[0]:
+        panel.legend(fontsize="small")
+    figure.tight_layout()
+    return figure  # type: ignore[no-any-return]
+
+
+def _pyplot() -> Any:
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise MissingLibraryError("matplotlib", "plot") from error
+    return pyplot

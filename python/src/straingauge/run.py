@@ -1,0 +1,224 @@
+"""A run directory, opened."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Sequence, Tuple, Union, overload
+
+from . import frames, histogram
+from .bounded import MAX_POINTS, MAX_SERIES_BYTES, read_text
+from .errors import RunError, printable
+from .frames import Column
+from .model import Doubt, Point, RunRecord, read_point, read_record
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    from typing_extensions import Literal
+
+_MAX_LINE_CHARS = 1 << 20
+
+
+class Run:
+    """A run directory: its record, its points, and the files beside them, read when they are asked for.
+
+    Every `..._frame` takes "pandas" or "polars" and names units in its columns; a number that was not measured is a
+    missing value, never 0.
+    """
+
+    def __init__(self, path: Path, record: RunRecord, points: Sequence[Point], reading_doubts: Sequence[Doubt]) -> None:
+        self.path = path
+        self.record = record
+        self.points = points
+        #: What could not be read and was left out (only with `damaged="leave out"`).
+        self.reading_doubts = reading_doubts
+
+    def __repr__(self) -> str:
+        return f"<Run {printable(self.record.name)}: {self.record.status}, {len(self.points)} points>"
+
+    @property
+    def is_abandoned(self) -> bool:
+        """The record says "running", but its writer does not live on this machine. None of Linux's pids: never true."""
+        proc = Path("/proc")
+        return (self.record.status == "running" and (proc / "self").exists()
+                and not (proc / str(self.record.writer_pid)).exists())
+
+    @property
+    def doubts(self) -> "List[Tuple[int | None, Doubt]]":
+        """All doubts: of the run (None) and of its points (their index)."""
+        found: "List[Tuple[int | None, Doubt]]" = [(None, doubt) for doubt in self.record.doubts]
+        found += [(None, doubt) for doubt in self.reading_doubts]
+        found += [(point.index, doubt) for point in self.points for doubt in point.doubts]
+        return found
+
+    def sweep(self, name: str) -> List[Point]:
+        """The points of one sweep: single, connections, rate or yardstick."""
+        return [point for point in self.points if point.sweep == name]
+
+    def point_path(self, index: int) -> Path:
+        """The folder of a point."""
+        return self.path / "points" / f"{index:03}"
+
+    def histograms(self, index: int) -> "Dict[str, Any]":
+        """A point's HdrHistograms of nanoseconds by tag (response, service, lag, ...); empty where it has none."""
+        path = self.point_path(index) / "latency.hlog"
+        return histogram.read_log(path) if path.exists() else {}
+
+    def merged_histogram(self, tag: str, sweep: "str | None" = None) -> Any:
+        """One tag's histogram over all points, or those of one sweep; counts are added, nothing is lost."""
+        merged: Any = None
+        for point in self.points:
+            if sweep is None or point.sweep == sweep:
+                found = self.histograms(point.index).get(tag)
+                if found is not None and merged is None:
+                    merged = found
+                elif found is not None:
+                    merged.add(found)
+        if merged is None:
+            raise KeyError(f"no point of this run has a histogram of {tag!r}")
+        return merged
+
+    @overload
+    def points_frame(self, library: "Literal['pandas']" = "pandas") -> "pandas.DataFrame": ...
+    @overload
+    def points_frame(self, library: "Literal['polars']") -> "polars.DataFrame": ...
+    def points_frame(self, library: frames.Library = "pandas") -> Any:
+        """One row a point: its load, its outcomes (`outcome.ok_count`), its figures and connection states."""
+        return frames.build(frames.points(self.points), library)
+
+    @overload
+    def figures_frame(self, library: "Literal['pandas']" = "pandas") -> "pandas.DataFrame": ...
+    @overload
+    def figures_frame(self, library: "Literal['polars']") -> "polars.DataFrame": ...
+    def figures_frame(self, library: frames.Library = "pandas") -> Any:
+        """One row a figure of a point: value, unit, n (how many events it rests on), origin, not_measured (why)."""
+        return frames.build(frames.figures(self.points), library)
+
+    @overload
+    def doubts_frame(self, library: "Literal['pandas']" = "pandas") -> "pandas.DataFrame": ...
+    @overload
+    def doubts_frame(self, library: "Literal['polars']") -> "polars.DataFrame": ...
+    def doubts_frame(self, library: frames.Library = "pandas") -> Any:
+        """One row a doubt; a missing `index` stands for the run as a whole."""
+        return frames.build(frames.doubts(self.doubts), library)
+
+    @overload
+    def histogram_frame(self, index: int, tag: str, library: "Literal['pandas']" = "pandas") -> "pandas.DataFrame": ...
+    @overload
+    def histogram_frame(self, index: int, tag: str, library: "Literal['polars']") -> "polars.DataFrame": ...
+    def histogram_frame(self, index: int, tag: str, library: frames.Library = "pandas") -> Any:
+        """A histogram's recorded buckets: `value_ns` (upper end), `count`, `cumulative_ratio`."""
+        found = self.histograms(index).get(tag)
+        return frames.build(frames.buckets([] if found is None else histogram.buckets(found)), library)
+
+    @overload
+    def series_frame(self, index: int, library: "Literal['pandas']" = "pandas") -> "pandas.DataFrame": ...
+    @overload
+    def series_frame(self, index: int, library: "Literal['polars']") -> "polars.DataFrame": ...
+    def series_frame(self, index: int, library: frames.Library = "pandas") -> Any:
+        """The course of a point's window (series.csv); without columns where the point has none."""
+        path = self.point_path(index) / "series.csv"
+        return frames.build(read_series(path) if path.exists() else [], library)
+
+    def watch_readings(self) -> "List[Mapping[str, Any]]":
+        """The lines of watch.jsonl (`straingauge watch --out`): the heading, then a reading each; empty without one."""
+        path = self.path / "watch.jsonl"
+        return read_json_lines(path) if path.exists() else []
+
+    @overload
+    def watch_frame(self, library: "Literal['pandas']" = "pandas") -> "pandas.DataFrame": ...
+    @overload
+    def watch_frame(self, library: "Literal['polars']") -> "polars.DataFrame": ...
+    def watch_frame(self, library: frames.Library = "pandas") -> Any:
+        """One row a reading of a watch: every number of its totals and rates, named by its place."""
+        readings = [reading for reading in self.watch_readings() if reading.get("kind") == "reading"]
+        return frames.build(frames.flattened(readings), library)
+
+
+def open_run(
+    path: "Union[os.PathLike[str], str]", *, damaged: "Literal['refuse', 'leave out']" = "refuse",
+    skip: "Collection[int]" = (),
+) -> Run:
+    """Opens a run directory, also one that is still being written: points appear in it whole or not at all.
+
+    A file that cannot be read is a `RunError` naming it and the line. With `damaged="leave out"` a point like that
+    becomes a doubt of kind `unreadable`, as in straingauge itself; run.json must be readable either way. Points whose
+    index is in `skip` are passed over.
+    """
+    folder = Path(path)
+    record = read_record(folder / "run.json")
+    points: List[Point] = []
+    doubts: List[Doubt] = []
+    for index in _point_indices(folder):
+        if index in skip:
+            continue
+        try:
+            points.append(read_point(folder / "points" / f"{index:03}" / "point.json", index))
+        except RunError as error:
+            if damaged == "refuse":
+                raise
+            doubts.append(Doubt("unreadable", "warning", f"a point was left out: {error}", "measure that point again"))
+    return Run(folder, record, points, doubts)
+
+
+def _point_indices(folder: Path) -> List[int]:
+    """The indices of the points' folders, ascending. Names that are not numbers (a point being written) are passed over."""
+    found: List[int] = []
+    points = folder / "points"
+    try:
+        with os.scandir(points) as entries:
+            for entry in entries:
+                name = entry.name
+                if len(name) <= 9 and name.isascii() and name.isdigit() and f"{int(name):03}" == name:
+                    found.append(int(name))
+                    if len(found) > MAX_POINTS:
+                        raise RunError(points, f"it has more than {MAX_POINTS} points")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise RunError(points, f"it cannot be read ({error.strerror})") from error
+    return sorted(found)
+
+
+def read_series(path: Path) -> List[Column]:
+    """series.csv as columns of numbers. A last line without its end is being written still, and left for later."""
+    lines = histogram.complete_lines(read_text(path, MAX_SERIES_BYTES))
+    if not lines:
+        return []
+    names = lines[0][1].split(",")
+    if len(set(names)) != len(names) or any(not name.isidentifier() for name in names) or len(names) > 200:
+        raise RunError(path, "its header is not a list of different column names", 1)
+    columns: "List[List[float | None]]" = [[] for _ in names]
+    for number, line in lines[1:]:
+        cells = line.split(",")
+        if len(cells) != len(names):
+            raise RunError(path, f"it has {len(cells)} columns, the header has {len(names)}", number)
+        for column, cell in zip(columns, cells):
+            try:
+                # float() would take 'nan', 'inf' and '1_0' too.
+                if cell.strip("0123456789.-+e"):
+                    raise ValueError
+                column.append(float(cell) if cell else None)
+            except ValueError:
+                raise RunError(path, f"'{printable(cell, 20)}' is not a number", number) from None
+    return [Column(name, "f64", values) for name, values in zip(names, columns)]
+
+
+def read_json_lines(path: Path) -> "List[Mapping[str, Any]]":
+    """A file of one JSON object a line. A last line without its end is being written still, and left for later."""
+    found: "List[Mapping[str, Any]]" = []
+    for number, line in histogram.complete_lines(read_text(path, MAX_SERIES_BYTES)):
+        if len(line) > _MAX_LINE_CHARS:
+            raise RunError(path, f"it has more than {_MAX_LINE_CHARS} characters", number)
+        try:
+            value = json.loads(line)
+        except RecursionError:
+            raise RunError(path, "it is nested too deeply", number) from None
+        except ValueError as error:
+            raise RunError(path, f"it is not JSON: {printable(str(error))}", number) from None
+        if not isinstance(value, dict):
+            raise RunError(path, "it is not a JSON object", number)
+        found.append(value)
+    return found

@@ -1,0 +1,69 @@
+"""The package as a whole: types, the oldest Python, plots, the example notebook."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from matplotlib import pyplot
+from nbclient import NotebookClient
+
+import straingauge
+
+ROOM = Path(__file__).parent.parent
+
+
+def test_types_hold_under_mypy_strict() -> None:
+    done = subprocess.run([sys.executable, "-m", "mypy", "--strict"], cwd=ROOM, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_nothing_newer_than_python_3_9_is_used() -> None:
+    done = subprocess.run([str(Path(sys.executable).with_name("vermin")), "-t=3.9-", "--no-tips", "--violations", "src"], cwd=ROOM,
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_find_run_is_drawn_with_both_sweeps_and_its_zones(sample: Path) -> None:
+    findings = json.loads((sample.parent / "find-nginx-findings.json").read_text())
+    picture = straingauge.plot.find(straingauge.open_run(sample), findings)
+    assert len(picture.axes) == 6
+    labels = {text for panel in picture.axes for text in panel.get_legend_handles_labels()[1]}
+    assert {"throughput", "median", "99 %", "system"} <= labels
+    assert {"yield point", "failure point"} & labels
+    pyplot.close(picture)
+
+
+def test_quantiles_are_drawn_to_the_longest_time(sample: Path) -> None:
+    run = straingauge.open_run(sample)
+    index = run.sweep("connections")[0].index
+    picture = straingauge.plot.response_times(run, [index])
+    (line,) = picture.axes[0].get_lines()
+    longest_us = run.histograms(index)["response"].get_max_value() / 1e3
+    assert line.get_ydata()[-1] == pytest.approx(longest_us, rel=1e-3)
+    pyplot.close(picture)
+
+
+def test_a_run_without_a_sweep_is_not_drawn_as_one(tmp_path: Path) -> None:
+    from conftest import RunWriter
+
+    with pytest.raises(ValueError, match="no points of a sweep"):
+        straingauge.plot.find(straingauge.open_run(RunWriter(tmp_path / "run").path))
+
+
+def test_the_example_notebook_runs_from_its_first_cell_to_its_last() -> None:
+    notebook = nbformat.read(ROOM / "examples" / "find.ipynb", as_version=4)
+    nbformat.validate(notebook)
+    NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(ROOM / "examples")}}).execute()
+    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+    assert not any(output.output_type == "error" for output in outputs)
+
+
+def test_the_notebook_is_kept_without_outputs() -> None:
+    notebook = nbformat.read(ROOM / "examples" / "find.ipynb", as_version=4)
+    assert all(not cell.outputs and cell.execution_count is None for cell in notebook.cells if cell.cell_type == "code")

@@ -1,0 +1,144 @@
+"""Opening runs: whole ones, ones that are being written, and their frames."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas
+import polars
+import pytest
+
+import straingauge
+from conftest import RunWriter, figure
+
+
+def test_a_run_of_find_opens_with_its_points_and_outcomes_add_up(sample: Path) -> None:
+    run = straingauge.open_run(sample)
+    assert run.record.status == "complete"
+    assert len(run.points) > 10 and run.sweep("connections") and run.sweep("rate")
+    for point in run.points:
+        counts = dict(point.outcomes)
+        for name in ("connects", "connects_slow", "connects_failed"):
+            del counts[name]
+        assert counts.pop("sent") == sum(counts.values())
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames_hold_every_point_with_units_in_the_names(sample: Path, library: Any) -> None:
+    run = straingauge.open_run(sample)
+    frame = run.points_frame(library)
+    assert len(frame) == len(run.points)
+    assert list(frame["client.throughput_per_sec"]) == [point.value("client.throughput_per_sec") for point in run.points]
+    assert list(frame["outcome.ok_count"]) == [point.outcomes["ok"] for point in run.points]
+    for name in ("tcp.accept_queue_max_connections", "state.established_connections", "duration_ns"):
+        assert name in frame.columns
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_figures_carry_count_and_origin_or_the_reason_why_they_are_missing(sample: Path, library: Any) -> None:
+    run = straingauge.open_run(sample)
+    frame = run.figures_frame(library)
+    rows = frame.to_dict("records") if library == "pandas" else frame.to_dicts()
+    assert len(rows) == sum(len(point.figures) + len(point.connection_states) for point in run.points)
+    missing = 0
+    for row in rows:
+        if library == "pandas":
+            row = {key: None if pandas.isna(value) else value for key, value in row.items()}
+        if row["value"] is None:
+            missing += 1
+            assert row["not_measured"] and row["n"] is None
+        else:
+            assert row["n"] is not None and row["origin"] in ("counted", "timed", "sampled", "simulated", "modelled")
+    assert missing > 0, "a closed loop has no schedule lag, which must show as missing"
+
+
+def test_a_missing_number_is_missing_and_not_zero(writer: RunWriter) -> None:
+    writer.point()
+    run = straingauge.open_run(writer.path)
+    assert run.points_frame("pandas")["client.lag_p99_us"].isna().all()
+    assert run.points_frame("polars")["client.lag_p99_us"].null_count() == 1
+    assert run.points[0].value("client.lag_p99_us") is None
+
+
+def test_counts_beyond_a_float_stay_exact(writer: RunWriter) -> None:
+    writer.point(outcomes={"sent": 2**64 - 1, "ok": 2**64 - 1})
+    run = straingauge.open_run(writer.path)
+    assert int(run.points_frame("pandas")["outcome.ok_count"].iloc[0]) == 2**64 - 1
+    assert run.points_frame("polars")["outcome.ok_count"][0] == 2**64 - 1
+
+
+def test_one_name_with_two_units_never_shares_a_column(writer: RunWriter) -> None:
+    writer.point(figures={"x.size": figure(1.0, "bytes")})
+    writer.point(figures={"x.size": figure(2.0, "connections")})
+    frame = straingauge.open_run(writer.path).points_frame("polars")
+    assert frame["x.size_bytes"].to_list() == [1.0, None]
+    assert frame["x.size_connections"].to_list() == [None, 2.0]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_doubts_of_run_and_points_are_one_frame(writer: RunWriter, library: Any) -> None:
+    writer.point()
+    frame = straingauge.open_run(writer.path).doubts_frame(library)
+    assert list(frame["kind"]) == ["drift", "steal"]
+    assert list(frame["remedy"]) == ["repeat", "a machine of your own"]
+
+
+def test_the_course_of_a_point_is_a_frame(sample: Path) -> None:
+    run = straingauge.open_run(sample)
+    index = run.sweep("rate")[0].index
+    frame = run.series_frame(index, "polars")
+    assert frame.columns[0] == "t_s" and len(frame) >= 2
+    assert len(run.series_frame(index, "pandas")) == len(frame)
+
+
+def test_a_run_is_followed_while_it_is_written(tmp_path: Path) -> None:
+    follower = straingauge.RunFollower(tmp_path / "run")
+    assert follower.new_points() == [], "a run that has not begun has no points"
+    writer = RunWriter(tmp_path / "run")
+    assert follower.new_points() == []
+    writer.point()
+    (writer.path / "points" / ".001.partial").mkdir()
+    (writer.path / "points" / ".001.partial" / "point.json").write_text('{"schema": 1, "ind')
+    assert [point.index for point in follower.new_points()] == [0]
+    assert follower.new_points() == [] and not follower.is_over
+    writer.point()
+    writer.record("complete")
+    assert [point.index for point in follower.new_points()] == [1]
+    assert follower.is_over
+
+
+def test_a_torn_last_line_is_kept_for_later(tmp_path: Path) -> None:
+    tail = straingauge.LineTail(tmp_path / "watch.jsonl")
+    assert tail.lines() == []
+    with (tmp_path / "watch.jsonl").open("wb") as file:
+        for part, wanted in ((b'{"a":1}\n{"a', [(1, '{"a":1}')]), (b'":2}', []), (b"\n", [(2, '{"a":2}')])):
+            file.write(part)
+            file.flush()
+            assert tail.lines() == wanted
+    assert tail.torn == b""
+
+
+def test_readings_of_a_watch_leave_a_torn_line_for_later(writer: RunWriter) -> None:
+    reading = {"kind": "reading", "totals": {"elapsed_ns": 5}, "rates": {"all": {"requests_per_sec": 2.5}}, "doubts": []}
+    path = writer.path / "watch.jsonl"
+    path.write_text(json.dumps({"kind": "watch", "schema": 1}) + "\n" + json.dumps(reading) + "\n" + '{"kind": "rea')
+    run = straingauge.open_run(writer.path)
+    assert len(run.watch_readings()) == 2
+    frame = run.watch_frame("polars")
+    assert frame.columns == ["rates.all.requests_per_sec", "totals.elapsed_ns"]
+    assert frame.row(0) == (2.5, 5.0)
+
+
+def test_an_absent_library_is_named_with_the_way_to_install_it(writer: RunWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "polars", None)
+    with pytest.raises(straingauge.MissingLibraryError, match=r"pip install 'straingauge\[polars\]'"):
+        straingauge.open_run(writer.path).points_frame("polars")
+
+
+def test_the_two_libraries_hold_the_same(sample: Path) -> None:
+    run = straingauge.open_run(sample)
+    one, other = run.points_frame("pandas"), run.points_frame("polars")
+    assert list(one.columns) == other.columns
+    assert isinstance(one, pandas.DataFrame) and isinstance(other, polars.DataFrame)
