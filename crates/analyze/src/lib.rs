@@ -5,6 +5,7 @@
 //! Definitions and the making of the intervals are described in `docs/zones.md`.
 
 pub mod chart;
+pub mod growth;
 pub mod json;
 pub mod limit;
 pub mod report;

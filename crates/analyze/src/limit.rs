@@ -295,6 +295,7 @@ mod tests {
             figures: Default::default(),
             connection_states: Default::default(),
             workload: Default::default(),
+            functions: Vec::new(),
             doubts: vec![],
         };
         point.figures.set(names::RESPONSE_P99, Figure::new(62_100.0, "us", 1000, Origin::Timed));

@@ -4,10 +4,11 @@ mod cause;
 mod doubts;
 mod repair;
 
+use crate::growth::{self, Growth};
 use crate::text::{grouped, plain};
 use crate::zones::{Drift, Findings, Place, PointFinding, SweepFindings, percent};
 use record::units::{format_nanos, format_si};
-use record::{Criteria, Doubt, RunDir, Sweep, names};
+use record::{Criteria, Doubt, Point, RunDir, Sweep, names};
 use serde::{Deserialize, Serialize};
 
 /// The verdict on a run.
@@ -183,6 +184,7 @@ fn closed_sentences(run: &RunDir, closed: &SweepFindings, criteria: &Criteria, s
         ));
     }
     cost_sentence(closed, said);
+    said.extend(layer_sentence(run, closed, criteria));
     failure_sentence(closed, said);
 }
 
@@ -215,6 +217,42 @@ fn cost_sentence(sweep: &SweepFindings, said: &mut Vec<String>) {
         words(cpu.highest_load, sweep.sweep),
         percent(rose)
     ));
+}
+
+/// Which layers and functions grew from the cheapest load to the dearest, where points were profiled.
+fn layer_sentence(run: &RunDir, closed: &SweepFindings, criteria: &Criteria) -> Option<String> {
+    /// Named at most; the rest is in the table.
+    const NAMED: usize = 3;
+    let cpu = closed.cpu.as_ref().filter(|cpu| cpu.ratio >= 1.02 && cpu.highest_load > cpu.lowest_load)?;
+    let at = |load: f64| -> Vec<&Point> {
+        let is_there = |point: &&Point| point.sweep == closed.sweep && point.connections as f64 == load;
+        run.points.iter().filter(is_there).collect()
+    };
+    let (low, high) = (at(cpu.lowest_load), at(cpu.highest_load));
+    let words = |grown: &[Growth]| {
+        let one = |growth: &Growth| {
+            let by = growth.difference_us;
+            format!(
+                "{} from {:.1} to {:.1} us (by {:.1} to {:.1})",
+                plain(&growth.name, 60),
+                growth.low_us,
+                growth.high_us,
+                by.low,
+                by.high
+            )
+        };
+        grown.iter().take(NAMED).map(one).collect::<Vec<_>>().join(", ")
+    };
+    let layers = growth::layers(&low, &high, criteria.confidence_ratio);
+    if layers.is_empty() {
+        return None;
+    }
+    let functions = growth::functions(&low, &high, criteria.confidence_ratio);
+    let inside = match functions.as_slice() {
+        [] => String::new(),
+        grown => format!(" Of the functions, by what they do themselves: {}.", words(grown)),
+    };
+    Some(format!("By layer of the network stack, sampled, it grew in {}.{inside}", words(&layers)))
 }
 
 fn failure_sentence(sweep: &SweepFindings, said: &mut Vec<String>) {

@@ -107,10 +107,11 @@ fn a_known_share_of_user_time_is_recovered() {
     }
     let mut server = Server::start("share", false);
     server.ask("warm");
-    let mut profiler = profile::Profiler::open(server.options(Duration::from_secs(4))).unwrap();
+    let mut profiler = profile::Profiler::attach(server.options(Duration::from_secs(4))).unwrap();
+    profiler.begin().unwrap();
     let truth: f64 = server.ask("work").parse().unwrap();
     profiler.tick().unwrap();
-    let profile = profiler.close(None).unwrap();
+    let profile = profiler.end(None).unwrap();
     let user = profile.layer(Some(Layer::User)).unwrap().share_ratio.unwrap().value;
     println!("true {:.2} %, sampled {:.2} % of {} samples", truth * 100.0, user * 100.0, profile.samples.server());
     // Five standard deviations of independent samples; the true accuracy is measured in bench/profiler-overhead.
@@ -126,12 +127,13 @@ fn packets_of_the_port_are_those_of_its_otherwise_idle_interface() {
         return;
     }
     let mut server = Server::start("traffic", true);
-    let mut profiler = profile::Profiler::open(server.options(Duration::from_secs(1))).unwrap();
+    let mut profiler = profile::Profiler::attach(server.options(Duration::from_secs(1))).unwrap();
+    profiler.begin().unwrap();
     let before = interface_packets(server.process.id());
     server.ask("exchange 2000");
     profiler.tick().unwrap();
     let after = interface_packets(server.process.id());
-    let profile = profiler.close(None).unwrap();
+    let profile = profiler.end(None).unwrap();
     assert_eq!(profile.packets.total(), after - before, "{:?}", profile.packets);
     assert_eq!(profile.packets.data_packets, [2000, 2000]);
     assert_eq!(profile.packets.payload_bytes, [2000 * 100, 2000 * 1000]);
@@ -154,9 +156,10 @@ fn a_second_event_has_samples_of_its_own() {
     let mut server = Server::start("faults", false);
     let mut options = server.options(Duration::from_secs(1));
     options.events = vec![profile::events::PAGE_FAULTS];
-    let profiler = profile::Profiler::open(options).unwrap();
+    let mut profiler = profile::Profiler::attach(options).unwrap();
+    profiler.begin().unwrap();
     let faults: u64 = server.ask("fault").parse().unwrap();
-    let profile = profiler.close(None).unwrap();
+    let profile = profiler.end(None).unwrap();
     let seen = profile.events[0].samples * profile.events[0].period;
     assert!(profile.events[0].not_measured.is_none());
     assert!(seen >= faults && seen < faults + 200, "{seen} instead of {faults}");
@@ -195,9 +198,10 @@ fn groups_and_what_is_in_none_are_the_whole() {
     let mut server = Server::start("share", false);
     let mut options = server.options(Duration::from_secs(1));
     options.groups = vec!["reads=vfs_read,ksys_read".parse().unwrap(), "nothing=user:no_such_*".parse().unwrap()];
-    let profiler = profile::Profiler::open(options).unwrap();
+    let mut profiler = profile::Profiler::attach(options).unwrap();
+    profiler.begin().unwrap();
     server.ask("warm");
-    let profile = profiler.close(None).unwrap();
+    let profile = profiler.end(None).unwrap();
     let sum: u64 = profile.groups.iter().map(|group| group.samples).sum();
     assert_eq!(sum, profile.samples.server());
     assert!(profile.groups[0].samples > 0 && profile.groups[1].samples == 0, "{:?}", profile.groups);

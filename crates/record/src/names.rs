@@ -107,6 +107,22 @@ names! {
     SERVER_SELECT_WAITS = "server.select_or_poll_waits_ratio", "ratio";
     /// Largest set of descriptors that such a select or poll was over.
     SERVER_SELECT_SET = "server.select_set_descriptors", "descriptors";
+    /// CPU time for the server's work in user mode per completed request, by sampling.
+    LAYER_USER = "layer.user_us_per_request", "us";
+    /// The same in system calls down to the protocol: entry, socket layer, event notification, files.
+    LAYER_SYSTEM_CALL = "layer.system_call_us_per_request", "us";
+    /// The same in TCP.
+    LAYER_TCP = "layer.tcp_us_per_request", "us";
+    /// The same in IP.
+    LAYER_IP = "layer.ip_us_per_request", "us";
+    /// The same in the device-independent part of the link layer.
+    LAYER_ETHERNET = "layer.ethernet_us_per_request", "us";
+    /// The same in drivers of network interfaces.
+    LAYER_DRIVER = "layer.driver_us_per_request", "us";
+    /// The same in the rest of the kernel: scheduler, interrupts, page faults.
+    LAYER_OTHER = "layer.other_us_per_request", "us";
+    /// The same in functions of the kernel that no layer claims.
+    LAYER_UNATTRIBUTED = "layer.unattributed_us_per_request", "us";
 
     /// Machine: share of CPU time in user mode (nice included).
     MACHINE_USER = "machine.cpu_user_ratio", "ratio";

@@ -56,9 +56,30 @@ pub struct Point {
     /// Results by class of request, and what was replayed.
     #[serde(default, skip_serializing_if = "WorkloadResult::is_empty")]
     pub workload: WorkloadResult,
+    /// What functions of the server and of the kernel on its behalf cost by themselves, by sampling; the most expensive
+    /// first. Empty where the point was not profiled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<FunctionCost>,
     /// Reasons not to trust this point.
     #[serde(default)]
     pub doubts: Vec<Doubt>,
+}
+
+/// A function's own CPU time, without what it calls.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FunctionCost {
+    /// Its name. Untrusted text.
+    pub function: String,
+    /// The kernel's module or the program's file. Untrusted text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+    /// The layer that most of its samples were charged to; absent = unattributed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layer: Option<crate::layers::Layer>,
+    /// CPU time per completed request, microseconds.
+    pub us_per_request: f64,
+    /// Samples that this rests on.
+    pub samples: u64,
 }
 
 impl Point {

@@ -4,6 +4,7 @@ mod cli;
 mod commands;
 mod cpus;
 mod failure;
+mod layers;
 mod measure;
 mod plan;
 mod progress;

@@ -1,5 +1,6 @@
 //! One load point: the engine drives, the observer watches the same window, both become one [`Point`].
 
+use crate::layers::LayerGauge;
 use crate::progress::Progress;
 use crate::signals::Stop;
 use crate::workload::Supplied;
@@ -23,6 +24,8 @@ pub struct Gauge {
     cold: Option<ColdHerd>,
     /// The rate series or log that the points follow.
     supplied: Supplied,
+    /// Samples the server's layers in every point, where asked for and possible.
+    layers: Option<LayerGauge>,
 }
 
 /// A point and the engine's full result (histograms, series).
@@ -45,6 +48,7 @@ struct Watching<'a> {
     observer: Option<&'a mut Observer>,
     cold: Option<&'a ColdHerd>,
     cold_before: ColdCounts,
+    layers: Option<&'a mut LayerGauge>,
     window: Option<Window>,
     trouble: Option<String>,
     progress: &'a mut Progress,
@@ -54,6 +58,9 @@ struct Watching<'a> {
 impl LoadEvents for Watching<'_> {
     fn window_begins(&mut self) {
         self.cold_before = self.cold.map(ColdHerd::counts).unwrap_or_default();
+        if let Some(layers) = self.layers.as_deref_mut() {
+            layers.begin();
+        }
         if let Some(observer) = self.observer.as_deref_mut() {
             self.trouble = observer.window_begins().err().map(|error| error.to_string());
         }
@@ -67,6 +74,9 @@ impl LoadEvents for Watching<'_> {
                 Ok(window) => self.window = Some(window),
                 Err(error) => self.trouble = Some(error.to_string()),
             }
+        }
+        if let Some(layers) = self.layers.as_deref_mut() {
+            layers.end();
         }
     }
 
@@ -86,7 +96,7 @@ impl LoadEvents for Watching<'_> {
 impl Gauge {
     /// A gauge for a server that is watched, or for one that cannot be (then every point carries the doubt).
     pub fn new(observer: Result<Observer, Doubt>, stop: Stop, yardstick_cpu: Option<usize>) -> Self {
-        Gauge { observer, stop, yardstick_cpu, cold: None, supplied: Supplied::default() }
+        Gauge { observer, stop, yardstick_cpu, cold: None, supplied: Supplied::default(), layers: None }
     }
 
     /// Gives the points a rate series or a log to follow.
@@ -118,6 +128,11 @@ impl Gauge {
         Ok(())
     }
 
+    /// From now on every point but a yardstick says what the server's layers cost.
+    pub fn profile_layers(&mut self, layers: LayerGauge) {
+        self.layers = Some(layers);
+    }
+
     /// Facts about the server's processes.
     pub fn server_facts(&self) -> std::collections::BTreeMap<String, String> {
         self.observer.as_ref().map(Observer::server_facts).unwrap_or_default()
@@ -129,6 +144,7 @@ impl Gauge {
             observer: self.observer.as_mut().ok(),
             cold: self.cold.as_ref(),
             cold_before: ColdCounts::default(),
+            layers: self.layers.as_mut().filter(|_| sweep != Sweep::Yardstick),
             window: None,
             trouble: None,
             progress,
@@ -152,6 +168,7 @@ impl Gauge {
             figures: result.figures(plan),
             connection_states: Default::default(),
             workload: result.workload.clone(),
+            functions: Vec::new(),
             doubts: result.doubts.clone(),
         };
         match (&self.observer, window) {
@@ -168,6 +185,9 @@ impl Gauge {
                 "run straingauge doctor to see what is missing",
             )),
             (Err(doubt), _) => point.doubts.push(doubt.clone()),
+        }
+        if let Some(layers) = &mut self.layers {
+            layers.note(&mut point);
         }
         if let Some(herd) = &self.cold {
             point.figures.extend(herd.figures(cold_before, result.window_ns));

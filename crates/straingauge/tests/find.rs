@@ -6,6 +6,7 @@ use crate::rig::{
 };
 use crate::server::{Kind, Server, serve_words};
 use std::path::Path;
+use std::process::Command;
 
 /// A sweep that is over in seconds: few, short points. What it finds on a busy machine is not judged here.
 pub const SMALL: [&str; 6] = ["--duration", "100ms", "--max-connections", "32", "--repeats", "2"];
@@ -75,6 +76,47 @@ fn find_with_namespaces_leaves_a_whole_run_and_no_namespace() {
     assert_is_a_whole_run(&out, &said);
     assert_eq!(run_record(&out)["scenario"]["server"]["isolated"], true);
     crate::interruption::assert_nothing_is_left(pid, &state, &namespaces);
+}
+
+#[test]
+fn points_are_profiled_by_layer_where_that_is_permitted() {
+    skip_unless!(is_root(), "needs root, to sample stacks with BPF");
+    needs_server!(Kind::Nginx);
+    let dir = open_dir();
+    for (when, is_wanted) in [("always", true), ("never", false)] {
+        let (state, out) = (dir.path().join(when), dir.path().join(format!("run-{when}")));
+        let port = free_port();
+        let url = format!("http://127.0.0.1:{port}/1k.bin");
+        let mut command = straingauge(["find", &url, "--profile", when, "--sweep", "connections", "--budget", "8s"]);
+        command.args(["--duration", "400ms", "--max-connections", "8", "--repeats", "2", "--out"]).arg(&out);
+        command.arg("--").args(serve_words(Kind::Nginx, port, &state, "0.0.0.0"));
+        let said = Command::output(&mut command).expect("straingauge runs");
+        let words = String::from_utf8_lossy(&said.stderr).into_owned();
+        if words.contains("--profile always is not possible") {
+            return crate::rig::skipped(words.trim());
+        }
+        assert!(said.status.success(), "{words}");
+        let measured: Vec<_> = points(&out).into_iter().filter(|point| point["sweep"] == "connections").collect();
+        let layers = |point: &serde_json::Value| -> Option<f64> {
+            let figures = point["figures"].as_object().expect("figures by name");
+            let of_layers = figures.iter().filter(|(name, _)| name.starts_with("layer."));
+            of_layers.map(|(_, figure)| figure["value"].as_f64()).sum()
+        };
+        if !is_wanted {
+            let names = |point: &serde_json::Value| point["figures"].to_string();
+            assert!(measured.iter().all(|point| !names(point).contains("layer.") && point["functions"].is_null()));
+            continue;
+        }
+        let profiled: Vec<_> = measured.iter().filter(|point| layers(point).is_some_and(|us| us > 0.0)).collect();
+        assert!(!profiled.is_empty(), "no point of {} was profiled", measured.len());
+        for point in profiled {
+            let functions = point["functions"].as_array().expect("functions are listed");
+            assert!(functions.iter().all(|cost| cost["us_per_request"].as_f64() > Some(0.0)), "{functions:?}");
+            // The scheduler also charges the server for receiving at the client's end, inside the server's own send.
+            let own = point["figures"]["server.cpu_us_per_request"]["value"].as_f64().expect("watched");
+            assert!(layers(point) > Some(own / 5.0), "layers {:?} us, scheduler {own} us", layers(point));
+        }
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The charts of a sweep: throughput, response times, CPU per request, connection states; zones and points marked on each.
 
 use crate::chart::{Band, Chart, Layer, Limit, Marker, Scale, Series};
+use crate::growth::LAYERS;
 use crate::verdict::interval;
 use crate::zones::{Level, PointFinding, Spread, SweepFindings, Zone, load_words};
 use record::units::{format_nanos, format_si};
@@ -16,10 +17,14 @@ pub(super) struct Figure {
 /// All charts of a sweep that have something to show.
 pub(super) fn of_sweep(run: &RunDir, sweep: &SweepFindings, criteria: &Criteria) -> Vec<Figure> {
     let points: Vec<&Point> = run.points.iter().filter(|point| point.sweep == sweep.sweep).collect();
-    [throughput(sweep, &points), response(sweep, &points, criteria), cpu(sweep, &points), states(sweep, &points)]
-        .into_iter()
-        .flatten()
-        .collect()
+    let all = [
+        throughput(sweep, &points),
+        response(sweep, &points, criteria),
+        cpu(sweep, &points),
+        stack_layers(sweep, &points),
+        states(sweep, &points),
+    ];
+    all.into_iter().flatten().collect()
 }
 
 fn load(point: &Point) -> Option<f64> {
@@ -223,11 +228,18 @@ fn layers(sweep: &SweepFindings) -> Vec<Layer> {
         ("system", "system", |level| level.cpu_system_us_per_request),
         ("softirq", "softirq", |level| level.softirq_us_per_request),
     ];
+    let parts = parts.map(|(name, class, part)| {
+        let values = sweep.levels.iter().map(|level| part(level).map(|spread| spread.median)).collect();
+        (name, class, values)
+    });
+    stacked(sweep, parts)
+}
+
+/// Values over the levels, one upon the other; a part that nothing is known of is left out.
+fn stacked<const N: usize>(sweep: &SweepFindings, parts: [(&str, &'static str, Vec<Option<f64>>); N]) -> Vec<Layer> {
     let mut floor: Vec<(f64, f64)> = sweep.levels.iter().map(|level| (level.load, 0.0)).collect();
     let mut layers = Vec::new();
-    for (name, class, part) in parts {
-        let values: Vec<Option<f64>> =
-            sweep.levels.iter().map(|level| part(level).map(|spread| spread.median)).collect();
+    for (name, class, values) in parts {
         if values.iter().all(Option::is_none) {
             continue;
         }
@@ -240,6 +252,34 @@ fn layers(sweep: &SweepFindings) -> Vec<Layer> {
         layers.push(Layer { name: name.into(), class, edges });
     }
     layers
+}
+
+/// The server's CPU time by layer of the network stack, where points were profiled.
+fn stack_layers(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
+    const CLASSES: [&str; 8] = ["n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8"];
+    let at_level = |name: &'static str| -> Vec<Option<f64>> {
+        let known = medians_of(sweep, points, |point| point.value(name));
+        let at = |load: f64| known.iter().find(|(known, _)| *known == load).map(|(_, us)| *us);
+        sweep.levels.iter().map(|level| at(level.load)).collect()
+    };
+    let mut parts = LAYERS.map(|(word, name)| (word, "", at_level(name)));
+    for (part, class) in parts.iter_mut().zip(CLASSES) {
+        part.1 = class;
+    }
+    let known: Vec<&Level> =
+        sweep.levels.iter().zip(&parts[0].2).filter(|(_, us)| us.is_some()).map(|(l, _)| l).collect();
+    let (first, last) = (known.first()?.load, known.last()?.load);
+    let mut layers = stacked(sweep, parts);
+    for layer in &mut layers {
+        layer.edges.retain(|(load, ..)| (first..=last).contains(load));
+    }
+    let top = layers.iter().flat_map(|layer| &layer.edges).map(|(.., high)| *high);
+    let y = Scale::linear(top, |us| format!("{us:.1}"));
+    let mut chart = frame(sweep, "CPU time by layer", "server CPU, us per request", y);
+    chart.layers = layers;
+    let caption =
+        "Sampled stacks of the server's work, wherever it ran, by layer of the network stack; medians over repeats.";
+    Some(Figure { title: "CPU time by layer", caption: caption.into(), chart })
 }
 
 fn states(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {

@@ -44,6 +44,7 @@ fn any_point() -> impl Strategy<Value = Point> {
                 figures: Default::default(),
                 connection_states: Default::default(),
                 workload: Default::default(),
+                functions: Vec::new(),
                 doubts: vec![],
             };
             for ((name, unit, _), value) in figures {

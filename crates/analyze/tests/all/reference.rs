@@ -36,6 +36,7 @@ pub fn points() -> Vec<Point> {
                 figures: Default::default(),
                 connection_states: Default::default(),
                 workload: Default::default(),
+                functions: Vec::new(),
                 doubts: vec![],
             };
             let mut set = |name, value, unit| point.figures.set(name, Figure::new(value, unit, 1, Origin::Counted));

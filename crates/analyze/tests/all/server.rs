@@ -115,6 +115,7 @@ impl Bench {
             figures: Default::default(),
             connection_states: Default::default(),
             workload: Default::default(),
+            functions: Vec::new(),
             doubts: Vec::new(),
         });
         self.elapsed_ns += duration_ns + duration_ns / 5 + 60_000_000;

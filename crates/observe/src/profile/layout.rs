@@ -133,6 +133,16 @@ pub struct Losses {
     pub samples: u64,
 }
 
+impl Losses {
+    /// What was lost after `earlier`.
+    pub fn since(&self, earlier: &Losses) -> Losses {
+        Losses {
+            stacks: self.stacks.saturating_sub(earlier.stacks),
+            samples: self.samples.saturating_sub(earlier.samples),
+        }
+    }
+}
+
 /// Sums the per-CPU rows (`struct cpu_row`).
 pub fn parse_rows(bytes: &[u8]) -> (PacketCounts, Losses) {
     let (mut packets, mut losses) = (PacketCounts::default(), Losses::default());

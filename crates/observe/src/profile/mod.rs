@@ -7,7 +7,7 @@
 //! packets. docs/layers.md describes the rule, the biases and the checks.
 //!
 //! Rooms inside: `sampler`, `layout`, `events` (the kernel's side), `symbols`, `names` (addresses to functions),
-//! [`attribute`] (whose work, which layer), [`result`] (the tables), [`folded`], [`flame`] (stacks for viewers),
+//! [`attribute`] (whose work, which layer), [`result`] (the tables), [`point`] (what a load point keeps of them), [`folded`], [`flame`] (stacks for viewers),
 //! [`scaling`] (what select, poll, epoll, accept and descriptors cost on this kernel).
 
 pub mod attribute;
@@ -19,6 +19,7 @@ pub mod groups;
 pub mod interval;
 pub mod layout;
 pub mod names;
+pub mod point;
 pub mod result;
 #[cfg(feature = "bpf")]
 mod sampler;

@@ -136,12 +136,20 @@ impl Sampler {
             .map_err(|error| refused(&error))
     }
 
-    /// The port's packets so far.
-    pub fn packets(&self) -> Result<PacketCounts, ProfileError> {
-        Ok(self.rows()?.0)
+    /// Forgets the samples and stacks of an earlier window. The gate must be shut.
+    pub fn forget(&self) -> Result<(), ProfileError> {
+        for name in ["samples", "kernel_stacks", "user_stacks"] {
+            let map = self.map(name)?;
+            // First the keys, then the deletions: a walk over a changing table may begin again.
+            for key in map.keys().collect::<Vec<_>>() {
+                map.delete(&key).map_err(|error| refused(&error))?;
+            }
+        }
+        Ok(())
     }
 
-    fn rows(&self) -> Result<(PacketCounts, Losses), ProfileError> {
+    /// The port's packets so far, and what was lost so far.
+    pub fn rows(&self) -> Result<(PacketCounts, Losses), ProfileError> {
         let bytes =
             self.map(".bss.rows")?.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).map_err(|error| refused(&error))?;
         Ok(layout::parse_rows(&bytes.unwrap_or_default()))

@@ -4,7 +4,7 @@ use super::attribute::{attribute, coverage};
 use super::error::ProfileError;
 use super::events::{EventKind, HARDWARE_EVENTS};
 use super::groups::FunctionGroup;
-use super::layout::{BLOCKS, PacketCounts};
+use super::layout::{BLOCKS, Losses, PacketCounts};
 use super::names::Names;
 use super::result::{self, CpuCheck, Denominators, EventRow, Profile};
 use super::sampler::{Sampler, SamplerOptions};
@@ -56,7 +56,7 @@ impl ProfileOptions {
     }
 }
 
-/// An attached profiler with its window open.
+/// An attached profiler. One window after another can be opened and closed with it; attaching is what takes long.
 #[derive(Debug)]
 pub struct Profiler {
     options: ProfileOptions,
@@ -65,18 +65,24 @@ pub struct Profiler {
     sampler: Sampler,
     group: ServerGroup,
     table: ProcessTable,
-    block: u32,
-    opened: Instant,
-    cpu_before_ns: u64,
     machine: MachineReader,
+    window: Option<OpenWindow>,
+}
+
+/// What was read when a window began, and at the ends of its tenths.
+#[derive(Debug)]
+struct OpenWindow {
+    opened: Instant,
+    block: u32,
+    cpu_before_ns: u64,
     machine_before: MachineReading,
+    losses_before: Losses,
     edges: Vec<PacketCounts>,
-    event_counts: Vec<u64>,
 }
 
 impl Profiler {
-    /// Finds the server, attaches, and opens the window.
-    pub fn open(options: ProfileOptions) -> Result<Self, ProfileError> {
+    /// Finds the server and attaches; nothing is counted before [`begin`](Self::begin).
+    pub fn attach(options: ProfileOptions) -> Result<Self, ProfileError> {
         let server =
             server_on_port(options.port, options.netns_pid)?.ok_or(ProfileError::NoServer { port: options.port })?;
         let symbols = KernelSymbols::read()?;
@@ -96,41 +102,50 @@ impl Profiler {
             symbols,
             sampler,
             table: ProcessTable::default(),
-            block: 0,
-            opened: Instant::now(),
-            cpu_before_ns: 0,
             machine: MachineReader::open()?,
-            machine_before: MachineReading::default(),
-            edges: Vec::new(),
-            event_counts: Vec::new(),
+            window: None,
         };
         profiler.admit()?;
-        profiler.machine_before = profiler.machine.read()?;
-        profiler.group.read();
-        profiler.cpu_before_ns = profiler.group.counters().cpu_ns;
-        profiler.event_counts = profiler.sampler.events.iter().map(|event| event.read().0).collect();
-        profiler.edges.push(profiler.sampler.packets()?);
-        profiler.sampler.set_gate(true, 0)?;
-        profiler.opened = Instant::now();
         Ok(profiler)
     }
 
-    /// Looks for new processes and begins the next tenth when it is due. To be called at least ten times a window.
+    /// Opens a window. One that is still open is given up.
+    pub fn begin(&mut self) -> Result<(), ProfileError> {
+        if self.window.take().is_some() {
+            self.sampler.set_gate(false, 0)?;
+        }
+        self.sampler.forget()?;
+        self.admit()?;
+        let machine_before = self.machine.read()?;
+        self.group.read();
+        let (packets, losses_before) = self.sampler.rows()?;
+        let cpu_before_ns = self.group.counters().cpu_ns;
+        self.sampler.set_gate(true, 0)?;
+        let opened = Instant::now();
+        let edges = vec![packets];
+        self.window = Some(OpenWindow { opened, block: 0, cpu_before_ns, machine_before, losses_before, edges });
+        Ok(())
+    }
+
+    /// Looks for new processes and begins the next tenth when it is due. To be called ten times a window where rows are
+    /// wanted with their intervals; children that a known process starts are followed without it.
     pub fn tick(&mut self) -> Result<(), ProfileError> {
         let tenth = self.options.duration / BLOCKS;
-        while self.block + 1 < BLOCKS && self.opened.elapsed() >= tenth * (self.block + 1) {
-            self.block += 1;
-            self.sampler.set_gate(true, self.block)?;
-            self.edges.push(self.sampler.packets()?);
+        let Some(mut window) = self.window.take() else { return Ok(()) };
+        while window.block + 1 < BLOCKS && window.opened.elapsed() >= tenth * (window.block + 1) {
+            window.block += 1;
+            self.sampler.set_gate(true, window.block)?;
+            window.edges.push(self.sampler.rows()?.0);
             self.admit()?;
             self.group.read();
         }
+        self.window = Some(window);
         Ok(())
     }
 
     /// When the window should end.
     pub fn is_due(&self) -> bool {
-        self.opened.elapsed() >= self.options.duration
+        self.window.as_ref().is_none_or(|window| window.opened.elapsed() >= self.options.duration)
     }
 
     fn admit(&mut self) -> Result<(), ProfileError> {
@@ -140,19 +155,21 @@ impl Profiler {
     }
 
     /// Ends the window and says what it saw. `requests`: how many the server completed in it, where the caller knows.
-    pub fn close(mut self, requests: Option<u64>) -> Result<Profile, ProfileError> {
-        self.sampler.set_gate(false, self.block)?;
-        let duration = self.opened.elapsed();
+    pub fn end(&mut self, requests: Option<u64>) -> Result<Profile, ProfileError> {
+        let Some(mut window) = self.window.take() else { return Err(ProfileError::NoSamples { seconds: 0.0 }) };
+        self.sampler.set_gate(false, window.block)?;
+        let duration = window.opened.elapsed();
         self.group.read();
-        let scheduler_ns = self.group.counters().cpu_ns.saturating_sub(self.cpu_before_ns) as f64;
+        let scheduler_ns = self.group.counters().cpu_ns.saturating_sub(window.cpu_before_ns) as f64;
         let machine = self.machine.read()?;
         let steal_ratio = {
-            let used = CpuUse::between(&self.machine_before, &machine, |_| true);
+            let used = CpuUse::between(&window.machine_before, &machine, |_| true);
             used.share(used.times.steal)
         };
-        self.edges.push(self.sampler.packets()?);
+        window.edges.push(self.sampler.rows()?.0);
         let counters: Vec<(u64, f64)> = self.sampler.events.iter().map(|event| event.read()).collect();
-        let raw = self.sampler.read()?;
+        let mut raw = self.sampler.read()?;
+        raw.losses = raw.losses.since(&window.losses_before);
         let rule = Rule::built_in();
         let mut names = Names::new(&self.symbols);
         let stacks = attribute(&raw, &mut names, rule);
@@ -162,7 +179,7 @@ impl Profiler {
         }
         let period_ns = self.sampler.events[0].kind.period;
         let events = self.event_rows(&stacks, &counters);
-        let (by, packets) = self.denominators(requests);
+        let (by, packets) = denominators(&window.edges, requests);
         let sampled_ns = samples.in_server() as f64 * period_ns as f64;
         let is_scaled = samples.in_server() >= LEAST_FOR_SCALE && scheduler_ns > 0.0;
         let sample_ns = if is_scaled { scheduler_ns / samples.in_server() as f64 } else { period_ns as f64 };
@@ -218,37 +235,38 @@ impl Profiler {
             })
             .collect()
     }
+}
 
-    /// Packets and requests by tenth. Requests that the caller counted are spread like packets with payload.
-    fn denominators(&self, requests: Option<u64>) -> (Denominators, PacketCounts) {
-        let mut by = Denominators { packets: [0.0; BLOCKS as usize], requests: [0.0; BLOCKS as usize] };
-        for (index, edges) in self.edges.windows(2).enumerate().take(BLOCKS as usize) {
-            let packets = edges[1].since(&edges[0]);
-            by.packets[index] = packets.total() as f64;
-            by.requests[index] = packets.data_packets[0] as f64;
-        }
-        let whole = match self.edges.as_slice() {
-            [first, .., last] => last.since(first),
-            _ => PacketCounts::default(),
-        };
-        if let Some(requests) = requests {
-            let seen: f64 = by.requests.iter().sum();
-            let even = requests as f64 / f64::from(BLOCKS);
-            by.requests = by.requests.map(|part| if seen > 0.0 { part * requests as f64 / seen } else { even });
-        }
-        (by, whole)
+/// Packets and requests by tenth. Requests that the caller counted are spread like packets with payload.
+fn denominators(edges: &[PacketCounts], requests: Option<u64>) -> (Denominators, PacketCounts) {
+    let mut by = Denominators { packets: [0.0; BLOCKS as usize], requests: [0.0; BLOCKS as usize] };
+    for (index, edges) in edges.windows(2).enumerate().take(BLOCKS as usize) {
+        let packets = edges[1].since(&edges[0]);
+        by.packets[index] = packets.total() as f64;
+        by.requests[index] = packets.data_packets[0] as f64;
     }
+    let whole = match edges {
+        [first, .., last] => last.since(first),
+        _ => PacketCounts::default(),
+    };
+    if let Some(requests) = requests {
+        let seen: f64 = by.requests.iter().sum();
+        let even = requests as f64 / f64::from(BLOCKS);
+        by.requests = by.requests.map(|part| if seen > 0.0 { part * requests as f64 / seen } else { even });
+    }
+    (by, whole)
 }
 
 /// Profiles for the whole window, or until `is_stopped`; then with what there is.
 pub fn run(options: ProfileOptions, is_stopped: &dyn Fn() -> bool) -> Result<Profile, ProfileError> {
     let step = (options.duration / BLOCKS).min(Duration::from_millis(20));
-    let mut profiler = Profiler::open(options)?;
+    let mut profiler = Profiler::attach(options)?;
+    profiler.begin()?;
     while !profiler.is_due() && !is_stopped() {
         std::thread::sleep(step);
         profiler.tick()?;
     }
-    profiler.close(None)
+    profiler.end(None)
 }
 
 /// A pattern for the kernel that no function matches is a mistake that can be told at once.

@@ -18,6 +18,7 @@ mod error;
 pub mod estimate;
 #[cfg(feature = "bpf")]
 mod kernel;
+#[cfg_attr(not(feature = "bpf"), allow(dead_code))]
 mod layout;
 #[cfg(feature = "bpf")]
 mod mapped;

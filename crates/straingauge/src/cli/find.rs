@@ -59,6 +59,9 @@ pub struct FindOptions {
     /// Efficiency lost: CPU per request this much above its lowest [default: 15%]
     #[arg(long, value_name = "SHARE")]
     pub efficiency_loss: Option<Share>,
+    /// Say in every point what the layers of the network stack cost, by sampling at 499 Hz [default: auto]
+    #[arg(long, value_enum)]
+    pub profile: Option<ProfileWord>,
     /// Width to which the failure rate is bracketed [default: 5%]
     #[arg(long, value_name = "SHARE")]
     pub bracket: Option<Share>,
@@ -76,12 +79,24 @@ pub enum SweepWord {
     Rate,
 }
 
+/// Whether points are profiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProfileWord {
+    /// Where permitted
+    Auto,
+    /// Or fail
+    Always,
+    /// Not at all
+    Never,
+}
+
 impl FindOptions {
     /// What was typed, with the gaps filled from a scenario file.
     pub fn over(mut self, file: FindOptions) -> Self {
         let typed = &mut self;
         overlay!(typed, file; sweep, min_connections, max_connections, open_connections, budget, repeats, p99_limit,
-            error_limit, goodput_limit, elastic_gain, saturation, efficiency_loss, bracket);
+            error_limit, goodput_limit, elastic_gain, saturation, efficiency_loss, bracket, profile);
         self
     }
 }

@@ -16,12 +16,13 @@ mod workload;
 pub use doctor::DoctorArgs;
 pub use drive::{DriveArgs, IsolateWord, OutputOptions, ServerOptions};
 pub use files::FilesArgs;
-pub use find::{FindArgs, FindOptions, SweepWord};
+pub use find::{FindArgs, FindOptions, ProfileWord, SweepWord};
 pub use load::{ArrivalWord, LoadArgs, LoadOptions};
 pub use profile::ProfileArgs;
 pub use report::ReportArgs;
 pub use scale::ScaleArgs;
 pub use scenario::ScenarioToml;
+#[cfg_attr(not(feature = "bpf"), allow(unused_imports))]
 pub use watch::{WatchArgs, WatchModeWord};
 pub use workload::WorkloadOptions;
 

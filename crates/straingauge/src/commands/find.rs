@@ -3,7 +3,7 @@
 use super::load::parse_limits;
 use super::report::write_report;
 use super::session::{Session, Wanted, default_name, repeat_command};
-use crate::cli::{FindArgs, SweepWord};
+use crate::cli::{FindArgs, ProfileWord, SweepWord};
 use crate::failure::{self, print};
 use crate::measure::label;
 use crate::plan;
@@ -35,7 +35,7 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
     let output = &drive.output;
     let which = find_options.sweep.unwrap_or(SweepWord::Both);
     RunWriter::check(Path::new("runs"), output.out.as_deref())?;
-    let session = Session::open(&Wanted {
+    let mut session = Session::open(&Wanted {
         target: &drive.target,
         load: &drive.load,
         workload: &drive.workload,
@@ -48,6 +48,7 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
     let most = most_connections(&sweep, which);
     load::check(&LoadPlan { connections: most, ..session.plan.clone() }).map_err(anyhow::Error::from)?;
     greet(&session, output.any_status)?;
+    session.profile_layers(drive.target.port, find_options.profile.unwrap_or(ProfileWord::Auto))?;
     let scenario = Scenario {
         command: "find".into(),
         name: drive.name.clone().unwrap_or_else(|| default_name(&drive.target)),

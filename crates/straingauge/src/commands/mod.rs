@@ -4,10 +4,12 @@ mod doctor;
 mod files;
 mod find;
 mod load;
+#[cfg(feature = "bpf")]
 mod profile;
 mod report;
 mod scale;
 mod session;
+#[cfg(feature = "bpf")]
 mod watch;
 
 use crate::cli::{Cli, Command};
@@ -19,8 +21,14 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Find(args) => find::run(*args),
         Command::Load(args) => load::run(*args),
+        #[cfg(feature = "bpf")]
         Command::Profile(args) => profile::run(args),
+        #[cfg(feature = "bpf")]
         Command::Watch(args) => watch::run(*args),
+        #[cfg(not(feature = "bpf"))]
+        Command::Profile(_) | Command::Watch(_) => {
+            anyhow::bail!("this straingauge was built without its BPF programs: build it with the feature bpf")
+        }
         Command::Report(args) => report::run(args),
         Command::Files(args) => files::run(args),
         Command::Scale(args) => scale::run(args),

@@ -1,8 +1,9 @@
 //! What `load` and `find` share: the target, the server where one is started, the observer, the run's record.
 
-use crate::cli::{IsolateWord, LoadOptions, ServerOptions, WorkloadOptions};
+use crate::cli::{IsolateWord, LoadOptions, ProfileWord, ServerOptions, WorkloadOptions};
 use crate::cpus;
 use crate::failure::wrong_usage;
+use crate::layers::LayerGauge;
 use crate::measure::Gauge;
 use crate::plan::{self, Setting};
 use crate::progress::Progress;
@@ -10,7 +11,7 @@ use crate::quantity::Time;
 use crate::server::{Server, ServerPlan};
 use crate::signals::Stop;
 use crate::url::Target;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use observe::{Group, Observer};
 use record::machine::{self, MachineFacts};
 use record::scenario::ServerCommand;
@@ -95,6 +96,25 @@ impl Session {
             isolated: server.as_ref().is_some_and(Server::is_isolated),
         });
         Ok(Session { server, gauge, plan, stop, progress, server_command, doubts, path })
+    }
+
+    /// Attaches the sampler of layers, which then sees every point; where that is not possible, says why, once.
+    pub fn profile_layers(&mut self, port: u16, when: ProfileWord) -> Result<()> {
+        if when == ProfileWord::Never {
+            return Ok(());
+        }
+        let netns_pid = self.server.as_ref().and_then(Server::netns_pid);
+        match LayerGauge::attach(port, netns_pid) {
+            Ok(layers) => self.gauge.profile_layers(layers),
+            Err(why) if when == ProfileWord::Always => bail!("--profile always is not possible: {why}"),
+            Err(why) => self.doubts.push(Doubt::new(
+                DoubtKind::NotWatched,
+                Severity::Note,
+                format!("what the layers of the network stack cost was not sampled: {why}"),
+                "run straingauge doctor to see what is missing; --profile never says that it is not wanted",
+            )),
+        }
+        Ok(())
     }
 
     /// The record of a run that begins now.

@@ -1,0 +1,172 @@
+//! What grew between two loads: layers of the network stack, and functions, by what sampling saw in their points.
+//!
+//! Every point at the one load is compared with one at the other, of the same repeat where there is one, so that the
+//! machine's drift cancels; the interval is a bootstrap over these pairs.
+
+use crate::statistics::{Interval, bootstrap, mean};
+use record::{Point, names};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// The layers' figures with the words for them, from the server's own code down to the device.
+pub const LAYERS: [(&str, &str); 8] = [
+    ("User", names::LAYER_USER),
+    ("System Call", names::LAYER_SYSTEM_CALL),
+    ("TCP", names::LAYER_TCP),
+    ("IP", names::LAYER_IP),
+    ("Ethernet", names::LAYER_ETHERNET),
+    ("Driver", names::LAYER_DRIVER),
+    ("Other", names::LAYER_OTHER),
+    ("unattributed", names::LAYER_UNATTRIBUTED),
+];
+
+/// Pairs needed for an interval.
+const LEAST_PAIRS: usize = 3;
+
+/// CPU time per request at two loads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Growth {
+    /// The layer or function. A function's name is untrusted text.
+    pub name: String,
+    /// Mean at the lower load, microseconds.
+    pub low_us: f64,
+    /// Mean at the higher load, microseconds.
+    pub high_us: f64,
+    /// Interval of the difference, microseconds.
+    pub difference_us: Interval,
+    /// Pairs of points compared.
+    pub pairs: u64,
+}
+
+impl Growth {
+    /// By how much it grew.
+    pub fn grew_us(&self) -> f64 {
+        self.high_us - self.low_us
+    }
+
+    fn is_growth(&self) -> bool {
+        self.difference_us.low > 0.0
+    }
+}
+
+/// The layers that certainly grew, the largest growth first.
+pub fn layers(low: &[&Point], high: &[&Point], confidence: f64) -> Vec<Growth> {
+    let pairs = pairs(low, high);
+    let of = |(word, name): &(&str, &'static str)| compare(word, &pairs, confidence, |point| point.value(name));
+    grown(LAYERS.iter().filter_map(of))
+}
+
+/// The functions that certainly grew, by what they do themselves; the largest growth first.
+pub fn functions(low: &[&Point], high: &[&Point], confidence: f64) -> Vec<Growth> {
+    let pairs = pairs(low, high);
+    // A point lists its most expensive functions only: what it does not list cost it less than any that it does.
+    let cost = |point: &Point, name: &str| {
+        if point.functions.is_empty() {
+            return None;
+        }
+        Some(point.functions.iter().filter(|known| known.function == name).map(|known| known.us_per_request).sum())
+    };
+    let all: BTreeSet<&str> =
+        high.iter().flat_map(|point| &point.functions).map(|cost| cost.function.as_str()).collect();
+    grown(all.into_iter().filter_map(|name| compare(name, &pairs, confidence, |point| cost(point, name))))
+}
+
+fn grown(all: impl Iterator<Item = Growth>) -> Vec<Growth> {
+    let mut grown: Vec<Growth> = all.filter(Growth::is_growth).collect();
+    grown.sort_by(|a, b| b.grew_us().total_cmp(&a.grew_us()));
+    grown
+}
+
+/// Points of equal repeat; what remains is paired in order.
+fn pairs<'a>(low: &[&'a Point], high: &[&'a Point]) -> Vec<(&'a Point, &'a Point)> {
+    let mut free: Vec<&Point> = low.to_vec();
+    let mut pairs = Vec::new();
+    let mut left = Vec::new();
+    for point in high {
+        match free.iter().position(|other| other.repeat == point.repeat) {
+            Some(at) => pairs.push((free.remove(at), *point)),
+            None => left.push(*point),
+        }
+    }
+    pairs.extend(free.into_iter().zip(left));
+    pairs
+}
+
+fn compare(
+    name: &str,
+    pairs: &[(&Point, &Point)],
+    confidence: f64,
+    value: impl Fn(&Point) -> Option<f64>,
+) -> Option<Growth> {
+    let values: Vec<(f64, f64)> = pairs.iter().filter_map(|(low, high)| Some((value(low)?, value(high)?))).collect();
+    if values.len() < LEAST_PAIRS {
+        return None;
+    }
+    let mean_of = |of: fn(&(f64, f64)) -> f64| mean(&values.iter().map(of).collect::<Vec<f64>>());
+    let differences: Vec<f64> = values.iter().map(|(low, high)| high - low).collect();
+    Some(Growth {
+        name: name.to_string(),
+        low_us: mean_of(|pair| pair.0)?,
+        high_us: mean_of(|pair| pair.1)?,
+        difference_us: bootstrap(&differences, confidence, 1, mean)?,
+        pairs: values.len() as u64,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use record::point::FunctionCost;
+    use record::{Figure, Origin, Outcomes, Pace, Sweep};
+
+    fn point(repeat: u32, tcp_us: f64, lookup_us: f64) -> Point {
+        let mut figures = record::Figures::default();
+        figures.set(names::LAYER_TCP, Figure::new(tcp_us, "us", 100, Origin::Sampled));
+        figures.set(names::LAYER_USER, Figure::new(2.0, "us", 100, Origin::Sampled));
+        let cost = |function: &str, us_per_request| FunctionCost {
+            function: function.into(),
+            module: None,
+            layer: None,
+            us_per_request,
+            samples: 50,
+        };
+        Point {
+            schema: 1,
+            index: repeat,
+            sweep: Sweep::Connections,
+            repeat,
+            connections: 1,
+            pace: Pace::Closed,
+            started_unix_ms: 0,
+            warmup_ns: 0,
+            duration_ns: 1,
+            outcomes: Outcomes::default(),
+            figures,
+            connection_states: Default::default(),
+            workload: Default::default(),
+            functions: vec![cost("tcp_ack", 1.0), cost("__inet_lookup_established", lookup_us)],
+            doubts: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_grew_is_named_and_what_did_not_is_not() {
+        let low: Vec<Point> = (0..4).map(|repeat| point(repeat, 3.0 + f64::from(repeat) * 0.1, 0.2)).collect();
+        let high: Vec<Point> = (0..4).map(|repeat| point(repeat, 4.0 + f64::from(repeat) * 0.1, 0.9)).collect();
+        let (low, high): (Vec<&Point>, Vec<&Point>) = (low.iter().collect(), high.iter().collect());
+        let layers = layers(&low, &high, 0.95);
+        assert_eq!(layers.iter().map(|growth| growth.name.as_str()).collect::<Vec<_>>(), ["TCP"]);
+        assert!((layers[0].grew_us() - 1.0).abs() < 1e-9 && layers[0].pairs == 4, "{:?}", layers[0]);
+        let functions = functions(&low, &high, 0.95);
+        assert_eq!(
+            functions.iter().map(|growth| growth.name.as_str()).collect::<Vec<_>>(),
+            ["__inet_lookup_established"]
+        );
+    }
+
+    #[test]
+    fn two_repeats_prove_nothing() {
+        let (low, high) = ([point(0, 1.0, 0.0), point(1, 1.0, 0.0)], [point(0, 9.0, 5.0), point(1, 9.0, 5.0)]);
+        assert!(layers(&low.each_ref(), &high.each_ref(), 0.95).is_empty());
+    }
+}
