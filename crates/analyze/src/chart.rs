@@ -303,7 +303,7 @@ impl Chart {
                 wanted.push((y, &series.name, format!("name {}", series.class)));
             }
         }
-        for layer in &self.layers {
+        for layer in self.layers.iter().filter(|layer| !layer.name.is_empty()) {
             let middle = layer.edges.last().and_then(|(x, low, high)| self.xy(frame, (*x, (low + high) / 2.0)));
             if let Some((_, y)) = middle {
                 wanted.push((y, &layer.name, format!("name {}", layer.class)));

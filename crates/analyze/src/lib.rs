@@ -4,6 +4,7 @@
 //! [`verdict`] (what it means in words), then the forms: [`text`], [`json`], [`report`], and [`limit`] for `--fail-if`.
 //! Definitions and the making of the intervals are described in `docs/zones.md`.
 
+pub mod axis;
 pub mod chart;
 pub mod growth;
 pub mod json;

@@ -286,6 +286,7 @@ mod tests {
             index: 0,
             sweep: record::Sweep::Single,
             repeat: 0,
+            axis: None,
             connections: 8,
             pace: record::Pace::Closed,
             started_unix_ms: 0,

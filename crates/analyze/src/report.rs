@@ -1,6 +1,7 @@
 //! The report: one HTML file without script, network or external resource. Text from outside is escaped by the template
 //! engine, and a Content-Security-Policy forbids everything but the page's own style.
 
+mod axis;
 mod charts;
 mod latency;
 mod tables;
@@ -61,6 +62,7 @@ struct Section {
     figures: Vec<DrawnFigure>,
     levels: Vec<tables::LevelRow>,
     load_name: &'static str,
+    axis: Option<axis::AxisTable>,
 }
 
 /// Results by class and of a replay, of the one point that says most.
@@ -94,6 +96,7 @@ pub fn html(run: &RunDir) -> String {
     let (mut counter, mut unreadable) = (0, Vec::new());
     let mut sections: Vec<Section> =
         findings.sweeps().map(|sweep| section(run, sweep, &findings, &mut counter, &mut unreadable)).collect();
+    sections.extend(findings.axes.iter().map(|found| axis::section(run, found, &mut counter)));
     let singles = single_figures(run, &mut counter, &mut unreadable);
     verdict.doubts.extend(unreadable);
     if sections.is_empty() && !singles.is_empty() {
@@ -103,6 +106,7 @@ pub fn html(run: &RunDir) -> String {
             figures: singles,
             levels: Vec::new(),
             load_name: "",
+            axis: None,
         });
     }
     let (points, left_out) = tables::points(run);
@@ -212,6 +216,7 @@ fn section(
         figures: draw(figures, counter),
         levels: tables::levels(sweep),
         load_name: if is_rate { "offered/s" } else { "connections" },
+        axis: None,
     }
 }
 

@@ -1,13 +1,15 @@
-//! Which load is measured next: the planning of both sweeps, pure. The caller measures what a step asks for, appends the
+//! Which load is measured next: the planning of the sweeps and of an axis, pure. The caller measures what a step asks for, appends the
 //! point (with the step's repeat), and asks again; so a plan can be tested against synthetic servers without any load.
 //!
 //! `elapsed_ns` is the time since the run began. Each sweep takes a share of what is left of the budget at its first call:
 //! the sweep over connections half, the search over rate all; [`ConnectionSweep::with_budget_share`] changes it.
 
+mod axis;
 mod connections;
 mod rate;
 mod schedule;
 
+pub use axis::{AxisStep, AxisSweep};
 pub use connections::ConnectionSweep;
 pub use rate::RateSearch;
 

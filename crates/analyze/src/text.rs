@@ -1,5 +1,6 @@
 //! Text for a terminal: the table of one point, the summary of a run, the progress line. At most [`WIDTH`] columns.
 
+pub(crate) mod axis;
 mod point;
 mod run;
 mod table;

@@ -32,6 +32,7 @@ pub fn sentences(run: &RunDir, findings: &Findings) -> Verdict {
         open_sentences(open, &mut said);
     }
     said.extend(repair::scalable_select(run, findings));
+    said.extend(findings.axes.iter().flat_map(crate::axis::sentences));
     said.extend(findings.drift.as_ref().and_then(drift_sentence));
     Verdict { headline: headline(run, findings), sentences: said, doubts: doubts::collect(run, findings) }
 }
@@ -59,6 +60,7 @@ fn headline(run: &RunDir, findings: &Findings) -> String {
     if let Some(open) = &findings.rate {
         parts.push(open_headline(open, findings.connections.is_some()));
     }
+    parts.extend(findings.axes.iter().filter_map(crate::axis::headline));
     if parts.is_empty() {
         parts.extend(single_headline(run));
     }

@@ -20,6 +20,7 @@ pub use failure::crossed;
 pub(crate) use failure::percent;
 pub(crate) use find::load_words;
 pub use find::{find, of_run};
+pub(crate) use levels::cpu_us;
 pub use levels::{client_is_saturated, server_is_saturated};
 
 use record::{Criteria, Doubt, Sweep};
@@ -242,6 +243,9 @@ pub struct Findings {
     pub connections: Option<SweepFindings>,
     /// Open loop over rate.
     pub rate: Option<SweepFindings>,
+    /// What each axis showed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub axes: Vec<crate::axis::AxisFindings>,
     /// The machine's drift; absent without yardsticks.
     pub drift: Option<Drift>,
 }

@@ -37,6 +37,7 @@ fn main() {
         seed: 1,
         precise: arguments.iter().any(|text| text == "precise"),
         workload: Default::default(),
+        clients: Default::default(),
     };
     if let Err(error) = check(&plan) {
         eprintln!("{error}");

@@ -12,6 +12,8 @@ pub(crate) enum State {
     BackOff,
     /// Connect under way since `since_ns`.
     Connecting,
+    /// TCP is established, the TLS handshake under way; connecting since `since_ns`.
+    Handshaking,
     /// Established, no request on it.
     Idle,
     /// A request is being sent or its response awaited; sent at `since_ns`.

@@ -15,6 +15,7 @@ use crate::request::Requests;
 use crate::result::LoadResult;
 use crate::socket::{Errno, RawAddress};
 use crate::supply::{NoSupply, Supply};
+use crate::tls::{TlsSetting, TlsTally};
 use crate::worker::{GRACE_NS, Report, Task, Worker};
 use record::time::{monotonic_ns, unix_ms};
 use record::{Latency, LoadPlan};
@@ -83,6 +84,7 @@ pub fn run_supplied(
     check(plan)?;
     let address = choose_address(plan, stop);
     let requests = Requests::new(plan);
+    let tls = TlsSetting::of(&plan.clients)?;
     let rules = port_rules(plan);
     let threads = plan.threads.min(plan.connections as usize).max(1);
     let rules = crate::ports::PortRules { threads: threads as u64, ..rules };
@@ -128,6 +130,7 @@ pub fn run_supplied(
                 is_real_time: false,
                 supply,
                 feed,
+                tls: tls.as_ref(),
             };
             handles.push(start(scope, task).inspect_err(|_| control.cut_at(1))?);
         }
@@ -336,6 +339,8 @@ impl<'a> Conductor<'a> {
         let mut engine = EngineCost { threads: reports.len(), scheduling: "normal".into(), ..Default::default() };
         let mut tally = None::<crate::tally::Tally>;
         let mut connection_bytes = 0;
+        let mut bits_per_sec = Vec::new();
+        let mut tls = None::<TlsTally>;
         for ThreadReport { mut report, is_real_time } in reports {
             if let (Some(replay), Some(comparison)) = (&mut replay, &report.comparison) {
                 comparison.add_to(replay);
@@ -348,6 +353,12 @@ impl<'a> Conductor<'a> {
             engine.add(&report.begin, &report.end);
             engine.memory_bytes_fixed += report.fixed_memory_bytes as u64;
             connection_bytes += report.connection_memory_bytes;
+            bits_per_sec.extend(report.bits_per_sec);
+            match (&mut tls, report.tls) {
+                (Some(tls), Some(more)) => tls.merge(more),
+                (None, more) => tls = more,
+                _ => {}
+            }
             engine.wait_method = report.wait_method.into();
             if self.plan.precise {
                 engine.wait_method.push_str(", polling the last 30 us before a send");
@@ -394,12 +405,18 @@ impl<'a> Conductor<'a> {
             series_csv: tally.series.csv(window_ns),
             engine,
             status_counts: tally.status_counts,
-            first_errors: tally.examples.into_iter().map(|(_, words)| words).collect(),
+            first_errors: tls
+                .iter()
+                .filter_map(|tls| tls.example.as_ref().map(|why| format!("TLS: {why}")))
+                .chain(tally.examples.into_iter().map(|(_, words)| words))
+                .collect(),
             interrupted: self.interrupted,
             workload: record::WorkloadResult {
                 classes: classes.map(|classes| classes.results(self.plan)).unwrap_or_default(),
                 replay,
             },
+            bits_per_sec,
+            tls,
             doubts: Vec::new(),
         };
         result.doubts = doubts(&result, self.plan);

@@ -28,6 +28,14 @@ pub enum LoadError {
         /// Connections that would fit.
         fits: u64,
     },
+    /// More cold connections than descriptors, and no io_uring to hold them.
+    #[error("{limit}; {why}")]
+    ColdDescriptors {
+        /// Why they take descriptors.
+        why: String,
+        /// The limit.
+        limit: Box<LoadError>,
+    },
     /// More connections than local ports.
     #[error(
         "{wanted} connections to {target} need more local ports than there are: {fits} fit ({sources} source \
@@ -103,8 +111,16 @@ pub enum LoadError {
         after_ms: u64,
     },
     /// The server speaks TLS.
-    #[error("{0} speaks TLS: straingauge sends plain HTTP; give the server's plain HTTP port")]
+    #[error("{0} speaks TLS, but the URL begins with http: write https, or give the server's plain HTTP port")]
     Tls(SocketAddr),
+    /// The TLS handshake failed.
+    #[error("no TLS connection to {address}: {why}")]
+    Handshake {
+        /// The server.
+        address: SocketAddr,
+        /// Why, and what to do.
+        why: String,
+    },
     /// The bytes are not HTTP/1.x.
     #[error("{address} does not answer in HTTP/1.x: {why}; it began with {start}")]
     NotHttp {

@@ -41,16 +41,19 @@ mod series;
 mod socket;
 mod supply;
 mod tally;
+pub mod time_wait;
+mod tls;
 mod worker;
 
 pub use check::check;
 pub use cost::EngineCost;
 pub use engine::{LoadEvents, Progress, run, run_supplied};
 pub use error::LoadError;
-pub use probe::{ProbeResponse, probe};
+pub use probe::{ProbeResponse, greet, probe};
 pub use result::LoadResult;
 pub use series::HEADER as SERIES_HEADER;
 pub use supply::{NoSupply, ReplayRequest, ReplaySource, ReplayStep, Supply};
+pub use tls::TlsTally;
 
 #[cfg(test)]
 mod test_plan {
@@ -80,6 +83,7 @@ mod test_plan {
             seed: 1,
             precise: false,
             workload: Default::default(),
+            clients: Default::default(),
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::LoadError;
 use crate::check::check;
 use crate::framing::{AtEnd, Framing, HeadCache, Malformed, parse_head};
 use crate::request::Requests;
+use crate::tls::{TlsSetting, words};
 use record::LoadPlan;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -64,13 +65,75 @@ pub fn probe(plan: &LoadPlan, timeout: Duration) -> Result<ProbeResponse, LoadEr
     let mut first_error = None;
     for address in &plan.addresses {
         match connect(*address, timeout) {
-            Ok((stream, connect_ns)) => return exchange(plan, *address, stream, connect_ns, timeout),
+            Ok((stream, connect_ns)) => {
+                let stream = secured(plan, *address, stream, timeout)?;
+                return exchange(plan, *address, stream, connect_ns, timeout);
+            }
             Err(error) => {
                 first_error.get_or_insert(error);
             }
         }
     }
     Err(first_error.unwrap_or_else(|| LoadError::Plan("there is no server address".into())))
+}
+
+/// Makes one connection, with its TLS handshake where the plan has TLS, and sends nothing: a closed port or a bad
+/// certificate is told before any load is made, and leaves no line in the server's log.
+pub fn greet(plan: &LoadPlan, timeout: Duration) -> Result<(), LoadError> {
+    let mut first_error = None;
+    for address in &plan.addresses {
+        match connect(*address, timeout).and_then(|(stream, _)| secured(plan, *address, stream, timeout)) {
+            Ok(_) => return Ok(()),
+            Err(error) => {
+                first_error.get_or_insert(error);
+            }
+        }
+    }
+    first_error.map_or(Ok(()), Err)
+}
+
+/// A connection to read from and write to, and its socket for the timeouts.
+struct Exchange {
+    stream: Box<dyn ReadWrite>,
+    socket: TcpStream,
+}
+
+trait ReadWrite: Read + Write {}
+
+impl<T: Read + Write> ReadWrite for T {}
+
+/// The connection as the plan's clients use it: after the handshake, where there is TLS.
+fn secured(
+    plan: &LoadPlan,
+    address: SocketAddr,
+    mut stream: TcpStream,
+    timeout: Duration,
+) -> Result<Exchange, LoadError> {
+    let network = |cause| LoadError::Network { address, cause };
+    let socket = stream.try_clone().map_err(network)?;
+    let Some(setting) = TlsSetting::of(&plan.clients)? else {
+        return Ok(Exchange { stream: Box::new(stream), socket });
+    };
+    let refused = |error: &rustls::Error| LoadError::Handshake { address, why: words(error) };
+    let mut session = setting.connection().map_err(|error| refused(&error))?;
+    stream.set_read_timeout(Some(timeout)).map_err(network)?;
+    stream.set_write_timeout(Some(timeout)).map_err(network)?;
+    while session.is_handshaking() {
+        match session.complete_io(&mut stream) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                return Err(LoadError::NoResponse { address, how: "closed the connection during the TLS handshake" });
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                return Err(LoadError::ResponseTimeout { address, received: 0, after_ms: timeout.as_millis() as u64 });
+            }
+            Err(error) => {
+                let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()).map(refused);
+                return Err(tls.unwrap_or_else(|| network(error)));
+            }
+        }
+    }
+    Ok(Exchange { stream: Box::new(rustls::StreamOwned::new(session, stream)), socket })
 }
 
 fn connect(address: SocketAddr, timeout: Duration) -> Result<(TcpStream, u64), LoadError> {
@@ -88,15 +151,16 @@ fn connect(address: SocketAddr, timeout: Duration) -> Result<(TcpStream, u64), L
 fn exchange(
     plan: &LoadPlan,
     address: SocketAddr,
-    mut stream: TcpStream,
+    exchange: Exchange,
     connect_ns: u64,
     timeout: Duration,
 ) -> Result<ProbeResponse, LoadError> {
     let network = |cause| LoadError::Network { address, cause };
+    let Exchange { mut stream, socket } = exchange;
     let requests = Requests::new(plan);
     let request = requests.targets[0].bytes(plan.requests_per_connection == 1);
     let begun = Instant::now();
-    stream.set_write_timeout(Some(timeout)).map_err(network)?;
+    socket.set_write_timeout(Some(timeout)).map_err(network)?;
     // A server may answer, and close, before it has read the whole request: what it says comes first.
     let sent = stream.write_all(request);
     let mut framing = Framing::new();
@@ -110,7 +174,7 @@ fn exchange(
         if left.is_zero() {
             return Err(silent());
         }
-        stream.set_read_timeout(Some(left)).map_err(network)?;
+        socket.set_read_timeout(Some(left)).map_err(network)?;
         let count = match stream.read(&mut buffer) {
             Ok(0) => {
                 return match framing.at_end() {
@@ -121,6 +185,15 @@ fn exchange(
                 .map(|()| response(address, &framing, &start, received, body, connect_ns, begun, requests.is_head));
             }
             Ok(count) => count,
+            // A TLS peer that ends without notice: the framing says whether that is an end.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                return match framing.at_end() {
+                    AtEnd::Complete => {
+                        Ok(response(address, &framing, &start, received, body, connect_ns, begun, requests.is_head))
+                    }
+                    _ => Err(LoadError::Truncated { address, received }),
+                };
+            }
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return Err(silent()),
             Err(error) if error.kind() == ErrorKind::ConnectionReset => {

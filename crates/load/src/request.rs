@@ -5,7 +5,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::Distribution;
 use rand_distr::weighted::WeightedAliasIndex;
-use record::LoadPlan;
+use record::{CloseFirst, LoadPlan};
 
 /// Every request of a plan, ready to send.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ fn encode(plan: &LoadPlan, path: &str, is_last: bool) -> Vec<u8> {
         text.push_str(&format!("Content-Length: {}\r\n", plan.body.len()));
     }
     // HTTP/1.1 keeps the connection unless told otherwise.
-    if is_last {
+    if is_last && plan.clients.close_first != Some(CloseFirst::Client) {
         text.push_str("Connection: close\r\n");
     }
     text.push_str("\r\n");

@@ -1,5 +1,6 @@
 //! What a load came to, and its figures by name.
 
+use crate::TlsTally;
 use crate::cost::EngineCost;
 use record::figure::{Figure, Figures, Origin};
 use record::{Doubt, Latency, LoadPlan, Outcomes, Pace, names};
@@ -60,6 +61,10 @@ pub struct LoadResult {
     pub status_counts: BTreeMap<u16, u64>,
     /// An example of each kind of failure, in words; at most eight.
     pub first_errors: Vec<String>,
+    /// What each connection of a paced client received in the window, bits per second; empty for other clients.
+    pub bits_per_sec: Vec<f64>,
+    /// TLS handshakes; absent without TLS.
+    pub tls: Option<TlsTally>,
     /// The caller stopped the run before its end.
     pub interrupted: bool,
     /// Results by class of request, and what was replayed.
@@ -76,7 +81,7 @@ impl LoadResult {
 
     /// The histograms by name, as they are written to an `.hlog`.
     pub fn latencies(&self) -> Vec<(&str, &Latency)> {
-        vec![
+        let mut all = vec![
             ("response", &self.response),
             ("service", &self.service),
             ("first-byte", &self.first_byte),
@@ -84,7 +89,9 @@ impl LoadResult {
             ("connection-wait", &self.connection_wait),
             ("connect", &self.connect),
             ("unfinished-age", &self.unfinished_age),
-        ]
+        ];
+        all.extend(self.tls.iter().map(|tls| ("tls-handshake", &tls.times)));
+        all
     }
 
     /// Every figure of the client's side, by the names in [`record::names`].
@@ -120,7 +127,38 @@ impl LoadResult {
             figures.set(name, if is_closed { none() } else { figure });
         }
         self.costs(&mut figures);
+        self.bandwidths(plan, &mut figures);
+        self.handshakes(&mut figures);
+        if self.tls.is_some() {
+            let why = "TLS sessions keep buffers that are not counted";
+            figures.set(names::CLIENT_MEMORY, Figure::not_measured("bytes", why));
+        }
         figures
+    }
+
+    fn bandwidths(&self, plan: &LoadPlan, figures: &mut Figures) {
+        let n = self.bits_per_sec.len();
+        if n == 0 {
+            return;
+        }
+        let mut sorted = self.bits_per_sec.clone();
+        sorted.sort_by(f64::total_cmp);
+        figures.set(names::CONNECTION_BITS, Figure::new(sorted[n / 2], "bit/s", n as u64, Origin::Counted));
+        if let Some(bandwidth) = plan.clients.bandwidth {
+            let conforming = sorted.iter().filter(|bits| **bits >= bandwidth.demanded_bits_per_sec).count();
+            let ratio = conforming as f64 / n as f64;
+            figures.set(names::CONFORMING, Figure::new(ratio, "ratio", n as u64, Origin::Counted));
+        }
+    }
+
+    fn handshakes(&self, figures: &mut Figures) {
+        let Some(tls) = &self.tls else { return };
+        let (seconds, all) = (self.window_s(), tls.times.len());
+        let count = tls.completed_in_window;
+        figures.set(names::TLS_HANDSHAKES, Figure::new(count as f64 / seconds, "1/s", count, Origin::Counted));
+        figures.set(names::TLS_HANDSHAKE_P50, quantile_us(&tls.times, 0.5));
+        figures.set(names::TLS_HANDSHAKE_P99, quantile_us(&tls.times, 0.99));
+        figures.set(names::TLS_RESUMED, Figure::new(tls.resumed as f64 / all as f64, "ratio", all, Origin::Counted));
     }
 
     fn rates(&self, plan: &LoadPlan, figures: &mut Figures) {

@@ -96,6 +96,13 @@ pub(crate) fn set_no_delay(fd: i32) -> Result<(), Errno> {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1i32)
 }
 
+/// Makes a socket hold back its peer as one behind a slow link does, on loopback, too: segments of an Ethernet's size
+/// and a small receive buffer. Both must be set before connecting.
+pub(crate) fn set_narrow(fd: i32, buffer_bytes: i32) -> Result<(), Errno> {
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_MAXSEG, 1460i32)?;
+    set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, buffer_bytes)
+}
+
 /// `IP_LOCAL_PORT_RANGE` (Linux 6.3): both ends in one word, the high one in the upper half.
 const IP_LOCAL_PORT_RANGE: libc::c_int = 51;
 

@@ -25,6 +25,7 @@ pub(crate) enum Failure {
     Malformed(&'static str),
     LocalLimit(&'static str),
     Other(Errno),
+    Tls,
 }
 
 impl Failure {
@@ -53,6 +54,7 @@ impl Failure {
             Failure::Malformed(_) => "malformed",
             Failure::LocalLimit(_) => "local limit",
             Failure::Other(_) => "other error",
+            Failure::Tls => "tls",
         }
     }
 
@@ -67,6 +69,7 @@ impl Failure {
             Failure::Malformed(why) => format!("not a valid HTTP/1.x response: {why}"),
             Failure::LocalLimit(what) => format!("limit of this machine: {what}"),
             Failure::Other(error) => format!("network error: {}", error.io()),
+            Failure::Tls => "the TLS handshake or a TLS record failed".into(),
         }
     }
 }
@@ -268,7 +271,7 @@ impl Tally {
                 Failure::ClosedEarly => &mut outcomes.closed_early,
                 Failure::Malformed(_) => &mut outcomes.malformed,
                 Failure::LocalLimit(_) => &mut outcomes.local_limit,
-                Failure::Other(_) => &mut outcomes.other_error,
+                Failure::Other(_) | Failure::Tls => &mut outcomes.other_error,
             } += 1;
             self.example(failure.kind(), || failure.words());
         }

@@ -1,7 +1,7 @@
 //! The herd of cold connections against listeners that hold, drop and refuse.
 
 use crate::servers::plan;
-use load::cold::ColdHerd;
+use load::cold::{ColdHerd, Keep};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -40,7 +40,7 @@ fn descriptors() -> usize {
 #[test]
 fn a_herd_grows_shrinks_and_needs_hardly_any_descriptors() {
     let (address, kept) = hoarder();
-    let mut herd = ColdHerd::begin(&plan(address), 3_000).unwrap();
+    let mut herd = ColdHerd::begin(&plan(address), 3_000, Keep::Best).unwrap();
     let never = AtomicBool::new(false);
     herd.resize(2_000, PATIENCE, &never, |_| {}).unwrap();
     assert_eq!(herd.counts().established, 2_000);
@@ -70,7 +70,7 @@ fn a_herd_grows_shrinks_and_needs_hardly_any_descriptors() {
 #[test]
 fn connections_that_the_server_drops_are_counted_and_opened_again() {
     let (address, kept) = hoarder();
-    let mut herd = ColdHerd::begin(&plan(address), 400).unwrap();
+    let mut herd = ColdHerd::begin(&plan(address), 400, Keep::Best).unwrap();
     let never = AtomicBool::new(false);
     herd.resize(400, PATIENCE, &never, |_| {}).unwrap();
     wait_for("the server's accepts", || kept.lock().unwrap().len() == 400);
@@ -85,8 +85,59 @@ fn a_server_that_refuses_ends_the_opening_with_a_sentence() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let mut herd = ColdHerd::begin(&plan(address), 10).unwrap();
+    let mut herd = ColdHerd::begin(&plan(address), 10, Keep::Best).unwrap();
     let never = AtomicBool::new(false);
     let error = herd.resize(10, Duration::from_millis(500), &never, |_| {}).unwrap_err().to_string();
     assert!(error.contains("only 0 of 10") && error.contains("attempts failed"), "{error}");
+}
+
+#[test]
+fn without_io_uring_each_connection_takes_a_descriptor() {
+    let (address, kept) = hoarder();
+    let mut herd = ColdHerd::begin(&plan(address), 600, Keep::Descriptors).unwrap();
+    assert!(herd.keeps_descriptors());
+    let never = AtomicBool::new(false);
+    herd.resize(600, PATIENCE, &never, |_| {}).unwrap();
+    wait_for("the server's accepts", || kept.lock().unwrap().len() == 600);
+    // What the server ends is opened again.
+    kept.lock().unwrap().drain(..100);
+    wait_for("the drops", || herd.counts().dropped >= 100);
+    wait_for("the refill", || herd.counts().established == 600);
+    herd.resize(50, PATIENCE, &never, |_| {}).unwrap();
+    assert_eq!(herd.counts().established, 50);
+}
+
+#[test]
+fn more_than_the_descriptors_allow_is_told_apart_so_that_others_can_help() {
+    let (address, _kept) = hoarder();
+    let limit = record::machine::raise_descriptor_limit();
+    let error = ColdHerd::begin(&plan(address), limit + 1, Keep::Descriptors).unwrap_err();
+    assert!(matches!(error, load::LoadError::ColdDescriptors { .. }), "{error}");
+}
+
+#[test]
+fn a_server_that_resets_every_connection_is_not_asked_again_at_full_speed() {
+    use std::os::fd::AsRawFd;
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port on loopback");
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+            let size = size_of::<libc::linger>() as libc::socklen_t;
+            // SAFETY: the option's value lives through the call and its size is given.
+            unsafe {
+                let value = std::ptr::from_ref(&linger).cast();
+                libc::setsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, value, size);
+            }
+        }
+    });
+    for keep in [Keep::Best, Keep::Descriptors] {
+        let mut herd = ColdHerd::begin(&plan(address), 500, keep).unwrap();
+        let error = herd.resize(500, Duration::from_secs(3), &AtomicBool::new(false), |_| {}).unwrap_err().to_string();
+        assert!(error.contains("cold connections are established"), "{error}");
+        let counts = herd.counts();
+        assert!(counts.dropped + counts.failed > 0, "{counts:?}");
+        // 500 wanted for 3 s and more: without a pause that would be tens of thousands.
+        assert!(counts.opened + counts.failed < 5_000, "it spins: {counts:?}");
+    }
 }

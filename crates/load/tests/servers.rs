@@ -125,6 +125,7 @@ pub fn plan(address: SocketAddr) -> LoadPlan {
         seed: 1,
         precise: false,
         workload: Default::default(),
+        clients: Default::default(),
     }
 }
 

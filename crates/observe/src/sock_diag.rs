@@ -22,7 +22,7 @@ const BC_S_LE: u8 = 3;
 const TCP_LISTEN: u8 = 10;
 /// Length of `struct inet_diag_msg`.
 const MESSAGE_BYTES: usize = 72;
-const HEADER_BYTES: usize = 16;
+pub(crate) const HEADER_BYTES: usize = 16;
 /// The kernel fills at most 32 KiB a datagram.
 const BUFFER_BYTES: usize = 64 << 10;
 /// A listener for each CPU and address is usual (SO_REUSEPORT); more than this is not kept.
@@ -108,13 +108,15 @@ fn serves(bound: IpAddr, local: IpAddr) -> bool {
 pub enum Scope {
     /// Listeners only: cheap.
     Listeners,
+    /// Sockets in TIME_WAIT only.
+    TimeWait,
     /// Every state.
     AllStates,
 }
 
 /// How a dump asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Interface {
+pub(crate) enum Interface {
     BothFamilies,
     OneFamily(i32),
 }
@@ -178,9 +180,10 @@ impl DiagSocket {
     }
 }
 
-fn request(port: u16, scope: Scope, interface: Interface, sequence: u32) -> Vec<u8> {
+pub(crate) fn request(port: u16, scope: Scope, interface: Interface, sequence: u32) -> Vec<u8> {
     let states: u32 = match scope {
         Scope::Listeners => 1 << TCP_LISTEN,
+        Scope::TimeWait => 1 << 6,
         Scope::AllStates => 0xfff,
     };
     // struct inet_diag_sockid: source port first, everything else 0 = any.
@@ -263,7 +266,7 @@ pub fn read_datagram(datagram: &[u8], sequence: u32, sockets: &mut PortSockets) 
     Ok(Progress::More)
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     let mut word = [0; 4];
     word.copy_from_slice(&bytes[at..at + 4]);
     u32::from_ne_bytes(word)

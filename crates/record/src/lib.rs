@@ -14,6 +14,8 @@
 //!
 //! Read next: [`run`] (the directory), [`point`] (one load point), [`names`] (what every figure means).
 
+pub mod axis;
+pub mod clients;
 pub mod doubt;
 pub mod figure;
 pub mod histogram;
@@ -28,6 +30,8 @@ pub mod time;
 pub mod units;
 pub mod workload;
 
+pub use axis::{Axis, AxisPlace, AxisPlan};
+pub use clients::{ClientPlan, CloseFirst, FixedBandwidth, TlsPlan};
 pub use doubt::{Doubt, DoubtKind, Severity};
 pub use figure::{Figure, Figures, Origin};
 pub use histogram::Latency;

@@ -67,6 +67,20 @@ names! {
     /// Memory that the engine allocated for each connection.
     CLIENT_MEMORY = "client.memory_bytes_per_connection", "bytes";
 
+    /// Connections of fixed bandwidth that got at least the bandwidth demanded, as a share of all of them.
+    CONFORMING = "client.conforming_ratio", "ratio";
+    /// Median over the connections of fixed bandwidth of what each received, bits per second.
+    CONNECTION_BITS = "client.connection_bits_per_sec", "bit/s";
+
+    /// TLS handshakes completed per second of the window.
+    TLS_HANDSHAKES = "client.tls_handshakes_per_sec", "1/s";
+    /// Median time of a TLS handshake, from the established TCP connection on; of all connections of the run.
+    TLS_HANDSHAKE_P50 = "client.tls_handshake_p50_us", "us";
+    /// 99th percentile of the time of a TLS handshake.
+    TLS_HANDSHAKE_P99 = "client.tls_handshake_p99_us", "us";
+    /// TLS handshakes that resumed an earlier session, as a share of all of the run.
+    TLS_RESUMED = "client.tls_resumed_ratio", "ratio";
+
     /// Cold connections held beside the load: established and idle.
     COLD = "client.cold_connections", "connections";
     /// Cold connections that the server dropped per second; each is opened again.
@@ -163,6 +177,10 @@ names! {
     NET_PACKETS_OUT = "net.packets_out_per_sec", "1/s";
     /// Packets that the kernel's backlog queue dropped per second (softnet).
     NET_BACKLOG_DROPS = "net.backlog_drops_per_sec", "1/s";
+    /// TIME_WAIT sockets of the server's port, put there for an axis: counted when the window begins.
+    TIME_WAIT = "tcp.time_wait_sockets", "sockets";
+    /// Kernel memory of the machine's TIME_WAIT sockets (slab), when the window begins.
+    TIME_WAIT_MEMORY = "tcp.time_wait_kernel_bytes", "bytes";
     /// Length of the listener's accept queue: largest reading of the window.
     ACCEPT_QUEUE_MAX = "tcp.accept_queue_max", "connections";
 

@@ -1,5 +1,6 @@
 //! One load point: what was offered, what came of it, what was seen meanwhile. The content of `points/NNN/point.json`.
 
+use crate::axis::AxisPlace;
 use crate::doubt::Doubt;
 use crate::figure::{Figure, Figures};
 use crate::outcome::Outcomes;
@@ -18,6 +19,8 @@ pub enum Sweep {
     Connections,
     /// Open loop over rate.
     Rate,
+    /// One quantity varied ([`Point::axis`]), everything else held.
+    Axis,
     /// The fixed reference load that shows the machine's drift; never part of a curve.
     Yardstick,
     /// A sweep that this version does not know.
@@ -36,6 +39,9 @@ pub struct Point {
     pub sweep: Sweep,
     /// Which repeat of the sweep it belongs to (blocks: points of one repeat are compared with each other), from 0.
     pub repeat: u32,
+    /// Its place on the axis of the run, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub axis: Option<AxisPlace>,
     /// Connections held or allowed.
     pub connections: u64,
     /// Closed or open loop, with the offered rate.

@@ -1,6 +1,8 @@
 //! What a run is asked to do. The *resolved* form of a command line or scenario file: every default filled in, every
 //! number in its base unit; stored with the run, so that the run can be repeated from its directory alone.
 
+use crate::axis::AxisPlan;
+use crate::clients::ClientPlan;
 use crate::workload::{KEPT_TARGETS, Workload};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -87,6 +89,9 @@ pub struct LoadPlan {
     /// Mix, rate series or log; the default asks for the targets in turn.
     #[serde(default)]
     pub workload: Workload,
+    /// What kind of clients: slow ones, of fixed bandwidth, over TLS.
+    #[serde(default)]
+    pub clients: ClientPlan,
 }
 
 impl LoadPlan {
@@ -162,6 +167,9 @@ pub struct SweepPlan {
     pub arrival: Arrival,
     /// Zone criteria.
     pub criteria: Criteria,
+    /// One quantity to vary instead of the two sweeps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub axis: Option<AxisPlan>,
 }
 
 /// The server command that a run started itself.

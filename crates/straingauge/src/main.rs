@@ -1,6 +1,7 @@
 //! straingauge: a strain gauge for network servers. The binary parses, resolves, calls one room after another, prints.
 
 mod cli;
+mod cold;
 mod commands;
 mod cpus;
 mod failure;
@@ -12,6 +13,7 @@ mod quantity;
 mod scale;
 mod server;
 mod signals;
+mod time_wait;
 mod url;
 mod workload;
 

@@ -1,17 +1,25 @@
 //! One load point: the engine drives, the observer watches the same window, both become one [`Point`].
 
+<<<<<<< HEAD
 use crate::layers::LayerGauge;
+=======
+use crate::cold::Cold;
+>>>>>>> a084e05 (find: axes; load: slow clients, fixed bandwidth, TLS, who closes first, cold herds without io_uring)
 use crate::progress::Progress;
 use crate::signals::Stop;
+use crate::time_wait::TimeWait;
 use crate::workload::Supplied;
 use anyhow::{Context, Result};
-use load::cold::{ColdCounts, ColdHerd};
+use load::cold::ColdCounts;
 use load::{LoadEvents, LoadResult};
 use observe::{Observer, Window};
 use record::point::Sweep;
 use record::run::{PointFiles, SCHEMA};
 use record::units::{format_nanos, format_si};
 use record::{Doubt, DoubtKind, LoadPlan, Pace, Point, RunWriter, Severity};
+
+/// How long no new cold connection may be established before the herd is given up.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// What measures: the observer, if the server can be watched, and the signal that ends it.
 pub struct Gauge {
@@ -21,11 +29,18 @@ pub struct Gauge {
     /// CPU on which the yardstick runs: one of the server's.
     yardstick_cpu: Option<usize>,
     /// Cold connections held beside every point, where asked for.
-    cold: Option<ColdHerd>,
+    cold: Option<Cold>,
     /// The rate series or log that the points follow.
     supplied: Supplied,
+<<<<<<< HEAD
     /// Samples the server's layers in every point, where asked for and possible.
     layers: Option<LayerGauge>,
+=======
+    /// TIME_WAIT sockets held on the server's side, where asked for.
+    time_wait: Option<TimeWait>,
+    /// A process of the server's network namespace, where it has one of its own.
+    pub server_pid: Option<u32>,
+>>>>>>> a084e05 (find: axes; load: slow clients, fixed bandwidth, TLS, who closes first, cold herds without io_uring)
 }
 
 /// A point and the engine's full result (histograms, series).
@@ -46,7 +61,7 @@ impl Measured {
 /// Forwards the window's edges to the observer while the engine runs.
 struct Watching<'a> {
     observer: Option<&'a mut Observer>,
-    cold: Option<&'a ColdHerd>,
+    cold: Option<&'a Cold>,
     cold_before: ColdCounts,
     layers: Option<&'a mut LayerGauge>,
     window: Option<Window>,
@@ -57,10 +72,14 @@ struct Watching<'a> {
 
 impl LoadEvents for Watching<'_> {
     fn window_begins(&mut self) {
+<<<<<<< HEAD
         self.cold_before = self.cold.map(ColdHerd::counts).unwrap_or_default();
         if let Some(layers) = self.layers.as_deref_mut() {
             layers.begin();
         }
+=======
+        self.cold_before = self.cold.map(Cold::counts).unwrap_or_default();
+>>>>>>> a084e05 (find: axes; load: slow clients, fixed bandwidth, TLS, who closes first, cold herds without io_uring)
         if let Some(observer) = self.observer.as_deref_mut() {
             self.trouble = observer.window_begins().err().map(|error| error.to_string());
         }
@@ -96,7 +115,19 @@ impl LoadEvents for Watching<'_> {
 impl Gauge {
     /// A gauge for a server that is watched, or for one that cannot be (then every point carries the doubt).
     pub fn new(observer: Result<Observer, Doubt>, stop: Stop, yardstick_cpu: Option<usize>) -> Self {
+<<<<<<< HEAD
         Gauge { observer, stop, yardstick_cpu, cold: None, supplied: Supplied::default(), layers: None }
+=======
+        Gauge {
+            observer,
+            stop,
+            yardstick_cpu,
+            cold: None,
+            supplied: Supplied::default(),
+            time_wait: None,
+            server_pid: None,
+        }
+>>>>>>> a084e05 (find: axes; load: slow clients, fixed bandwidth, TLS, who closes first, cold herds without io_uring)
     }
 
     /// Gives the points a rate series or a log to follow.
@@ -111,9 +142,7 @@ impl Gauge {
 
     /// Opens `count` cold connections, which stay through all points, and waits until they are established.
     pub fn hold_cold(&mut self, plan: &LoadPlan, count: u64, progress: &mut Progress) -> Result<()> {
-        /// How long no new connection may be established before the herd is given up.
-        const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
-        let mut herd = ColdHerd::begin(plan, count)?;
+        let mut herd = Cold::begin(plan, count)?;
         herd.resize(count, PATIENCE, self.stop.flag(), |established| {
             progress.show(&format!("opening cold connections: {established} of {count}"));
         })?;
@@ -128,9 +157,32 @@ impl Gauge {
         Ok(())
     }
 
+<<<<<<< HEAD
     /// From now on every point but a yardstick says what the server's layers cost.
     pub fn profile_layers(&mut self, layers: LayerGauge) {
         self.layers = Some(layers);
+=======
+    /// Brings the cold connections to `count`; `most` will be asked for later.
+    pub fn resize_cold(&mut self, plan: &LoadPlan, count: u64, most: u64, progress: &mut Progress) -> Result<()> {
+        let herd = match &mut self.cold {
+            Some(herd) => herd,
+            None if count == 0 => return Ok(()),
+            None => self.cold.insert(Cold::begin(plan, most)?),
+        };
+        herd.resize(count, PATIENCE, self.stop.flag(), |established| {
+            progress.show(&format!("cold connections: {established}, on the way to {count}"));
+        })?;
+        Ok(())
+    }
+
+    /// Brings the server's TIME_WAIT sockets to `count`.
+    pub fn hold_time_wait(&mut self, plan: &LoadPlan, count: u64, progress: &mut Progress) -> Result<()> {
+        let time_wait = match &mut self.time_wait {
+            Some(time_wait) => time_wait,
+            None => self.time_wait.insert(TimeWait::new(plan, self.server_pid)?),
+        };
+        time_wait.hold(count, &self.stop, progress)
+>>>>>>> a084e05 (find: axes; load: slow clients, fixed bandwidth, TLS, who closes first, cold herds without io_uring)
     }
 
     /// Facts about the server's processes.
@@ -140,6 +192,10 @@ impl Gauge {
 
     /// Measures one point.
     pub fn point(&mut self, plan: &LoadPlan, sweep: Sweep, repeat: u32, progress: &mut Progress) -> Result<Measured> {
+        let time_wait = match sweep {
+            Sweep::Yardstick => None,
+            _ => self.time_wait.as_mut().map(TimeWait::figures),
+        };
         let mut events = Watching {
             observer: self.observer.as_mut().ok(),
             cold: self.cold.as_ref(),
@@ -159,6 +215,7 @@ impl Gauge {
             index: 0,
             sweep,
             repeat,
+            axis: None,
             connections: plan.connections,
             pace: pace_of(plan, &result),
             started_unix_ms: result.started_unix_ms,
@@ -186,8 +243,13 @@ impl Gauge {
             )),
             (Err(doubt), _) => point.doubts.push(doubt.clone()),
         }
+<<<<<<< HEAD
         if let Some(layers) = &mut self.layers {
             layers.note(&mut point);
+=======
+        if let Some(figures) = time_wait {
+            point.figures.extend(figures);
+>>>>>>> a084e05 (find: axes; load: slow clients, fixed bandwidth, TLS, who closes first, cold herds without io_uring)
         }
         if let Some(herd) = &self.cold {
             point.figures.extend(herd.figures(cold_before, result.window_ns));

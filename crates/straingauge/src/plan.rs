@@ -1,7 +1,11 @@
 //! From options to a plan: every default filled in, every number checked, every file read. No load is sent here.
 
+pub mod axis;
+mod clients;
+
 use crate::cli::{
-    ArrivalWord, DriveArgs, FindOptions, LoadOptions, OutputOptions, ScenarioToml, ServerOptions, WorkloadOptions,
+    ArrivalWord, ClientOptions, DriveArgs, FindOptions, LoadOptions, OutputOptions, ScenarioToml, ServerOptions,
+    WorkloadOptions,
 };
 use crate::cpus;
 use crate::failure::wrong_usage;
@@ -38,6 +42,7 @@ pub struct Drive {
     pub name: Option<String>,
     pub load: LoadOptions,
     pub workload: WorkloadOptions,
+    pub clients: ClientOptions,
     pub server: ServerOptions,
     pub output: OutputOptions,
     /// The server to start; empty = it is there.
@@ -56,6 +61,7 @@ pub fn drive(args: DriveArgs, example: &str) -> Result<Drive> {
         name: args.output.name.clone().or(file.name),
         load: args.load.over(file.load),
         workload: args.workload.over(file.workload),
+        clients: args.clients.over(file.clients),
         server: args.server.over(&file.server),
         output: args.output,
         command: if args.command.is_empty() { file.server.command } else { args.command },
@@ -84,6 +90,7 @@ pub struct Setting<'a> {
     pub default_warmup_ns: u64,
     /// What the workload's options say.
     pub resolved: Resolved,
+    pub clients: &'a ClientOptions,
 }
 
 /// Makes the engine's plan, and what it reads while it runs.
@@ -176,6 +183,7 @@ pub fn load_plan(options: &LoadOptions, setting: Setting<'_>) -> Result<(LoadPla
         source_addresses: options.source_address.clone(),
         seed: options.seed.unwrap_or(1),
         precise: options.precise,
+        clients: clients::client_plan(setting.clients, options, setting.target)?,
         workload,
     };
     Ok((plan, supplied))
@@ -225,7 +233,8 @@ fn header(field: &str) -> Result<(String, String)> {
 
 /// Makes the plan of the sweeps.
 pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan> {
-    if load.rate.is_some() || load.connections.is_some() {
+    let axis = axis::axis_plan(options, load)?;
+    if axis.is_none() && (load.rate.is_some() || load.connections.is_some()) {
         return Err(wrong_usage(
             "find chooses connections and rate itself: bound them with --max-connections and --open-connections, or use load",
         ));
@@ -267,6 +276,7 @@ pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan
             ArrivalWord::Poisson => Arrival::Poisson,
         },
         criteria,
+        axis,
     })
 }
 
@@ -279,7 +289,14 @@ mod tests {
         let target = Target::parse("http://127.0.0.1:8080/x").unwrap();
         let addresses = vec!["127.0.0.1:8080".parse().unwrap()];
         let resolved = crate::workload::resolve(&WorkloadOptions::default(), options, &target, false)?;
-        let setting = Setting { target: &target, addresses, client_cpus: vec![], default_warmup_ns: 0, resolved };
+        let setting = Setting {
+            target: &target,
+            addresses,
+            client_cpus: vec![],
+            default_warmup_ns: 0,
+            clients: &ClientOptions::default(),
+            resolved,
+        };
         load_plan(options, setting).map(|(plan, _)| plan)
     }
 

@@ -89,8 +89,29 @@ impl<'de> Deserialize<'de> for Speed {
 }
 
 quantity! {
+    /// Bytes, or bytes per second: `64KiB`, `10k`.
+    Bytes(u64) = parse_bytes_per_sec
+}
+quantity! {
+    /// Bits per second: `400k`, `1.5Mbit/s`.
+    Bits(f64) = parse_bits
+}
+quantity! {
     /// A length of time: `500ms`, `2s`.
     Time(Duration) = units::parse_duration
+}
+
+/// Bytes with or without `/s`.
+fn parse_bytes_per_sec(text: &str) -> Result<u64, units::UnitError> {
+    let trimmed = text.trim();
+    units::parse_bytes(trimmed.strip_suffix("/s").unwrap_or(trimmed))
+}
+
+/// Bits per second with or without `bit`, `bit/s` or `bps`.
+fn parse_bits(text: &str) -> Result<f64, units::UnitError> {
+    let trimmed = text.trim();
+    let number = ["bit/s", "bps", "bit"].iter().find_map(|unit| trimmed.strip_suffix(unit)).unwrap_or(trimmed);
+    units::parse_rate(number.trim_end())
 }
 
 impl Time {

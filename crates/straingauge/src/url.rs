@@ -11,7 +11,9 @@ pub struct Target {
     pub typed: String,
     /// Name or address, without the brackets of IPv6.
     pub name: String,
-    /// Port; 80 where none is given.
+    /// Whether the URL begins with https.
+    pub is_tls: bool,
+    /// Port; 80, or 443 for https, where none is given.
     pub port: u16,
     /// Path and query in origin form.
     pub path: String,
@@ -20,7 +22,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Parses `http://host:port/path`, `host:port/path` or `:port/path` (this machine).
+    /// Parses `http://host:port/path`, the same with https, `host:port/path` or `:port/path` (this machine).
     pub fn parse(typed: &str) -> Result<Self> {
         let example = "write it as http://127.0.0.1:8080/path";
         let full = match typed {
@@ -30,13 +32,12 @@ impl Target {
         };
         let uri: http::Uri =
             full.parse().map_err(|why| wrong_usage(format!("'{}' is not a URL ({why}): {example}", shorten(typed))))?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => {
-                return Err(wrong_usage("https URLs cannot be loaded yet: name the server's plain http port"));
-            }
+        let is_tls = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
             other => return Err(wrong_usage(format!("'{}' URLs cannot be loaded: {example}", other.unwrap_or("")))),
-        }
+        };
+        let usual_port = if is_tls { 443 } else { 80 };
         let authority =
             uri.authority().ok_or_else(|| wrong_usage(format!("'{}' names no host: {example}", shorten(typed))))?;
         if authority.as_str().contains('@') {
@@ -50,7 +51,7 @@ impl Target {
         let after_host =
             authority.as_str().rsplit(']').next().and_then(|rest| rest.split_once(':')).map(|(_, port)| port);
         let port = match after_host.map(str::parse::<u16>) {
-            None => 80,
+            None => usual_port,
             Some(Ok(0)) => {
                 return Err(wrong_usage("port 0 cannot be loaded: name the port that the server listens on"));
             }
@@ -62,8 +63,8 @@ impl Target {
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let path = if path.starts_with('/') { path.to_string() } else { format!("/{path}") };
         let bracketed = if name.contains(':') { format!("[{name}]") } else { name.clone() };
-        let host_field = if port == 80 { bracketed } else { format!("{bracketed}:{port}") };
-        Ok(Target { typed: typed.to_string(), name, port, path, host_field })
+        let host_field = if port == usual_port { bracketed } else { format!("{bracketed}:{port}") };
+        Ok(Target { typed: typed.to_string(), is_tls, name, port, path, host_field })
     }
 
     /// The addresses that the name resolves to: IPv4 first, as that is what most servers under test listen on.
@@ -106,12 +107,14 @@ mod tests {
         assert_eq!(Target::parse("localhost").unwrap().host_field, "localhost");
         assert_eq!(Target::parse(":8080/x").unwrap().host_field, "127.0.0.1:8080");
         assert_eq!(Target::parse("http://a:81?q").unwrap().path, "/?q");
+        let secure = Target::parse("https://a/x").unwrap();
+        assert_eq!((secure.is_tls, secure.port, secure.host_field.as_str()), (true, 443, "a"));
     }
 
     #[test]
     fn what_cannot_be_loaded_is_said() {
         for text in
-            ["", "http://", "https://a/", "ftp://a/", "http://a:0/", "http://a:99999/", "http://u@a/", "http://a b/"]
+            ["", "http://", "https://", "ftp://a/", "http://a:0/", "http://a:99999/", "http://u@a/", "http://a b/"]
         {
             let why = Target::parse(text).expect_err(text).to_string();
             assert!(!why.contains('\n'), "{why}");

@@ -4,9 +4,11 @@
 //! testbed's servers, [`document_server`] one with the documents of a workload; [`broken_server`] misbehaves on purpose. A test that cannot run here writes
 //! `SKIPPED name: why` and returns; `.ci/suites` counts it.
 
+mod axis;
 mod bad_input;
 mod bad_workloads;
 mod broken_server;
+mod clients;
 mod document_server;
 mod find;
 mod help;

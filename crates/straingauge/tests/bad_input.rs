@@ -177,8 +177,7 @@ fn wrong_usage_is_said_before_anything_is_sent() {
         eprintln!("{options:?}: {}", said.err.trim());
         said.exits_with(2).complains_of(words);
     }
-    for wrong in ["https://127.0.0.1/", "ftp://127.0.0.1/", "http://", "http://127.0.0.1:99999/", "http://127.0.0.1:0/"]
-    {
+    for wrong in ["ftp://127.0.0.1/", "http://", "http://127.0.0.1:99999/", "http://127.0.0.1:0/"] {
         load(wrong, &[]).exits_with(2).complains_of(&[]);
     }
 }

@@ -162,6 +162,7 @@ fn point_row(point: &Point) -> PointRow {
             Sweep::Single => "single",
             Sweep::Connections => "closed loop",
             Sweep::Rate => "open loop",
+            Sweep::Axis => "axis",
             Sweep::Yardstick => "yardstick",
             Sweep::Other => "other",
         },

@@ -110,6 +110,12 @@ fn rates(point: &Point) -> String {
     row("  dropped", names::COLD_DROPPED, |value| format!("{}/s, opened again", format_si(value)));
     row("  user memory", names::COLD_USER_MEMORY, |value| format!("{} each", format_bytes(value)));
     row("  kernel memory", names::COLD_KERNEL_MEMORY, |value| format!("{} each", format_bytes(value)));
+    row("conforming", names::CONFORMING, |value| format!("{} of connections", percent(value)));
+    row("each connection", names::CONNECTION_BITS, |value| format!("{}bit/s", format_si(value)));
+    row("TLS handshakes", names::TLS_HANDSHAKES, |value| format!("{}/s", format_si(value)));
+    row("TLS handshake p50", names::TLS_HANDSHAKE_P50, |us| format_nanos(us * 1e3));
+    row("TLS handshake p99", names::TLS_HANDSHAKE_P99, |us| format_nanos(us * 1e3));
+    row("TLS resumed", names::TLS_RESUMED, |value| format!("{} of handshakes", percent(value)));
     table.lines().lines().skip(1).map(|line| format!("{line}\n")).collect()
 }
 

@@ -20,6 +20,10 @@ pub fn run(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
         out.push('\n');
         out.push_str(&sweep_table(sweep));
     }
+    for axis in &findings.axes {
+        out.push('\n');
+        out.push_str(&super::axis::table(axis));
+    }
     if !verdict.doubts.is_empty() {
         out.push_str("\ndoubts\n");
         out.push_str(&doubts(&verdict.doubts));
@@ -71,6 +75,9 @@ fn row(level: &Level, is_rate: bool) -> Vec<String> {
 pub fn progress_line(point: &Point, elapsed_ns: u64, budget_ns: u64) -> String {
     let load = match (point.sweep, point.offered_per_sec()) {
         (Sweep::Yardstick, _) => "yardstick".into(),
+        (Sweep::Axis, _) if point.axis.is_some() => {
+            point.axis.map(|place| crate::axis::value_words(place.value, place.axis)).unwrap_or_default()
+        }
         (_, Some(rate)) => format!("{}/s offered", format_si(rate)),
         (_, None) => {
             super::grouped(point.connections as f64)

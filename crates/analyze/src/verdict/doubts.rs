@@ -16,6 +16,7 @@ pub(super) fn collect(run: &RunDir, findings: &Findings) -> Vec<Doubt> {
     all.extend(run.record.doubts.iter().cloned());
     all.extend(run.reading_doubts.iter().cloned());
     all.extend(findings.sweeps().flat_map(|sweep| sweep.doubts.iter().cloned()));
+    all.extend(findings.axes.iter().flat_map(|axis| axis.doubts.iter().cloned()));
     all.extend(drift(findings));
     all.extend(of_points(run));
     let mut kept: Vec<Doubt> = Vec::new();
@@ -48,7 +49,8 @@ fn ending(run: &RunDir) -> Option<Doubt> {
 fn drift(findings: &Findings) -> Option<Doubt> {
     let drift = findings.drift?;
     let cv = drift.cpu_cv_ratio.into_iter().chain(drift.load_cv_ratio).fold(0.0, f64::max);
-    if (findings.connections.is_none() && findings.rate.is_none()) || cv < DRIFT_NOTE_RATIO {
+    let is_swept = findings.sweeps().next().is_some() || !findings.axes.is_empty();
+    if !is_swept || cv < DRIFT_NOTE_RATIO {
         return None;
     }
     let severity = if cv < DRIFT_WARNING_RATIO { Severity::Note } else { Severity::Warning };

@@ -21,13 +21,15 @@ pub fn find(points: &[Point], criteria: &Criteria) -> Findings {
         criteria: *criteria,
         connections: sweep(points, Sweep::Connections, criteria),
         rate: sweep(points, Sweep::Rate, criteria),
+        axes: crate::axis::of_points(points, criteria, 1.0),
         drift: drift(points),
     }
 }
 
 /// [`find`] with the points of a run and the criteria it was made with (the defaults, where it has none).
 pub fn of_run(run: &RunDir) -> Findings {
-    find(&run.points, &run.record.scenario.sweep.as_ref().map(|sweep| sweep.criteria).unwrap_or_default())
+    let criteria = run.record.scenario.sweep.as_ref().map(|sweep| sweep.criteria).unwrap_or_default();
+    Findings { axes: crate::axis::find(run), ..find(&run.points, &criteria) }
 }
 
 fn sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> Option<SweepFindings> {

@@ -53,7 +53,7 @@ pub(super) fn client_limited(point: &Point, criteria: &Criteria) -> bool {
 }
 
 /// CPU of a request: the server group's own, and the softirq time of its CPUs where that was measured.
-pub(super) fn cpu_us(point: &Point) -> Option<f64> {
+pub(crate) fn cpu_us(point: &Point) -> Option<f64> {
     let own = point.value(names::SERVER_CPU)?;
     Some(own + point.value(names::SERVER_SOFTIRQ).unwrap_or(0.0)).filter(|cpu| *cpu > 0.0)
 }

@@ -29,6 +29,7 @@ fn any_point() -> impl Strategy<Value = Point> {
                 index: 0,
                 sweep,
                 repeat,
+                axis: None,
                 connections,
                 pace,
                 started_unix_ms: 0,

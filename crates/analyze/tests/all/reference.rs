@@ -27,6 +27,7 @@ pub fn points() -> Vec<Point> {
                 index: points.len() as u32,
                 sweep: Sweep::Connections,
                 repeat: repeat as u32,
+                axis: None,
                 connections: *connections,
                 pace: Pace::Closed,
                 started_unix_ms: 0,

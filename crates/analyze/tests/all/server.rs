@@ -106,6 +106,7 @@ impl Bench {
             index: self.points.len() as u32,
             sweep,
             repeat,
+            axis: None,
             connections,
             pace,
             started_unix_ms: 1_763_757_412_000 + self.elapsed_ns / 1_000_000,
@@ -242,5 +243,6 @@ pub fn plan(budget_s: u64) -> SweepPlan {
         open_connections: 1024,
         arrival: Arrival::Poisson,
         criteria: Criteria::default(),
+        axis: None,
     }
 }

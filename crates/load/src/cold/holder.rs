@@ -4,6 +4,7 @@
 //! the process: so a few rings hold hundreds of thousands of connections. Each held connection has one armed poll that
 //! fires when the server closes it or says something.
 
+use super::Keep;
 use crate::poller::{Poller, READABLE};
 use crate::socket::{self, Errno};
 use io_uring::{IoUring, opcode, types};
@@ -23,8 +24,12 @@ pub(super) enum Holder {
 }
 
 impl Holder {
-    /// Rings where the kernel lets us make one, else descriptors; with the reason.
-    pub(super) fn new(poller: &Poller, per_ring: u32) -> Result<(Self, Option<String>), Errno> {
+    /// Rings where they are wanted and the kernel lets us make one, else descriptors; with the reason.
+    pub(super) fn new(poller: &Poller, per_ring: u32, keep: Keep) -> Result<(Self, Option<String>), Errno> {
+        let plain = || Holder::Descriptors(Descriptors { fds: Vec::new(), free: Vec::new() });
+        if keep == Keep::Descriptors {
+            return Ok((plain(), Some("io_uring is not used".into())));
+        }
         match Ring::new(per_ring) {
             Ok(ring) => {
                 let mut rings = Rings { rings: Vec::new(), per_ring };
@@ -33,7 +38,7 @@ impl Holder {
             }
             Err(error) => {
                 let why = format!("io_uring is not available ({})", error.io());
-                Ok((Holder::Descriptors(Descriptors { fds: Vec::new(), free: Vec::new() }), Some(why)))
+                Ok((plain(), Some(why)))
             }
         }
     }

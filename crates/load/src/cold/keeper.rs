@@ -1,7 +1,7 @@
 //! The herd's thread: opens connections at the herd's pace, hands them to the holder, refills what the server drops.
 
-use super::Shared;
 use super::holder::{Gone, HELD_EVENT, Holder, RING_EVENT};
+use super::{Keep, Shared};
 use crate::check;
 use crate::herd::{HANGS_AFTER_NS, Herd};
 use crate::poller::{Poller, WRITABLE_TOO};
@@ -16,6 +16,10 @@ use std::sync::atomic::Ordering;
 const LOOK_NS: u64 = 100_000_000;
 /// A failed attempt is repeated after this.
 const PAUSE_NS: u64 = 100_000_000;
+/// The longest pause after connections that were dropped at once.
+const MOST_PAUSE_NS: u64 = 1_000_000_000;
+/// A connection dropped within this was dropped at once: no idle timeout is so short.
+const AT_ONCE_MS: u32 = 500;
 /// Entries of one ring's table, where the descriptor limit allows as many.
 const PER_RING: u64 = 32_768;
 /// Connections ended in one round when the herd shrinks.
@@ -45,6 +49,11 @@ pub(super) struct Keeper {
     under_way: u64,
     /// The lease of every held slot; `None` where the slot is empty.
     leases: Vec<Option<Lease>>,
+    /// When each slot was filled, in milliseconds of the herd's life.
+    filled_ms: Vec<u32>,
+    began_ns: u64,
+    /// The pause after connections that the server dropped at once; grows while it goes on doing so.
+    back_off_ns: u64,
     held: u64,
     /// Held connections that we are closing.
     closing: u64,
@@ -53,11 +62,11 @@ pub(super) struct Keeper {
 
 impl Keeper {
     /// Also says why connections are kept as descriptors, where they are.
-    pub(super) fn new(plan: &LoadPlan, most: u64) -> Result<(Self, Option<String>), Errno> {
+    pub(super) fn new(plan: &LoadPlan, most: u64, keep: Keep) -> Result<(Self, Option<String>), Errno> {
         let limit = record::machine::raise_descriptor_limit();
         let per_ring = PER_RING.min(limit).min(most.max(64)) as u32;
         let poller = Poller::new()?;
-        let (holder, note) = Holder::new(&poller, per_ring)?;
+        let (holder, note) = Holder::new(&poller, per_ring, keep)?;
         let rules = check::port_rules(plan);
         let target = plan.addresses[0];
         let mut sources = check::sources(plan, target, &rules);
@@ -77,6 +86,9 @@ impl Keeper {
             free_attempts: Vec::new(),
             under_way: 0,
             leases: Vec::new(),
+            filled_ms: Vec::new(),
+            began_ns: monotonic_ns(),
+            back_off_ns: 0,
             held: 0,
             closing: 0,
             paused_until_ns: 0,
@@ -105,7 +117,11 @@ impl Keeper {
             self.settle(&mut gone, now_ns, shared);
             self.publish(shared);
             let is_busy = self.under_way > 0 || self.closing > 0 || self.held < target;
-            let wait_ns = if is_busy {
+            let pause_ns = self.paused_until_ns.saturating_sub(monotonic_ns());
+            let wait_ns = if pause_ns > 0 && self.closing == 0 {
+                // Attempts under way are events; nothing else is to be done.
+                pause_ns.min(LOOK_NS)
+            } else if is_busy {
                 self.herd.next_ns().saturating_sub(monotonic_ns()).clamp(50_000, 1_000_000)
             } else {
                 LOOK_NS
@@ -128,7 +144,7 @@ impl Keeper {
 
     fn publish(&self, shared: &Shared) {
         shared.established.store(self.held - self.closing, Ordering::Relaxed);
-        let bytes = self.leases.capacity() * size_of::<Option<Lease>>()
+        let bytes = self.leases.capacity() * (size_of::<Option<Lease>>() + size_of::<u32>())
             + self.attempts.capacity() * size_of::<Option<Attempt>>()
             // The holder's free lists: one number a slot.
             + self.leases.capacity() * size_of::<u32>();
@@ -201,8 +217,10 @@ impl Keeper {
         };
         if slot >= self.leases.len() {
             self.leases.resize(slot + 1, None);
+            self.filled_ms.resize(slot + 1, 0);
         }
         self.leases[slot] = Some(attempt.lease);
+        self.filled_ms[slot] = self.age_ms(now_ns);
         self.held += 1;
         shared.opened.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -252,18 +270,33 @@ impl Keeper {
         Ok(())
     }
 
+    fn age_ms(&self, now_ns: u64) -> u32 {
+        (now_ns.saturating_sub(self.began_ns) / 1_000_000).min(u64::from(u32::MAX)) as u32
+    }
+
     /// Books what has ended.
     fn settle(&mut self, gone: &mut Gone, now_ns: u64, shared: &Shared) {
+        let now_ms = self.age_ms(now_ns);
+        let mut dropped_at_once = false;
         for slot in gone.fired.drain(..).chain(gone.released.drain(..)) {
             self.held -= 1;
+            let filled_ms = self.filled_ms.get(slot as usize).copied().unwrap_or(0);
             match self.leases.get_mut(slot as usize).and_then(Option::take) {
                 Some(lease) => {
                     self.ports.release(lease, false, now_ns);
                     shared.dropped.fetch_add(1, Ordering::Relaxed);
+                    dropped_at_once |= now_ms.saturating_sub(filled_ms) < AT_ONCE_MS;
                 }
                 // We had asked for its end.
                 None => self.closing = self.closing.saturating_sub(1),
             }
+        }
+        // A server that resets whatever it accepts would be asked again at full speed, for ever.
+        if dropped_at_once {
+            self.back_off_ns = (2 * self.back_off_ns).clamp(PAUSE_NS / 10, MOST_PAUSE_NS);
+            self.paused_until_ns = self.paused_until_ns.max(now_ns + self.back_off_ns);
+        } else if now_ns > self.paused_until_ns + 2 * MOST_PAUSE_NS {
+            self.back_off_ns = 0;
         }
     }
 }

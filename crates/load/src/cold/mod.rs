@@ -49,6 +49,16 @@ pub struct ColdCounts {
     pub user_bytes: u64,
 }
 
+/// What established connections are kept in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Keep {
+    /// Tables of io_uring where the kernel has it, else descriptors.
+    #[default]
+    Best,
+    /// Descriptors of this process, at most as many as its limit allows.
+    Descriptors,
+}
+
 /// A herd of cold connections on a thread of its own. Dropping it closes them.
 #[derive(Debug)]
 pub struct ColdHerd {
@@ -62,15 +72,16 @@ pub struct ColdHerd {
 impl ColdHerd {
     /// Begins a herd of none; [`resize`](Self::resize) opens connections. Addresses, source addresses, connect timeout,
     /// connect rate and CPUs are the plan's; the herd's thread shares the network namespace of the calling thread.
-    pub fn begin(plan: &LoadPlan, most: u64) -> Result<Self, LoadError> {
+    pub fn begin(plan: &LoadPlan, most: u64, keep: Keep) -> Result<Self, LoadError> {
         let plan = LoadPlan { connections: most.max(1), threads: 1, ..plan.clone() };
         check::check_ports(&plan)?;
         let shared = Arc::new(Shared::default());
         let machine =
             |what: &'static str| move |cause: crate::socket::Errno| LoadError::Machine { what, cause: cause.io() };
-        let (mut keeper, note) = Keeper::new(&plan, most).map_err(machine("prepare to hold cold connections"))?;
+        let (mut keeper, note) = Keeper::new(&plan, most, keep).map_err(machine("prepare to hold cold connections"))?;
         if let Some(why) = &note {
-            check::check_descriptors(&plan).map_err(|error| LoadError::Plan(format!("{error}; {why}")))?;
+            check::check_descriptors(&plan)
+                .map_err(|error| LoadError::ColdDescriptors { why: why.clone(), limit: Box::new(error) })?;
         }
         let theirs = shared.clone();
         let thread = std::thread::Builder::new()
@@ -117,6 +128,16 @@ impl ColdHerd {
         }
     }
 
+    /// Asks for `target` connections and does not wait for them.
+    pub fn aim(&self, target: u64) {
+        self.shared.target.store(target, Ordering::SeqCst);
+    }
+
+    /// Why the herd's thread has ended, where it has.
+    pub fn trouble(&self) -> Option<String> {
+        self.shared.trouble.lock().ok().and_then(|trouble| trouble.clone())
+    }
+
     /// Whether each connection takes a descriptor of this process, because io_uring is not available.
     pub fn keeps_descriptors(&self) -> bool {
         self.note.is_some()
@@ -130,17 +151,7 @@ impl ColdHerd {
         let trouble = self.shared.trouble.lock().ok().and_then(|trouble| trouble.clone());
         let cause = match (trouble, counts) {
             (Some(trouble), _) => trouble,
-            (None, ColdCounts { dropped, .. }) if dropped > 0 => {
-                format!(
-                    "the server closed {dropped} of them again: raise its limit of connections and its idle timeout"
-                )
-            }
-            (None, ColdCounts { failed, .. }) if failed > 0 => {
-                format!(
-                    "{failed} attempts failed: raise the server's limits of connections, descriptors and its backlog"
-                )
-            }
-            _ => "the server accepts no more: raise its limits of connections and descriptors".into(),
+            (None, counts) => why_not(counts),
         };
         let note = self.note.as_deref().map(|note| format!(" ({note})")).unwrap_or_default();
         format!("only {} of {target} cold connections are established: {cause}{note}", counts.established)
@@ -169,16 +180,35 @@ impl ColdHerd {
 
     /// The herd as figures of a point; `before` are the counts at the window's begin.
     pub fn figures(&self, before: ColdCounts, window_ns: u64) -> Figures {
-        let now = self.counts();
+        figures(self.counts(), before, self.kernel_bytes_per_connection(), window_ns)
+    }
+}
+
+/// Why a herd does not grow, by its counts.
+pub fn why_not(counts: ColdCounts) -> String {
+    match counts {
+        ColdCounts { dropped, .. } if dropped > 0 => {
+            format!("the server closed {dropped} of them again: raise its limit of connections and its idle timeout")
+        }
+        ColdCounts { failed, .. } if failed > 0 => {
+            format!("{failed} attempts failed: raise the server's limits of connections, descriptors and its backlog")
+        }
+        _ => "the server accepts no more: raise its limits of connections and descriptors".into(),
+    }
+}
+
+/// A herd as figures of a point: its counts now and at the window's begin, and the kernel memory of each connection.
+pub fn figures(now: ColdCounts, before: ColdCounts, kernel_bytes_each: Option<f64>, window_ns: u64) -> Figures {
+    {
         let mut figures = Figures::default();
         let established = now.established;
         figures.set(names::COLD, Figure::new(established as f64, "connections", 1, Origin::Counted));
-        let dropped = now.dropped - before.dropped;
+        let dropped = now.dropped.saturating_sub(before.dropped);
         let per_sec = dropped as f64 * 1e9 / window_ns.max(1) as f64;
         figures.set(names::COLD_DROPPED, Figure::new(per_sec, "1/s", dropped, Origin::Counted));
         let user = now.user_bytes as f64 / established as f64;
         figures.set(names::COLD_USER_MEMORY, Figure::new(user, "bytes", established, Origin::Counted));
-        let kernel = match self.kernel_bytes_per_connection() {
+        let kernel = match kernel_bytes_each {
             Some(bytes) => Figure::new(bytes, "bytes", established, Origin::Sampled),
             None => Figure::not_measured("bytes", "the kernel's memory did not grow measurably with the herd"),
         };
@@ -197,7 +227,7 @@ impl Drop for ColdHerd {
 }
 
 /// Slab and socket buffer memory of the machine in bytes.
-fn kernel_memory() -> Option<u64> {
+pub fn kernel_memory() -> Option<u64> {
     let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
     let slab = meminfo.lines().find_map(|line| line.strip_prefix("Slab:"))?;
     let kib: u64 = slab.trim().strip_suffix("kB")?.trim().parse().ok()?;

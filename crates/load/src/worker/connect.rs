@@ -1,6 +1,7 @@
 //! Opening connections: the herd at the start, and again after an end or a failure.
 
 use super::Worker;
+use super::paced::Pacing;
 use crate::connection::{CARRIES_REQUEST, KNOWN_SLOW, QUEUED, State, WATCHES_WRITABLE};
 use crate::poller::{READABLE, WRITABLE_TOO};
 use crate::ports::{Lease, PortChoice};
@@ -95,6 +96,10 @@ impl Worker<'_> {
                 socket::set_no_delay(fd)?;
                 self.system_calls += 1;
             }
+            if let Some(bytes_per_sec) = self.task.plan.clients.pace_bytes_per_sec() {
+                socket::set_narrow(fd, Pacing::buffer_bytes(bytes_per_sec))?;
+                self.system_calls += 2;
+            }
             let is_established = socket::connect(fd, &self.task.address)?;
             if is_established || !self.task.is_loopback {
                 return Ok(is_established);
@@ -150,8 +155,16 @@ impl Worker<'_> {
 
     /// The handshake is over.
     fn established(&mut self, slot: usize, now: u64) {
+        self.tally.connected(now.saturating_sub(self.connections[slot].since_ns));
+        if self.tls.is_some() {
+            return self.begin_handshake(slot, now);
+        }
+        self.ready(slot, now);
+    }
+
+    /// Requests may be sent.
+    pub(super) fn ready(&mut self, slot: usize, now: u64) {
         let connection = &mut self.connections[slot];
-        self.tally.connected(now.saturating_sub(connection.since_ns));
         connection.state = State::Idle;
         self.last_failure = None;
         self.connecting -= 1;
@@ -181,7 +194,7 @@ impl Worker<'_> {
             None
         };
         connection.set(CARRIES_REQUEST, false);
-        if connection.state == State::Connecting {
+        if matches!(connection.state, State::Connecting | State::Handshaking) {
             self.connecting -= 1;
             self.drop_socket(slot, now, false);
         }
@@ -216,6 +229,9 @@ impl Worker<'_> {
         }
         socket::close(connection.fd);
         self.system_calls += 1;
+        if let Some(tls) = self.tls.as_deref_mut() {
+            tls.of_slot[slot] = None;
+        }
         connection.fd = -1;
         connection.state = State::Closed;
         connection.framing.reset();

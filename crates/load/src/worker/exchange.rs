@@ -22,17 +22,37 @@ impl Worker<'_> {
             self.on_connecting(slot, conditions, now);
             return;
         }
+        if connection.state == State::Handshaking {
+            self.on_handshaking(slot, conditions, now);
+            return;
+        }
         if conditions & libc::EPOLLRDHUP as u32 != 0 {
             connection.set(PEER_CLOSED, true);
         }
         if connection.has(WATCHES_WRITABLE) && conditions & libc::EPOLLOUT as u32 != 0 {
-            self.send_rest(slot, now);
+            if self.tls.is_some() {
+                self.flush_tls(slot, now);
+            } else {
+                self.send_rest(slot, now);
+            }
             if self.connections[slot].state != State::Busy {
                 return;
             }
         }
         if conditions & (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0 {
+            self.read(slot, now);
+        }
+    }
+
+    /// Reads in the way of the plan's clients.
+    #[inline]
+    pub(super) fn read(&mut self, slot: usize, now: u64) {
+        if self.is_plain {
             self.receive(slot, now);
+        } else if self.tls.is_some() {
+            self.receive_tls(slot, now);
+        } else {
+            self.receive_paced(slot, now);
         }
     }
 
@@ -65,6 +85,14 @@ impl Worker<'_> {
             classes.sent(slot, requests.class_of(target), self.tally.covers(intended_ns));
         }
         let bytes = requests.targets[target].bytes(is_last);
+        if !self.is_plain {
+            if let Some(pacing) = self.pacing.as_deref_mut() {
+                pacing.request_leaves(slot, now);
+            }
+            if self.tls.is_some() {
+                return self.send_tls(slot, bytes, now);
+            }
+        }
         self.system_calls += 1;
         let result = socket::send(connection.fd, bytes);
         self.has_sent(slot, result, bytes.len(), now);
@@ -180,7 +208,7 @@ impl Worker<'_> {
 
     /// Gives `count` received bytes to the response under way; true when its connection was turned to something else.
     #[inline]
-    fn take_response_bytes(&mut self, slot: usize, count: usize, now: u64) -> bool {
+    pub(super) fn take_response_bytes(&mut self, slot: usize, count: usize, now: u64) -> bool {
         let connection = &mut self.connections[slot];
         let fed = connection.framing.feed(&mut self.heads, connection.target as usize, &self.buffer[..count]);
         let intended_ns = connection.intended_ns;
@@ -264,7 +292,7 @@ impl Worker<'_> {
     }
 
     /// The server has closed its half, and everything before that was read.
-    fn on_end(&mut self, slot: usize, now: u64) {
+    pub(super) fn on_end(&mut self, slot: usize, now: u64) {
         let connection = &mut self.connections[slot];
         connection.set(PEER_CLOSED, true);
         if connection.state != State::Busy {
@@ -278,7 +306,7 @@ impl Worker<'_> {
         }
     }
 
-    fn on_error(&mut self, slot: usize, now: u64, error: Errno) {
+    pub(super) fn on_error(&mut self, slot: usize, now: u64, error: Errno) {
         if self.connections[slot].state == State::Busy {
             return self.request_failed(slot, now, exchange_failure(error));
         }

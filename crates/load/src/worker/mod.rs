@@ -6,6 +6,8 @@
 //! - [`exchange`]: a request out, a response in;
 //! - [`dispatch`]: which open-loop request leaves on which connection;
 //! - [`replay`]: the same for the requests of a log;
+//! - [`paced`]: clients that read at a pace of their own;
+//! - [`secure`]: TLS;
 //! - [`sweep`]: timeouts, and what remains at the end.
 //!
 //! # Clock readings
@@ -17,7 +19,9 @@
 mod connect;
 mod dispatch;
 mod exchange;
+mod paced;
 mod replay;
+mod secure;
 mod sweep;
 
 use crate::arrival::Schedule;
@@ -34,6 +38,8 @@ use crate::request::Requests;
 use crate::socket::{Errno, RawAddress};
 use crate::supply::Supply;
 use crate::tally::{Failure, Tally};
+use crate::tls::{Sessions, TlsSetting, TlsTally};
+use paced::Pacing;
 use rand_chacha::ChaCha8Rng;
 use record::LoadPlan;
 use record::time::monotonic_ns;
@@ -71,6 +77,7 @@ pub(crate) struct Task<'a> {
     pub(crate) supply: &'a dyn Supply,
     /// The requests of a log, where one is replayed.
     pub(crate) feed: Option<Feed>,
+    pub(crate) tls: Option<&'a TlsSetting>,
 }
 
 /// What one engine thread brings back.
@@ -83,6 +90,9 @@ pub(crate) struct Report {
     pub(crate) connection_memory_bytes: usize,
     pub(crate) fixed_memory_bytes: usize,
     pub(crate) wait_method: &'static str,
+    /// Bandwidth of each paced connection, bits per second.
+    pub(crate) bits_per_sec: Vec<f64>,
+    pub(crate) tls: Option<TlsTally>,
 }
 
 pub(crate) struct Worker<'a> {
@@ -128,6 +138,12 @@ pub(crate) struct Worker<'a> {
     carry_bytes_max: usize,
     polling_ns: u64,
     system_calls: u64,
+    /// Neither paced nor over TLS.
+    is_plain: bool,
+    pacing: Option<Box<Pacing>>,
+    tls: Option<Box<Sessions>>,
+    /// How long the server may take to close a connection that it has announced to close.
+    linger_ns: u64,
 }
 
 /// How the target of the next request is chosen.
@@ -156,7 +172,14 @@ impl<'a> Worker<'a> {
             heads = HeadCache::for_both();
         }
         let connections: Vec<Connection> = (0..task.connections).map(|_| Connection::new()).collect();
+        let pacing = Pacing::new(&task.plan.clients, task.connections);
+        let tls = task.tls.map(|setting| Sessions::new(setting, task.connections));
+        let waits_for_server = task.plan.clients.close_first == Some(record::CloseFirst::Server);
         Ok(Worker {
+            is_plain: pacing.is_none() && tls.is_none(),
+            pacing,
+            tls,
+            linger_ns: if waits_for_server { task.plan.timeout_ns } else { sweep::LINGER_NS },
             is_open,
             is_on_demand,
             poller: Poller::new()?,
@@ -224,6 +247,9 @@ impl<'a> Worker<'a> {
             if now >= self.next_due_ns {
                 self.dispatch(now);
             }
+            if !self.is_plain {
+                self.read_paced(now);
+            }
             if now >= self.next_sweep_ns {
                 now = monotonic_ns();
                 self.sweep(now);
@@ -264,7 +290,8 @@ impl<'a> Worker<'a> {
             end: end.or(begin).unwrap_or(nothing),
             connection_memory_bytes: self.connections.capacity() * size_of::<Connection>()
                 + self.free.capacity() * size_of::<u32>()
-                + self.carry_bytes_max,
+                + self.carry_bytes_max
+                + self.pacing.as_ref().map_or(0, |pacing| pacing.memory_bytes()),
             fixed_memory_bytes: BUFFER_BYTES
                 + self.tally.series.memory_bytes()
                 + LATENCIES * LATENCY_BYTES
@@ -273,6 +300,12 @@ impl<'a> Worker<'a> {
             comparison: self.replay.as_ref().map(|replay| replay.comparison),
             classes: self.classes.take(),
             wait_method: self.poller.method(),
+            bits_per_sec: self
+                .pacing
+                .as_ref()
+                .map(|pacing| pacing.bits_per_sec(self.tally.end_ns.saturating_sub(self.tally.begin_ns)))
+                .unwrap_or_default(),
+            tls: self.tls.as_ref().map(|tls| tls.tally()),
             tally: std::mem::replace(&mut self.tally, Tally::new(0, 0)),
         })
     }
@@ -376,6 +409,9 @@ impl<'a> Worker<'a> {
         // A closed loop waits for events, and may look up a few microseconds late; a schedule is kept to the microsecond.
         let now = if self.is_open { monotonic_ns() } else { now };
         let mut until = self.next_sweep_ns.min(now + LOOK_UP_NS);
+        if let Some(pacing) = &self.pacing {
+            until = until.min(pacing.next_due_ns());
+        }
         if self.herd_opened < self.connections.len() {
             until = until.min(self.herd.next_ns().max(now + 100_000));
         }
@@ -442,9 +478,12 @@ impl<'a> Worker<'a> {
         }
         for slot in std::mem::take(&mut self.unread) {
             // A slot that was closed meanwhile has nothing to read; one that was reopened reads "would block".
-            if matches!(self.connections[slot as usize].state, State::Busy | State::Idle | State::Lingering) {
+            if matches!(
+                self.connections[slot as usize].state,
+                State::Busy | State::Idle | State::Lingering | State::Handshaking
+            ) {
                 *now = monotonic_ns();
-                self.receive(slot as usize, *now);
+                self.read(slot as usize, *now);
             }
         }
     }

@@ -14,7 +14,7 @@ const ROUND_NS: u64 = 20_000_000;
 /// Connections in one stretch: a pause of about a microsecond.
 const STRETCH: usize = 512;
 /// A server that has announced to close gets this long to do so.
-const LINGER_NS: u64 = 250_000_000;
+pub(super) const LINGER_NS: u64 = 250_000_000;
 
 impl Worker<'_> {
     /// Looks at the next stretch of connections.
@@ -37,11 +37,11 @@ impl Worker<'_> {
             let age_ns = now.saturating_sub(connection.since_ns);
             match connection.state {
                 State::Busy if age_ns > self.task.plan.timeout_ns => self.request_failed(slot, now, Failure::TimedOut),
-                State::Connecting if age_ns > self.task.plan.connect_timeout_ns => {
+                State::Connecting | State::Handshaking if age_ns > self.task.plan.connect_timeout_ns => {
                     self.connect_failed(slot, now, Failure::ConnectTimedOut);
                 }
                 State::Connecting if age_ns > HANGS_AFTER_NS => self.note_hanging(slot, now),
-                State::Lingering if age_ns > LINGER_NS => {
+                State::Lingering if age_ns > self.linger_ns => {
                     self.drop_socket(slot, now, true);
                     self.want_again(slot);
                 }
@@ -68,12 +68,12 @@ impl Worker<'_> {
                     }
                 }
                 // The attempt was for a request: of the schedule, or in a closed loop of the connection itself.
-                State::Connecting if connection.has(CARRIES_REQUEST) => {
+                State::Connecting | State::Handshaking if connection.has(CARRIES_REQUEST) => {
                     let intended_ns = connection.intended_ns;
                     self.tally.issued(intended_ns);
                     self.tally.unfinished(intended_ns, now, false);
                 }
-                State::Connecting if !self.is_open && self.started => {
+                State::Connecting | State::Handshaking if !self.is_open && self.started => {
                     let intended_ns = connection.since_ns;
                     self.tally.issued(intended_ns);
                     self.tally.unfinished(intended_ns, now, false);

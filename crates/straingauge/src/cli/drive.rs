@@ -1,5 +1,6 @@
 //! What `load` and `find` have in common: a target, its server, the load, the output.
 
+use super::clients::ClientOptions;
 use super::load::LoadOptions;
 use super::scenario::ServerToml;
 use super::workload::WorkloadOptions;
@@ -14,13 +15,15 @@ pub struct DriveArgs {
     /// Where to send requests: http://HOST:PORT/PATH
     #[arg(help_heading = None)]
     pub url: Option<String>,
-    /// Read options from a TOML file (sections load, workload, find, server; keys are the long options); the command line wins
+    /// Read options from a TOML file (sections load, workload, clients, find, server; keys are the long options); the command line wins
     #[arg(long, value_name = "FILE", help_heading = None)]
     pub scenario: Option<PathBuf>,
     #[command(flatten)]
     pub load: LoadOptions,
     #[command(flatten)]
     pub workload: WorkloadOptions,
+    #[command(flatten)]
+    pub clients: ClientOptions,
     #[command(flatten)]
     pub server: ServerOptions,
     #[command(flatten)]

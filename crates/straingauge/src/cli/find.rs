@@ -26,6 +26,19 @@ pub struct FindOptions {
     /// Which sweeps: closed loop over connections, open loop over rate, or both [default: both]
     #[arg(long, value_enum)]
     pub sweep: Option<SweepWord>,
+    /// Vary this one quantity and hold everything else, instead of the sweeps
+    #[arg(long, value_enum)]
+    pub axis: Option<AxisWord>,
+    /// Values along the axis, as 0,750,2k [default: cold: 0 to 2000; time-wait: 0,20000; connections: doubled; rate: shares
+    /// of the capacity; conforming: searched]
+    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
+    pub axis_values: Option<String>,
+    /// --axis rate: offer up to this multiple of the capacity [default: 3x]
+    #[arg(long, value_name = "MULTIPLE", allow_hyphen_values = true)]
+    pub overload: Option<String>,
+    /// --axis conforming: share of the connections that must conform [default: 100%]
+    #[arg(long, value_name = "SHARE")]
+    pub conforming_share: Option<Share>,
     /// Fewest connections of the closed loop [default: 1]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub min_connections: Option<Count>,
@@ -79,6 +92,7 @@ pub enum SweepWord {
     Rate,
 }
 
+<<<<<<< HEAD
 /// Whether points are profiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -89,14 +103,35 @@ pub enum ProfileWord {
     Always,
     /// Not at all
     Never,
+=======
+/// The words for axes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AxisWord {
+    /// Connections of the closed loop
+    Connections,
+    /// Offered rate of the open loop, also far beyond the capacity
+    Rate,
+    /// Cold connections beside the load
+    Cold,
+    /// Connections of fixed bandwidth: how many conform
+    Conforming,
+    /// TIME_WAIT sockets on the server
+    TimeWait,
+>>>>>>> a084e05 (find: axes; load: slow clients, fixed bandwidth, TLS, who closes first, cold herds without io_uring)
 }
 
 impl FindOptions {
     /// What was typed, with the gaps filled from a scenario file.
     pub fn over(mut self, file: FindOptions) -> Self {
         let typed = &mut self;
+<<<<<<< HEAD
         overlay!(typed, file; sweep, min_connections, max_connections, open_connections, budget, repeats, p99_limit,
             error_limit, goodput_limit, elastic_gain, saturation, efficiency_loss, bracket, profile);
+=======
+        overlay!(typed, file; sweep, axis, axis_values, overload, conforming_share, min_connections, max_connections, open_connections, budget, repeats, p99_limit,
+            error_limit, goodput_limit, elastic_gain, saturation, efficiency_loss, bracket);
+>>>>>>> a084e05 (find: axes; load: slow clients, fixed bandwidth, TLS, who closes first, cold herds without io_uring)
         self
     }
 }

@@ -1,6 +1,7 @@
 //! The command line as typed, one file a command. What it means is decided in [`crate::plan`]; nothing here opens,
 //! resolves or measures.
 
+mod clients;
 mod doctor;
 mod drive;
 mod files;
@@ -13,10 +14,15 @@ mod scenario;
 mod watch;
 mod workload;
 
+pub use clients::{ClientOptions, CloseWord, SwitchWord};
 pub use doctor::DoctorArgs;
 pub use drive::{DriveArgs, IsolateWord, OutputOptions, ServerOptions};
 pub use files::FilesArgs;
+<<<<<<< HEAD
 pub use find::{FindArgs, FindOptions, ProfileWord, SweepWord};
+=======
+pub use find::{AxisWord, FindArgs, FindOptions, SweepWord};
+>>>>>>> a084e05 (find: axes; load: slow clients, fixed bandwidth, TLS, who closes first, cold herds without io_uring)
 pub use load::{ArrivalWord, LoadArgs, LoadOptions};
 pub use profile::ProfileArgs;
 pub use report::ReportArgs;
@@ -65,6 +71,9 @@ pub enum Command {
         /// The session that the server leads.
         session: u32,
     },
+    /// Hold a part of the cold connections; started by straingauge itself
+    #[command(hide = true)]
+    ColdHelper,
 }
 
 /// Fills the gaps of what was typed from what a file says, field by field.

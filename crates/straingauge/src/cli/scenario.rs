@@ -1,5 +1,6 @@
 //! The scenario file.
 
+use super::clients::ClientOptions;
 use super::drive::IsolateWord;
 use super::find::FindOptions;
 use super::load::LoadOptions;
@@ -19,6 +20,8 @@ pub struct ScenarioToml {
     pub load: LoadOptions,
     /// Options of the workload.
     pub workload: WorkloadOptions,
+    /// What kind of clients.
+    pub clients: ClientOptions,
     /// Options of the sweeps.
     pub find: FindOptions,
     /// The server to start.

@@ -1,5 +1,7 @@
 //! `straingauge find`: the main job. Sweep, find the zones, explain, leave a run directory and a report.
 
+mod axis;
+
 use super::load::parse_limits;
 use super::report::write_report;
 use super::session::{Session, Wanted, default_name, repeat_command};
@@ -14,7 +16,7 @@ use record::point::Sweep;
 use record::run::{RunDir, RunWriter};
 use record::scenario::SweepPlan;
 use record::units::format_si;
-use record::{Arrival, Doubt, DoubtKind, LoadPlan, Pace, Point, Scenario, Severity, Status};
+use record::{Arrival, Axis, AxisPlace, AxisPlan, Doubt, DoubtKind, LoadPlan, Pace, Point, Scenario, Severity, Status};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -22,6 +24,8 @@ use std::time::{Duration, Instant};
 /// The yardstick's load: enough connections to keep a server busy, few enough to be elastic on most.
 const YARDSTICK_CONNECTIONS: u64 = 8;
 const YARDSTICK_NS: u64 = 300_000_000;
+/// Connect timeout of an axis of rates, unless another is typed.
+const OVERLOAD_CONNECT_TIMEOUT_NS: u64 = 500_000_000;
 
 /// Runs the command.
 pub fn run(args: FindArgs) -> Result<ExitCode> {
@@ -40,13 +44,17 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
         load: &drive.load,
         workload: &drive.workload,
         is_sweep: true,
+        clients: &drive.clients,
         server: &drive.server,
         command: &drive.command,
         default_warmup: Duration::from_millis(200),
         is_quiet: output.quiet,
     })?;
-    let most = most_connections(&sweep, which);
+    let most = most_connections(&sweep, which, &session.plan);
     load::check(&LoadPlan { connections: most, ..session.plan.clone() }).map_err(anyhow::Error::from)?;
+    if let Some(axis) = &sweep.axis {
+        suit(&mut session.plan, axis, &drive.load)?;
+    }
     greet(&session, output.any_status)?;
     session.profile_layers(drive.target.port, find_options.profile.unwrap_or(ProfileWord::Auto))?;
     let scenario = Scenario {
@@ -59,17 +67,48 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
         server: session.server_command.clone(),
     };
     let writer = RunWriter::create(Path::new("runs"), output.out.as_deref(), session.record(scenario))?;
-    let mut search = Search { session, writer, sweep, points: Vec::new(), started: Instant::now() };
-    let ended = search.sweep(which);
+    let mut search = Search { session, writer, sweep, points: Vec::new(), place: None, started: Instant::now() };
+    let ended = match search.sweep.axis.clone() {
+        Some(axis) => search.axis(&axis),
+        None => search.sweep(which),
+    };
     search.conclude(ended, &limits, output.json)
 }
 
-fn most_connections(sweep: &SweepPlan, which: SweepWord) -> u64 {
+fn most_connections(sweep: &SweepPlan, which: SweepWord, plan: &LoadPlan) -> u64 {
+    if let Some(axis) = &sweep.axis {
+        let most = axis.values.iter().fold(0.0f64, |most, value| most.max(*value)) as u64;
+        return match axis.axis {
+            Axis::Connections | Axis::Conforming if axis.values.is_empty() => sweep.connections_max,
+            Axis::Connections | Axis::Conforming => most,
+            Axis::Rate => sweep.open_connections,
+            _ => plan.connections,
+        };
+    }
     match which {
         SweepWord::Connections => sweep.connections_max,
         SweepWord::Rate => sweep.open_connections,
         SweepWord::Both => sweep.connections_max.max(sweep.open_connections),
     }
+}
+
+/// What an axis needs of the plan, where nothing else was typed.
+fn suit(plan: &mut LoadPlan, axis: &AxisPlan, typed: &crate::cli::LoadOptions) -> Result<()> {
+    match axis.axis {
+        // An attempt of an overloaded client is given up early, and repeated for the next request (Banga and Druschel 1997).
+        Axis::Rate if typed.connect_timeout.is_none() => plan.connect_timeout_ns = OVERLOAD_CONNECT_TIMEOUT_NS,
+        Axis::Conforming if plan.clients.bandwidth.is_none() => {
+            if plan.clients.read_bytes_per_sec > 0 {
+                return Err(crate::failure::wrong_usage(
+                    "--axis conforming needs a fixed bandwidth: give --asked-bandwidth instead of --read-rate",
+                ));
+            }
+            plan.clients.bandwidth =
+                Some(record::FixedBandwidth { asked_bits_per_sec: 400_000.0, demanded_bits_per_sec: 320_000.0 });
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 /// One request before the sweep, so that a server that cannot be measured is told apart from a slow one.
@@ -111,6 +150,8 @@ struct Search {
     writer: RunWriter,
     sweep: SweepPlan,
     points: Vec<Point>,
+    /// Where on the axis the next point lies.
+    place: Option<AxisPlace>,
     started: Instant,
 }
 
@@ -183,7 +224,7 @@ impl Search {
     }
 
     fn yardstick(&mut self) -> Result<Option<Ended>> {
-        let plan = LoadPlan {
+        let mut plan = LoadPlan {
             connections: YARDSTICK_CONNECTIONS,
             pace: Pace::Closed,
             duration_ns: YARDSTICK_NS,
@@ -191,6 +232,9 @@ impl Search {
             threads: 1,
             ..self.session.plan.clone()
         };
+        // A reference is plain and fast, whatever the clients are.
+        plan.clients.bandwidth = None;
+        plan.clients.read_bytes_per_sec = 0;
         let earlier = self.points.iter().filter(|point| point.sweep == Sweep::Yardstick).count();
         self.measure(plan, Sweep::Yardstick, earlier as u32)
     }
@@ -207,6 +251,7 @@ impl Search {
             // A point cut short says nothing about its load; what was measured before is kept.
             return Ok(Some(Ended::Interrupted));
         }
+        measured.point.axis = self.place.filter(|_| sweep == Sweep::Axis);
         measured.keep(&mut self.writer)?;
         if sweep != Sweep::Yardstick {
             let line = analyze::text::progress_line(&measured.point, self.elapsed_ns(), self.sweep.budget_ns);
@@ -253,8 +298,7 @@ impl Search {
             points: self.points,
             reading_doubts: Vec::new(),
         };
-        let criteria = self.sweep.criteria;
-        let findings = analyze::zones::find(&run.points, &criteria);
+        let findings = analyze::zones::of_run(&run);
         let verdict = analyze::verdict::sentences(&run, &findings);
         let crossed = crossed_limits(limits, &findings);
         if as_json {

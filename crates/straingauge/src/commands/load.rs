@@ -27,12 +27,14 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
         load: &drive.load,
         workload: &drive.workload,
         is_sweep: false,
+        clients: &drive.clients,
         server: &drive.server,
         command: &drive.command,
         default_warmup: Duration::from_secs(1),
         is_quiet: output.quiet,
     })?;
     knock(&session)?;
+    greet_tls(&session)?;
     let mut writer = match &output.out {
         Some(path) => {
             let scenario = Scenario {
@@ -124,6 +126,15 @@ fn finish(
         }
     }
     Ok(ExitCode::from(if is_crossed { failure::LIMIT_CROSSED } else { failure::DONE }))
+}
+
+/// One TLS handshake, so that a bad certificate is one sentence and not a count of failures.
+fn greet_tls(session: &Session) -> Result<()> {
+    if session.plan.clients.tls.is_none() {
+        return Ok(());
+    }
+    let timeout = Duration::from_nanos(session.plan.connect_timeout_ns);
+    load::greet(&session.plan, timeout).map_err(anyhow::Error::from)
 }
 
 /// Connects once and sends nothing, so that a closed port costs no measuring time and no line in the server's log.

@@ -32,6 +32,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Report(args) => report::run(args),
         Command::Files(args) => files::run(args),
         Command::Scale(args) => scale::run(args),
+        Command::ColdHelper => crate::cold::help(),
         Command::Doctor(args) => doctor::run(args),
         Command::GuardSession { session } => Ok(crate::server::guardian::stand_guard(session)),
     }

@@ -1,6 +1,10 @@
 //! What `load` and `find` share: the target, the server where one is started, the observer, the run's record.
 
+<<<<<<< HEAD
 use crate::cli::{IsolateWord, LoadOptions, ProfileWord, ServerOptions, WorkloadOptions};
+=======
+use crate::cli::{ClientOptions, IsolateWord, LoadOptions, ServerOptions, WorkloadOptions};
+>>>>>>> a084e05 (find: axes; load: slow clients, fixed bandwidth, TLS, who closes first, cold herds without io_uring)
 use crate::cpus;
 use crate::failure::wrong_usage;
 use crate::layers::LayerGauge;
@@ -44,6 +48,7 @@ pub struct Wanted<'a> {
     pub workload: &'a WorkloadOptions,
     /// The plan is a sweep's: pace and window change from point to point.
     pub is_sweep: bool,
+    pub clients: &'a ClientOptions,
     pub server: &'a ServerOptions,
     pub command: &'a [String],
     pub default_warmup: Duration,
@@ -68,6 +73,7 @@ impl Session {
             client_cpus: client_cpus.clone(),
             default_warmup_ns: wanted.default_warmup.as_nanos() as u64,
             resolved: crate::workload::resolve(wanted.workload, wanted.load, wanted.target, wanted.is_sweep)?,
+            clients: wanted.clients,
         };
         // Everything that can be refused is refused before a server is started.
         let (mut plan, supplied) = plan::load_plan(wanted.load, setting)?;
@@ -87,6 +93,7 @@ impl Session {
         let observer = watch(&plan, wanted.target.port, server.as_ref(), &server_cpus);
         let mut gauge = Gauge::new(observer, stop.clone(), server_cpus.first().copied());
         gauge.supply(supplied);
+        gauge.server_pid = server.as_ref().and_then(Server::netns_pid);
         if let Some(cold) = wanted.load.cold.filter(|cold| cold.0 > 0) {
             gauge.hold_cold(&plan, cold.0, &mut progress)?;
         }

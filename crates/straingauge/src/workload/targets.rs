@@ -54,9 +54,13 @@ pub fn url_list(path: &Path, target: &Target, option: &str) -> Result<Vec<Listed
                 )));
             }
         };
-        let origin = if url.starts_with('/') { format!("http://{}{url}", target.host_field) } else { url.to_string() };
+        let origin = if url.starts_with('/') {
+            format!("{}://{}{url}", if target.is_tls { "https" } else { "http" }, target.host_field)
+        } else {
+            url.to_string()
+        };
         let one = Target::parse(&origin).with_context(at)?;
-        if (one.name.as_str(), one.port) != (target.name.as_str(), target.port) {
+        if (one.is_tls, one.name.as_str(), one.port) != (target.is_tls, target.name.as_str(), target.port) {
             return Err(wrong_usage(format!(
                 "{}: {} is another server than {}",
                 at(),

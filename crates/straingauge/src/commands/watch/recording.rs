@@ -104,5 +104,6 @@ fn no_load() -> LoadPlan {
         seed: 0,
         precise: false,
         workload: Default::default(),
+        clients: Default::default(),
     }
 }

@@ -1,0 +1,292 @@
+//! What an axis showed: throughput, response time and CPU per request against one quantity, everything else held.
+//!
+//! Values are compared within a repeat, as the machine's speed drifts between repeats: a change between the ends of the
+//! axis is the median of the repeats' own ratios, its interval a bootstrap over repeats. Levels carry medians over
+//! repeats with intervals of the same kind.
+
+mod words;
+
+pub(crate) use words::value_cell;
+pub use words::{headline, sentences, value_words};
+
+use crate::statistics::{bootstrap, median};
+use crate::zones::{client_is_saturated, cpu_us};
+use record::{Axis, Criteria, Doubt, DoubtKind, Point, RunDir, Severity, Sweep, names};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Fixed, so that a run always reads the same.
+const SEED: u64 = 0x4158;
+
+/// A figure over the repeats of one value.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// Median over repeats.
+    pub median: f64,
+    /// Interval of the median; absent with fewer than two repeats.
+    pub low: Option<f64>,
+    /// Its upper end.
+    pub high: Option<f64>,
+    /// Repeats.
+    pub n: u64,
+}
+
+/// Everything at one value of the axis.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AxisLevel {
+    /// The value as asked for, in the axis's unit.
+    pub value: f64,
+    /// Points measured.
+    pub points: u64,
+    /// Points in which the client was saturated.
+    pub client_limited: u64,
+    /// Complete responses per second.
+    pub throughput_per_sec: Option<Estimate>,
+    /// Those with status 2xx or 3xx.
+    pub goodput_per_sec: Option<Estimate>,
+    /// Median response time, microseconds.
+    pub response_p50_us: Option<Estimate>,
+    /// 99th percentile of the response time, microseconds.
+    pub response_p99_us: Option<Estimate>,
+    /// Server CPU per request with the softirq time of its CPUs, microseconds.
+    pub cpu_us_per_request: Option<Estimate>,
+    /// User part.
+    pub cpu_user_us_per_request: Option<Estimate>,
+    /// System part.
+    pub cpu_system_us_per_request: Option<Estimate>,
+    /// Softirq part.
+    pub softirq_us_per_request: Option<Estimate>,
+    /// Failed requests as a share of those finished.
+    pub failed_ratio: Option<Estimate>,
+    /// Conforming connections as a share of all.
+    pub conforming_ratio: Option<Estimate>,
+    /// Median bandwidth of a connection of fixed bandwidth, bits per second.
+    pub connection_bits_per_sec: Option<Estimate>,
+    /// What was there of what the axis asks for (cold connections, TIME_WAIT sockets), counted.
+    pub present: Option<Estimate>,
+    /// Kernel memory of what the axis adds, bytes.
+    pub kernel_bytes: Option<Estimate>,
+}
+
+/// How a figure changed from the axis's lowest value to its highest.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// At the lowest value: median over repeats.
+    pub from: f64,
+    /// At the highest.
+    pub to: f64,
+    /// Median over repeats of (highest / lowest) within the repeat.
+    pub ratio: f64,
+    /// Interval of the ratio; absent with fewer than two repeats.
+    pub low: Option<f64>,
+    /// Its upper end.
+    pub high: Option<f64>,
+    /// Repeats that have both ends.
+    pub n: u64,
+}
+
+/// The largest value at which enough connections conformed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Conforming {
+    /// Share of the connections that must conform.
+    pub demanded_ratio: f64,
+    /// Most connections of which the share conformed, in the median over repeats, with every smaller number conforming, too.
+    pub held: Option<f64>,
+    /// Fewest of which it did not.
+    pub failed: Option<f64>,
+}
+
+/// What one axis showed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AxisFindings {
+    /// What was varied.
+    pub axis: Axis,
+    /// Unit of every value.
+    pub unit: String,
+    /// Ascending by value.
+    pub levels: Vec<AxisLevel>,
+    /// Throughput from the lowest value to the highest.
+    pub throughput_change: Option<Change>,
+    /// CPU per request from the lowest value to the highest.
+    pub cpu_change: Option<Change>,
+    /// Response time p99 from the lowest value to the highest.
+    pub p99_change: Option<Change>,
+    /// Median response time from the lowest value to the highest.
+    pub p50_change: Option<Change>,
+    /// Axis of conforming connections only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conforming: Option<Conforming>,
+    /// Repeats of the axis.
+    pub repeats: u64,
+    /// Reasons not to trust it.
+    pub doubts: Vec<Doubt>,
+}
+
+/// The findings of every axis in the run, in the order of [`Axis`].
+pub fn find(run: &RunDir) -> Vec<AxisFindings> {
+    let sweep = run.record.scenario.sweep.as_ref();
+    let criteria = sweep.map(|sweep| sweep.criteria).unwrap_or_default();
+    let demanded = sweep.and_then(|sweep| sweep.axis.as_ref()).map_or(1.0, |axis| axis.conforming_ratio);
+    of_points(&run.points, &criteria, demanded)
+}
+
+/// [`find`] with the points and criteria given. `demanded_ratio`: share of the connections that must conform.
+pub fn of_points(points: &[Point], criteria: &Criteria, demanded_ratio: f64) -> Vec<AxisFindings> {
+    let mut by_axis: BTreeMap<Axis, Vec<(f64, &Point)>> = BTreeMap::new();
+    for point in points.iter().filter(|point| point.sweep == Sweep::Axis) {
+        if let Some(place) = point.axis.filter(|place| place.value.is_finite()) {
+            by_axis.entry(place.axis).or_default().push((place.value, point));
+        }
+    }
+    by_axis.into_iter().map(|(axis, placed)| of_axis(axis, placed, criteria, demanded_ratio)).collect()
+}
+
+fn of_axis(axis: Axis, mut placed: Vec<(f64, &Point)>, criteria: &Criteria, demanded_ratio: f64) -> AxisFindings {
+    placed.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.repeat.cmp(&b.1.repeat)).then(a.1.index.cmp(&b.1.index)));
+    let groups: Vec<(f64, Vec<&Point>)> = placed
+        .chunk_by(|a, b| a.0 == b.0)
+        .map(|same| (same[0].0, same.iter().map(|(_, point)| *point).collect()))
+        .collect();
+    let levels: Vec<AxisLevel> = groups.iter().map(|(value, points)| level(axis, *value, points, criteria)).collect();
+    let named = |name: &'static str| move |point: &Point| point.value(name);
+    let mut repeats: Vec<u32> = placed.iter().map(|(_, point)| point.repeat).filter(|repeat| *repeat > 0).collect();
+    repeats.sort_unstable();
+    repeats.dedup();
+    AxisFindings {
+        axis,
+        unit: axis.unit().into(),
+        throughput_change: change(&groups, named(names::THROUGHPUT), criteria),
+        cpu_change: change(&groups, cpu_us, criteria),
+        p99_change: change(&groups, named(names::RESPONSE_P99), criteria),
+        p50_change: change(&groups, named(names::RESPONSE_P50), criteria),
+        conforming: (axis == Axis::Conforming).then(|| conforming(&levels, demanded_ratio)),
+        doubts: doubts(axis, &levels, repeats.len()),
+        levels,
+        repeats: repeats.len() as u64,
+    }
+}
+
+fn level(axis: Axis, value: f64, points: &[&Point], criteria: &Criteria) -> AxisLevel {
+    let over = |read: &dyn Fn(&Point) -> Option<f64>| {
+        let values: Vec<f64> =
+            points.iter().filter_map(|point| read(point)).filter(|value| value.is_finite()).collect();
+        let interval = bootstrap(&values, criteria.confidence_ratio, SEED, median);
+        Some(Estimate {
+            median: median(&values)?,
+            low: interval.map(|interval| interval.low),
+            high: interval.map(|interval| interval.high),
+            n: values.len() as u64,
+        })
+    };
+    let named = |name: &'static str| over(&|point: &Point| point.value(name));
+    let (present, kernel_bytes) = match axis {
+        Axis::Cold => (
+            named(names::COLD),
+            over(&|point| Some(point.value(names::COLD_KERNEL_MEMORY)? * point.value(names::COLD)?)),
+        ),
+        Axis::TimeWait => (named(names::TIME_WAIT), named(names::TIME_WAIT_MEMORY)),
+        _ => (None, None),
+    };
+    AxisLevel {
+        value,
+        points: points.len() as u64,
+        client_limited: points.iter().filter(|point| client_is_saturated(point, criteria)).count() as u64,
+        throughput_per_sec: named(names::THROUGHPUT),
+        goodput_per_sec: named(names::GOODPUT),
+        response_p50_us: named(names::RESPONSE_P50),
+        response_p99_us: named(names::RESPONSE_P99),
+        cpu_us_per_request: over(&|point| cpu_us(point)),
+        cpu_user_us_per_request: named(names::SERVER_CPU_USER),
+        cpu_system_us_per_request: named(names::SERVER_CPU_SYSTEM),
+        softirq_us_per_request: named(names::SERVER_SOFTIRQ),
+        failed_ratio: over(&|point| Some(point.outcomes.failed_ratio())),
+        conforming_ratio: named(names::CONFORMING),
+        connection_bits_per_sec: named(names::CONNECTION_BITS),
+        present,
+        kernel_bytes,
+    }
+}
+
+/// The change of a figure between the ends of the axis, by the repeats that measured both.
+fn change(groups: &[(f64, Vec<&Point>)], read: impl Fn(&Point) -> Option<f64>, criteria: &Criteria) -> Option<Change> {
+    let ((lowest, first), (highest, last)) = (groups.first()?, groups.last()?);
+    if lowest == highest {
+        return None;
+    }
+    let of_repeat = |points: &[&Point], repeat: u32| {
+        let values: Vec<f64> =
+            points.iter().filter(|point| point.repeat == repeat).filter_map(|point| read(point)).collect();
+        median(&values)
+    };
+    let mut repeats: Vec<u32> = first.iter().map(|point| point.repeat).collect();
+    repeats.dedup();
+    let pairs: Vec<(f64, f64)> = repeats
+        .into_iter()
+        .filter_map(|repeat| Some((of_repeat(first, repeat)?, of_repeat(last, repeat)?)))
+        .filter(|(from, to)| *from > 0.0 && from.is_finite() && to.is_finite())
+        .collect();
+    let ratio = |pairs: &[(f64, f64)]| median(&pairs.iter().map(|(from, to)| to / from).collect::<Vec<_>>());
+    let interval = bootstrap(&pairs, criteria.confidence_ratio, SEED, ratio);
+    Some(Change {
+        from: median(&pairs.iter().map(|(from, _)| *from).collect::<Vec<_>>())?,
+        to: median(&pairs.iter().map(|(_, to)| *to).collect::<Vec<_>>())?,
+        ratio: ratio(&pairs)?,
+        low: interval.map(|interval| interval.low),
+        high: interval.map(|interval| interval.high),
+        n: pairs.len() as u64,
+    })
+}
+
+/// Whether enough of a level's connections conformed; `None` where that was not measured.
+pub(crate) fn conforms(shares: &[f64], demanded_ratio: f64) -> Option<bool> {
+    median(shares).map(|share| share >= demanded_ratio - 1e-9)
+}
+
+fn conforming(levels: &[AxisLevel], demanded_ratio: f64) -> Conforming {
+    let judged = || {
+        levels
+            .iter()
+            .filter_map(|level| Some((level.value, conforms(&[level.conforming_ratio?.median], demanded_ratio)?)))
+    };
+    let failed = judged().find(|(_, holds)| !holds).map(|(value, _)| value);
+    let below = |value: &f64| failed.is_none_or(|failed| *value < failed);
+    Conforming { demanded_ratio, held: judged().map(|(value, _)| value).filter(below).last(), failed }
+}
+
+fn doubts(axis: Axis, levels: &[AxisLevel], repeats: usize) -> Vec<Doubt> {
+    let mut found = Vec::new();
+    if repeats < 3 {
+        found.push(Doubt::new(
+            DoubtKind::TooFewSamples,
+            Severity::Warning,
+            format!("the axis was measured in {repeats} repeats: its intervals say little"),
+            "give it more time (--budget) or fewer values (--axis-values), and at least 3 --repeats",
+        ));
+    }
+    if let Some(level) = levels.iter().find(|level| 2 * level.client_limited > level.points) {
+        found.push(Doubt::new(
+            DoubtKind::ClientSaturated,
+            Severity::Warning,
+            format!(
+                "from {} on the client was saturated: throughput there is the client's limit",
+                value_words(level.value, axis)
+            ),
+            "give the client more CPUs (--cpus) or a machine of its own, or offer less",
+        ));
+    }
+    if let Some(level) = levels.iter().find(|level| level.present.is_some_and(|found| found.median < 0.9 * level.value))
+    {
+        let present = level.present.map_or(0.0, |found| found.median);
+        found.push(Doubt::new(
+            DoubtKind::SourcesDisagree,
+            Severity::Warning,
+            format!(
+                "of {} only {} were there when the window began",
+                value_words(level.value, axis),
+                crate::text::grouped(present)
+            ),
+            "raise the server's limits of connections and descriptors, or ask for fewer",
+        ));
+    }
+    found
+}

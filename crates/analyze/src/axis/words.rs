@@ -1,0 +1,165 @@
+//! An axis in words.
+
+use super::{AxisFindings, Change};
+use crate::text::grouped;
+use crate::zones::percent;
+use record::Axis;
+use record::units::{format_bytes, format_nanos, format_si};
+
+/// Changes smaller than this, or with an interval around none, are told as none.
+const WORTH_TELLING: f64 = 0.02;
+
+/// A value with its unit: `2,000 cold connections`, `20.0k/s`.
+pub fn value_words(value: f64, axis: Axis) -> String {
+    let one = |name: &str| if value == 1.0 { format!("1 {name}") } else { format!("{} {name}s", grouped(value)) };
+    match axis {
+        Axis::Rate => format!("{}/s", format_si(value)),
+        Axis::Delay => format!("{} of delay", format_nanos(value)),
+        Axis::Cold => one("cold connection"),
+        Axis::TimeWait => one("TIME_WAIT socket"),
+        Axis::Connections | Axis::Conforming => one("connection"),
+        Axis::Other => format_si(value),
+    }
+}
+
+/// A value without its unit, as it stands in tables.
+pub(crate) fn value_cell(value: f64, axis: Axis) -> String {
+    match axis {
+        Axis::Rate => format_si(value),
+        Axis::Delay => format_nanos(value),
+        _ => grouped(value),
+    }
+}
+
+fn ends(findings: &AxisFindings) -> String {
+    match (findings.levels.first(), findings.levels.last()) {
+        (Some(first), Some(last)) => {
+            format!("between {} and {}", value_cell(first.value, findings.axis), value_words(last.value, findings.axis))
+        }
+        _ => String::new(),
+    }
+}
+
+/// ` (+55 %, 50 % to 61 % in 5 repeats)`.
+fn by(change: &Change) -> String {
+    let signed = |ratio: f64| format!("{:+.0} %", (ratio - 1.0) * 100.0);
+    let interval = match (change.low, change.high) {
+        (Some(low), Some(high)) => format!(", {} to {}", signed(low), signed(high)),
+        _ => String::new(),
+    };
+    let repeats = if change.n == 1 { "1 repeat".into() } else { format!("{} repeats", change.n) };
+    format!(" ({}{interval}, within {repeats})", signed(change.ratio))
+}
+
+fn is_flat(change: &Change) -> bool {
+    let around_none = matches!((change.low, change.high), (Some(low), Some(high)) if low <= 1.0 && high >= 1.0);
+    (change.ratio - 1.0).abs() < WORTH_TELLING || around_none
+}
+
+/// `CPU per request grew from 5.1 to 7.9 us between 0 and 2,000 cold connections (+55 %, ...).`
+fn told(name: &str, change: &Change, ends: &str, words: impl Fn(f64) -> String) -> String {
+    if is_flat(change) {
+        return format!(
+            "{name} did not change measurably {ends}: {} and {}{}.",
+            words(change.from),
+            words(change.to),
+            by(change)
+        );
+    }
+    let verb = if change.ratio > 1.0 { "grew" } else { "fell" };
+    format!("{name} {verb} from {} to {} {ends}{}.", words(change.from), words(change.to), by(change))
+}
+
+/// The most important thing about an axis in one sentence.
+pub fn headline(findings: &AxisFindings) -> Option<String> {
+    let ends = ends(findings);
+    match findings.axis {
+        Axis::Conforming => conforming(findings),
+        Axis::Rate => overload(findings),
+        _ => findings
+            .cpu_change
+            .as_ref()
+            .map(|change| told("CPU per request", change, &ends, |us| format!("{us:.1} us")))
+            .or_else(|| throughput(findings)),
+    }
+}
+
+fn throughput(findings: &AxisFindings) -> Option<String> {
+    let change = findings.throughput_change.as_ref()?;
+    Some(told("Throughput", change, &ends(findings), |rate| format!("{}/s", format_si(rate))))
+}
+
+fn conforming(findings: &AxisFindings) -> Option<String> {
+    let found = findings.conforming.as_ref()?;
+    let share =
+        if found.demanded_ratio >= 1.0 { "All".into() } else { format!("At least {}", percent(found.demanded_ratio)) };
+    Some(match (found.held, found.failed) {
+        (Some(held), Some(failed)) => format!(
+            "{share} of up to {} conform; of {} no longer.",
+            value_words(held, Axis::Conforming),
+            grouped(failed)
+        ),
+        (Some(held), None) => {
+            format!("{share} of up to {} conform, the most that were tried.", value_words(held, Axis::Conforming))
+        }
+        (None, Some(failed)) => format!("Not even {} conform.", value_words(failed, Axis::Conforming)),
+        (None, None) => "Whether connections conform was not measured.".into(),
+    })
+}
+
+/// Goodput at the peak and at the highest offered rate.
+fn overload(findings: &AxisFindings) -> Option<String> {
+    let goodput = |level: &super::AxisLevel| Some((level.value, level.goodput_per_sec?.median));
+    let (peak_at, peak) = findings.levels.iter().filter_map(goodput).max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let (last_at, last) = findings.levels.iter().rev().find_map(goodput)?;
+    if last_at <= peak_at {
+        return Some(format!(
+            "Goodput followed the offered load up to {}/s, the most that was offered.",
+            format_si(last_at)
+        ));
+    }
+    let kept = last / peak.max(f64::MIN_POSITIVE);
+    Some(format!(
+        "Goodput peaked at {}/s with {}/s offered; at {}/s offered ({:.1} times as much) it was {}/s, {} of the peak.",
+        format_si(peak),
+        format_si(peak_at),
+        format_si(last_at),
+        last_at / peak_at,
+        format_si(last),
+        percent(kept)
+    ))
+}
+
+/// What else there is to say.
+pub fn sentences(findings: &AxisFindings) -> Vec<String> {
+    let ends = ends(findings);
+    let mut said = Vec::new();
+    let is_cost = !matches!(findings.axis, Axis::Rate | Axis::Conforming);
+    if is_cost {
+        if findings.cpu_change.is_some() {
+            said.extend(throughput(findings));
+        } else {
+            said.push("The server's CPU was not measured, so what a request cost it is not known.".into());
+        }
+    } else if let Some(change) = &findings.cpu_change {
+        said.push(told("CPU per request", change, &ends, |us| format!("{us:.1} us")));
+    }
+    if let Some(change) = &findings.p50_change {
+        said.push(told("The median response time", change, &ends, |us| format_nanos(us * 1e3)));
+    }
+    if let Some(change) = &findings.p99_change {
+        said.push(told("The response time's p99", change, &ends, |us| format_nanos(us * 1e3)));
+    }
+    if let Some((present, bytes)) = findings.levels.last().and_then(|level| Some((level.present?, level.kernel_bytes?)))
+        && present.median > 0.0
+    {
+        let whose = if findings.axis == Axis::Cold { " (both ends, where the server is on this machine)" } else { "" };
+        said.push(format!(
+            "{} took {} of kernel memory, {} each{whose}.",
+            value_words(present.median.round(), findings.axis),
+            format_bytes(bytes.median),
+            format_bytes(bytes.median / present.median)
+        ));
+    }
+    said
+}

@@ -1,0 +1,225 @@
+//! An axis: the same values in every repeat, each repeat in a random order, so that drift and what one point leaves behind
+//! fall on all values alike. Conforming connections are searched first: outward by doubling, then by bisection.
+
+use super::schedule::Schedule;
+use crate::axis::conforms;
+use crate::statistics::random;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use record::scenario::SweepPlan;
+use record::{Axis, AxisPlan, Point, Sweep, names};
+
+/// Geometric values, unless others are given.
+const GEOMETRIC_FACTOR: f64 = 2.0;
+/// At most so many values.
+const MAX_VALUES: usize = 64;
+/// Offered rates as shares of the capacity; those beyond the overload asked for are left out.
+const RATES: [f64; 12] = [0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 8.0];
+
+/// What the axis wants next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AxisStep {
+    /// Measure a point at this value.
+    Measure {
+        /// In the axis's unit.
+        value: f64,
+        /// Repeat that the point belongs to; 0 while conforming connections are searched.
+        repeat: u32,
+        /// Length of the window.
+        duration_ns: u64,
+        /// Load before the window.
+        warmup_ns: u64,
+        /// One phrase for the progress line.
+        why: String,
+    },
+    /// Run the yardstick.
+    Yardstick,
+    /// The axis is measured.
+    Done {
+        /// Why it stopped, in words.
+        reason: String,
+    },
+}
+
+/// Plans an axis. Ask [`next`](Self::next) until it says [`AxisStep::Done`].
+#[derive(Debug)]
+pub struct AxisSweep {
+    axis: AxisPlan,
+    repeats: u32,
+    schedule: Schedule,
+    random: ChaCha8Rng,
+    values: Vec<f64>,
+    queue: Vec<f64>,
+    repeat: u32,
+    /// The search for conforming connections: smallest and largest number, and how near the bounds must come.
+    search: Option<Search>,
+    done: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Search {
+    low: f64,
+    high: f64,
+    bracket_ratio: f64,
+}
+
+impl AxisSweep {
+    /// An axis by plan. `capacity_per_sec`: peak throughput of a closed loop, from which offered rates are made where
+    /// none are given. The seed decides the order within repeats.
+    pub fn new(axis: &AxisPlan, plan: &SweepPlan, capacity_per_sec: Option<f64>, seed: u64) -> Self {
+        let is_searched = axis.axis == Axis::Conforming && axis.values.is_empty();
+        let search = is_searched.then_some(Search {
+            low: plan.connections_min.max(1) as f64,
+            high: plan.connections_max.max(plan.connections_min.max(1)) as f64,
+            bracket_ratio: plan.criteria.bracket_ratio,
+        });
+        let mut values =
+            if axis.values.is_empty() { own_values(axis, plan, capacity_per_sec) } else { axis.values.clone() };
+        values.retain(|value| value.is_finite() && *value >= 0.0);
+        values.sort_by(f64::total_cmp);
+        values.dedup();
+        values.truncate(MAX_VALUES);
+        AxisSweep {
+            axis: axis.clone(),
+            repeats: plan.repeats.max(1),
+            schedule: Schedule::new(plan.point_duration_ns, plan.budget_ns, 1.0),
+            random: random(seed ^ 0x6178_6973),
+            values: if is_searched { Vec::new() } else { values },
+            queue: Vec::new(),
+            repeat: 0,
+            search,
+            done: None,
+        }
+    }
+
+    /// The highest value that will be measured, as far as that is known.
+    pub fn most(&self) -> f64 {
+        self.values.iter().copied().fold(self.search.map_or(0.0, |search| search.high), f64::max)
+    }
+
+    /// The next step, given all points of the run so far and the time since the run began.
+    pub fn next(&mut self, points: &[Point], elapsed_ns: u64) -> AxisStep {
+        if let Some(reason) = &self.done {
+            return AxisStep::Done { reason: reason.clone() };
+        }
+        let left_ns = self.schedule.left_ns(elapsed_ns);
+        if left_ns == 0 {
+            let during = if self.repeat == 0 {
+                "while searching".into()
+            } else {
+                format!("in repeat {} of {}", self.repeat, self.repeats)
+            };
+            return self.end(format!("the time budget was spent {during}"));
+        }
+        if let Some(search) = self.search {
+            match self.searched(search, points) {
+                Some(value) => {
+                    let duration_ns = self.schedule.full_ns();
+                    return self.measure(value, duration_ns, "search".into());
+                }
+                None => self.search = None,
+            }
+        }
+        if let Some(value) = self.queue.pop() {
+            let why = format!("repeat {} of {}, {} to go", self.repeat, self.repeats, self.queue.len());
+            let duration_ns = self.schedule.full_ns();
+            return self.measure(value, duration_ns, why);
+        }
+        if self.values.is_empty() {
+            return self.end("there is no value to measure".into());
+        }
+        if self.repeat >= self.repeats {
+            return self.end(format!("all {} repeats were measured", self.repeats));
+        }
+        let repeat_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.values.len() as u64);
+        // A repeat that cannot be measured whole has no use: its values could not be compared.
+        if self.repeat > 0 && left_ns < repeat_ns / 10 * 9 {
+            return self.end(format!("the time budget was spent after repeat {} of {}", self.repeat, self.repeats));
+        }
+        self.repeat += 1;
+        self.queue = self.values.clone();
+        self.queue.shuffle(&mut self.random);
+        AxisStep::Yardstick
+    }
+
+    fn measure(&mut self, value: f64, duration_ns: u64, why: String) -> AxisStep {
+        self.schedule.issue(duration_ns);
+        let warmup_ns = Schedule::warmup_ns(duration_ns);
+        AxisStep::Measure { value, repeat: self.repeat, duration_ns, warmup_ns, why }
+    }
+
+    fn end(&mut self, reason: String) -> AxisStep {
+        self.done = Some(reason.clone());
+        AxisStep::Done { reason }
+    }
+
+    /// The next value of the search; `None` when it is over, with the values to repeat set.
+    fn searched(&mut self, search: Search, points: &[Point]) -> Option<f64> {
+        let verdict = |value: f64| {
+            let shares: Vec<f64> = points
+                .iter()
+                .filter(|point| point.sweep == Sweep::Axis && point.axis.is_some_and(|place| place.value == value))
+                .filter_map(|point| point.value(names::CONFORMING))
+                .collect();
+            conforms(&shares, self.axis.conforming_ratio)
+        };
+        let mut tried: Vec<f64> = self.values.clone();
+        tried.sort_by(f64::total_cmp);
+        let judged: Vec<(f64, bool)> = tried.iter().filter_map(|value| Some((*value, verdict(*value)?))).collect();
+        // A value that could not be judged (nothing was answered) did not conform.
+        let failed = tried.iter().copied().find(|value| !judged.iter().any(|(at, holds)| at == value && *holds));
+        let held = tried.iter().copied().rfind(|value| failed.is_none_or(|failed| *value < failed));
+        let next = match (held, failed) {
+            (None, None) => Some(search.low),
+            (Some(held), None) if held < search.high => Some((held * GEOMETRIC_FACTOR).min(search.high)),
+            (Some(held), Some(failed)) => {
+                let middle = ((held + failed) / 2.0).round();
+                (failed / held - 1.0 > search.bracket_ratio && middle > held && middle < failed).then_some(middle)
+            }
+            _ => None,
+        };
+        match next {
+            Some(value) if self.values.len() < MAX_VALUES => {
+                self.values.push(value);
+                Some(value)
+            }
+            _ => {
+                // The bounds, and what lies a little below and above, are repeated.
+                let at = tried.iter().position(|value| Some(*value) == held).unwrap_or(0);
+                self.values = tried[at.saturating_sub(2)..(at + 3).min(tried.len())].to_vec();
+                None
+            }
+        }
+    }
+}
+
+fn own_values(axis: &AxisPlan, plan: &SweepPlan, capacity_per_sec: Option<f64>) -> Vec<f64> {
+    match axis.axis {
+        Axis::Connections => {
+            let (low, high) = (plan.connections_min.max(1) as f64, plan.connections_max.max(1) as f64);
+            let mut values = vec![low];
+            while let Some(last) = values.last().copied().filter(|last| *last < high && values.len() < MAX_VALUES) {
+                values.push((last * GEOMETRIC_FACTOR).min(high));
+            }
+            values
+        }
+        Axis::Rate => {
+            let capacity = capacity_per_sec.filter(|rate| rate.is_finite() && *rate > 0.0).unwrap_or(100.0);
+            let most = axis.overload_ratio.max(RATES[0]);
+            let mut shares: Vec<f64> = RATES.into_iter().filter(|share| *share < most).collect();
+            shares.push(most);
+            // Round rates read better, and three digits are more than the capacity is known to.
+            shares.into_iter().map(|share| rounded(share * capacity)).collect()
+        }
+        // The papers' figure goes to 2,000.
+        Axis::Cold => vec![0.0, 100.0, 250.0, 500.0, 1000.0, 2000.0],
+        Axis::TimeWait => vec![0.0, 20_000.0],
+        _ => Vec::new(),
+    }
+}
+
+/// To three significant digits.
+fn rounded(value: f64) -> f64 {
+    let scale = 10f64.powi(value.abs().log10().floor() as i32 - 2);
+    if scale.is_finite() && scale > 0.0 { (value / scale).round() * scale } else { value }
+}

@@ -1,0 +1,120 @@
+//! TIME_WAIT sockets on the server's side: connections of one request that the server closes first.
+//!
+//! Almeida, Almeida and Yates ("Measuring the behavior of a World-Wide Web server", 1996, section 5.5) found that a server
+//! of their day slowed down with the number of such sockets. Each needs a tuple of its own, as a new connection from the
+//! same address and port takes the place of the old one: so ports are walked through one by one.
+
+use crate::LoadError;
+use crate::check::port_rules;
+use crate::ports::PortChoice;
+use crate::request::Requests;
+use crate::socket::{self, Errno, RawAddress};
+use record::{CloseFirst, LoadPlan};
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use std::os::fd::FromRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// On addresses that are not loopback, ports from here on; below, programs listen.
+const LOWEST_PORT: u16 = 10_000;
+/// Failures in a row that say that the server does not close, or does not answer.
+const MOST_FAILURES: u32 = 50;
+
+/// Makes the sockets; keeps the place up to which ports were used.
+#[derive(Debug)]
+pub struct TimeWaitMaker {
+    plan: LoadPlan,
+    sources: Vec<Option<IpAddr>>,
+    ports: (u16, u16),
+    next: u64,
+}
+
+impl TimeWaitMaker {
+    /// For the plan's first address.
+    pub fn new(plan: &LoadPlan) -> Result<Self, LoadError> {
+        if plan.clients.tls.is_some() {
+            return Err(LoadError::Plan(
+                "TIME_WAIT sockets are made over plain http only: name the server's http port".into(),
+            ));
+        }
+        let rules = port_rules(plan);
+        let target = plan.addresses[0].ip();
+        let is_loopback = target.is_loopback() && target.is_ipv4();
+        let sources = match &plan.source_addresses[..] {
+            [] if is_loopback => (2..=250).map(|last| Some(IpAddr::V4(Ipv4Addr::new(127, 0, 1, last)))).collect(),
+            [] => vec![None],
+            given => given.iter().copied().map(Some).collect(),
+        };
+        let ports = if is_loopback { (rules.low, rules.high) } else { (LOWEST_PORT, u16::MAX) };
+        let mut plan = plan.clone();
+        plan.clients.close_first = Some(CloseFirst::Server);
+        Ok(TimeWaitMaker { plan, sources, ports, next: 0 })
+    }
+
+    /// Sockets that can be there at once.
+    pub fn capacity(&self) -> u64 {
+        self.sources.len() as u64 * self.range()
+    }
+
+    fn range(&self) -> u64 {
+        u64::from(self.ports.1 - self.ports.0) + 1
+    }
+
+    /// Makes `count` more, one after the other. Returns early when `stop` is set.
+    pub fn make(&mut self, count: u64, stop: &AtomicBool, mut progress: impl FnMut(u64)) -> Result<(), LoadError> {
+        let requests = Requests::new(&self.plan);
+        let request = requests.targets[0].bytes(true);
+        let (mut made, mut failures) = (0, 0);
+        while made < count && !stop.load(Ordering::Relaxed) {
+            let port = self.ports.0 + (self.next % self.range()) as u16;
+            let source = self.sources[(self.next / self.range()) as usize % self.sources.len()];
+            self.next += 1;
+            match self.one(source, port, request) {
+                Ok(()) => (made, failures) = (made + 1, 0),
+                // Another program's port.
+                Err(Errno(libc::EADDRINUSE | libc::EADDRNOTAVAIL)) => failures += 1,
+                Err(Errno(libc::EAGAIN)) => {
+                    return Err(LoadError::Plan(
+                        "the server did not close a connection that the request asked it to close: it leaves no TIME_WAIT sockets".into(),
+                    ));
+                }
+                Err(_) => failures += 1,
+            }
+            if failures > MOST_FAILURES {
+                return Err(LoadError::Plan(format!(
+                    "only {made} of {count} TIME_WAIT sockets could be made: the server refuses connections, or no port is left"
+                )));
+            }
+            if made % 512 == 0 {
+                progress(made);
+            }
+        }
+        Ok(())
+    }
+
+    /// One connection, one request, and the server's end of it.
+    fn one(&self, source: Option<IpAddr>, port: u16, request: &[u8]) -> Result<(), Errno> {
+        let address = RawAddress::new(self.plan.addresses[0]);
+        let fd = socket::stream_socket(address.family())?;
+        // SAFETY: the descriptor is new and nobody else's; the stream closes it.
+        let mut stream = unsafe { TcpStream::from_raw_fd(fd) };
+        let errno = |error: std::io::Error| Errno(error.raw_os_error().unwrap_or(libc::EIO));
+        stream.set_nonblocking(false).map_err(errno)?;
+        let timeout = Some(Duration::from_nanos(self.plan.timeout_ns));
+        stream.set_read_timeout(timeout).map_err(errno)?;
+        stream.set_write_timeout(timeout).map_err(errno)?;
+        socket::bind_source(fd, source, PortChoice::Explicit(port), self.ports, address.family())?;
+        socket::connect(fd, &address)?;
+        stream.write_all(request).map_err(errno)?;
+        let mut buffer = [0; 16 * 1024];
+        loop {
+            match stream.read(&mut buffer) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(errno(error)),
+            }
+        }
+    }
+}

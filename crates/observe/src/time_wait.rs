@@ -1,0 +1,176 @@
+//! The TIME_WAIT sockets of a port: counting them, their kernel memory, and ending them before their time.
+
+use crate::ObserveError;
+use crate::namespace::in_namespace_of;
+use crate::port_sockets::PortReader;
+use crate::sock_diag::{HEADER_BYTES, Interface, Scope, request, u32_at};
+use rustix::fd::OwnedFd;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
+use std::io;
+use std::time::Duration;
+
+const TIME_WAIT: u8 = 6;
+/// Ends a socket; needs CAP_NET_ADMIN, and CONFIG_INET_DIAG_DESTROY.
+const SOCK_DESTROY: u16 = 21;
+/// Sockets ended by one reading of the list.
+const BATCH: usize = 4096;
+
+/// Reads and ends them in one namespace.
+#[derive(Debug)]
+pub struct TimeWaitSockets {
+    port: u16,
+    reader: PortReader,
+    socket: OwnedFd,
+}
+
+impl TimeWaitSockets {
+    /// Of the port, in the namespace of `pid` (of the calling thread for `None`).
+    pub fn open(pid: Option<u32>, port: u16) -> Result<Self, ObserveError> {
+        let reader = PortReader::open(pid, port)?;
+        let socket = in_namespace_of(pid, || {
+            let socket = rustix::net::socket_with(
+                AddressFamily::NETLINK,
+                SocketType::DGRAM,
+                SocketFlags::CLOEXEC,
+                Some(netlink::SOCK_DIAG),
+            )?;
+            set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_secs(5)))?;
+            Ok(socket)
+        })?
+        .map_err(|source: rustix::io::Errno| ObserveError::Sockets { port, source: source.into() })?;
+        Ok(TimeWaitSockets { port, reader, socket })
+    }
+
+    /// How many there are now.
+    pub fn count(&mut self) -> io::Result<u64> {
+        Ok(self.reader.read(self.port, Scope::AllStates)?.by_state[usize::from(TIME_WAIT)])
+    }
+
+    /// Kernel memory of one, from the sizes of the slab's objects; absent where /proc/slabinfo cannot be read.
+    pub fn bytes_each() -> Option<f64> {
+        let slabs = std::fs::read_to_string("/proc/slabinfo").ok()?;
+        object_bytes(&slabs)
+    }
+
+    /// Ends all of them; the number ended. Fails where the kernel or our privileges do not allow it.
+    pub fn end_all(&mut self) -> io::Result<u64> {
+        let mut ended = 0;
+        loop {
+            let found = self.list()?;
+            if found.is_empty() {
+                return Ok(ended);
+            }
+            let mut progress = 0;
+            for body in &found {
+                match self.end(body) {
+                    Ok(()) => progress += 1,
+                    // Its time was over meanwhile.
+                    Err(error) if error.raw_os_error() == Some(libc::ENOENT) => progress += 1,
+                    Err(error) => return Err(error),
+                }
+            }
+            ended += progress;
+        }
+    }
+
+    /// The requests (`struct inet_diag_req_v2`) that name up to a batch of them.
+    fn list(&mut self) -> io::Result<Vec<[u8; 56]>> {
+        let mut found = Vec::new();
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            let message = request(self.port, Scope::TimeWait, Interface::OneFamily(family), 1);
+            rustix::net::send(&self.socket, &message, SendFlags::empty())?;
+            let mut buffer = vec![0; 64 << 10];
+            let mut is_over = false;
+            while !is_over {
+                let (received, _) = rustix::net::recv(&self.socket, &mut buffer[..], RecvFlags::empty())?;
+                let mut rest = &buffer[..received];
+                while rest.len() >= HEADER_BYTES {
+                    let length = u32_at(rest, 0) as usize;
+                    if length < HEADER_BYTES || length > rest.len() {
+                        return Err(io::Error::new(
+                            io::ErrorKind::InvalidData,
+                            "inet_diag sent a message that is cut short",
+                        ));
+                    }
+                    let kind = i32::from(u16::from_ne_bytes([rest[4], rest[5]]));
+                    let body = &rest[HEADER_BYTES..length];
+                    match kind {
+                        libc::NLMSG_DONE | libc::NLMSG_ERROR => is_over = true,
+                        _ if body.len() >= 52 && body[1] == TIME_WAIT && found.len() < BATCH => {
+                            let mut one = [0u8; 56];
+                            one[0] = family as u8;
+                            one[1] = libc::IPPROTO_TCP as u8;
+                            one[4..8].copy_from_slice(&(1u32 << TIME_WAIT).to_ne_bytes());
+                            one[8..].copy_from_slice(&body[4..52]);
+                            found.push(one);
+                        }
+                        _ => {}
+                    }
+                    rest = &rest[length.next_multiple_of(4).min(rest.len())..];
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn end(&mut self, body: &[u8; 56]) -> io::Result<()> {
+        let mut message = Vec::with_capacity(HEADER_BYTES + body.len());
+        message.extend_from_slice(&((HEADER_BYTES + body.len()) as u32).to_ne_bytes());
+        message.extend_from_slice(&SOCK_DESTROY.to_ne_bytes());
+        message.extend_from_slice(&((libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16).to_ne_bytes());
+        message.extend_from_slice(&2u32.to_ne_bytes());
+        message.extend_from_slice(&0u32.to_ne_bytes());
+        message.extend_from_slice(body);
+        rustix::net::send(&self.socket, &message, SendFlags::empty())?;
+        let mut buffer = [0; 4096];
+        let (received, _) = rustix::net::recv(&self.socket, &mut buffer[..], RecvFlags::empty())?;
+        if received < HEADER_BYTES + 4 {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "inet_diag sent a message that is cut short"));
+        }
+        match u32_at(&buffer[HEADER_BYTES..], 0) as i32 {
+            0 => Ok(()),
+            code => Err(io::Error::from_raw_os_error(code.saturating_neg())),
+        }
+    }
+}
+
+/// Object size of `tw_sock_TCP` in the text of /proc/slabinfo.
+fn object_bytes(slabs: &str) -> Option<f64> {
+    let line = slabs.lines().find(|line| line.starts_with("tw_sock_TCP "))?;
+    line.split_ascii_whitespace().nth(3)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn the_size_of_a_socket_is_that_of_the_slab() {
+        let text = "slabinfo - version: 2.1\n# name <active_objs> <num_objs> <objsize>\ntw_sock_TCPv6 1 2 264 16\ntw_sock_TCP 47888 47888 256 16 1 : tunables\n";
+        assert_eq!(object_bytes(text), Some(256.0));
+        assert_eq!(object_bytes("tw_sock_TCP x"), None);
+    }
+
+    #[test]
+    fn sockets_are_counted_and_ended() {
+        let listener = TcpListener::bind("127.83.7.2:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        for _ in 0..7 {
+            let client = TcpStream::connect(address).unwrap();
+            drop(listener.accept().unwrap());
+            // The client closes second.
+            let _ = io::Read::read(&mut &client, &mut [0]);
+        }
+        let mut sockets = TimeWaitSockets::open(None, address.port()).unwrap();
+        assert_eq!(sockets.count().unwrap(), 7);
+        match sockets.end_all() {
+            Ok(ended) => {
+                assert_eq!(ended, 7);
+                assert_eq!(sockets.count().unwrap(), 0);
+            }
+            Err(why) => eprintln!("SKIPPED ending TIME_WAIT sockets: {why}"),
+        }
+    }
+}

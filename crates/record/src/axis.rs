@@ -1,0 +1,109 @@
+//! An axis of `find`: one quantity that is varied while everything else of the load stays as it is.
+
+use serde::{Deserialize, Serialize};
+
+/// What is varied. The word is the one of `--axis` and of JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Axis {
+    /// Connections of the closed loop.
+    Connections,
+    /// Offered load of the open loop, requests per second.
+    Rate,
+    /// Cold connections held beside the load (Banga and Mogul 1998, figure 9).
+    Cold,
+    /// Connections of fixed bandwidth, of which a share is to conform.
+    Conforming,
+    /// TIME_WAIT sockets of the server's port that are there while the load runs (Almeida et al. 1996, section 5.5).
+    TimeWait,
+    /// One-way delay of the path between client and server, nanoseconds.
+    Delay,
+    /// An axis that this version does not know.
+    #[serde(other)]
+    Other,
+}
+
+impl Axis {
+    /// The word of the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Axis::Connections => "connections",
+            Axis::Rate => "rate",
+            Axis::Cold => "cold",
+            Axis::Conforming => "conforming",
+            Axis::TimeWait => "time-wait",
+            Axis::Delay => "delay",
+            Axis::Other => "other",
+        }
+    }
+
+    /// The unit of its values in field notation.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Axis::Rate => "1/s",
+            Axis::TimeWait => "sockets",
+            Axis::Delay => "ns",
+            Axis::Other => "1",
+            _ => "connections",
+        }
+    }
+
+    /// What the values count or measure, for the axis of a chart.
+    pub fn name(self) -> &'static str {
+        match self {
+            Axis::Connections => "connections",
+            Axis::Rate => "offered load, requests per second",
+            Axis::Cold => "cold connections",
+            Axis::Conforming => "connections of fixed bandwidth",
+            Axis::TimeWait => "TIME_WAIT sockets of the server",
+            Axis::Delay => "one-way delay",
+            Axis::Other => "value",
+        }
+    }
+}
+
+/// Where a point lies on the axis of its run.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct AxisPlace {
+    /// What is varied.
+    pub axis: Axis,
+    /// Its value as asked for, in [`Axis::unit`].
+    pub value: f64,
+}
+
+/// An axis and what is measured along it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AxisPlan {
+    /// What is varied.
+    pub axis: Axis,
+    /// The values in [`Axis::unit`], ascending and without repetition. Empty: they are found during the run (a rate from the
+    /// capacity that is measured first, conforming connections by doubling and bisection).
+    pub values: Vec<f64>,
+    /// Offered rates up to this multiple of the capacity, where rates are found during the run.
+    #[serde(default = "three")]
+    pub overload_ratio: f64,
+    /// Share of the connections that must conform.
+    #[serde(default = "all")]
+    pub conforming_ratio: f64,
+}
+
+fn three() -> f64 {
+    3.0
+}
+
+fn all() -> f64 {
+    1.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_axis_is_written_as_it_is_typed() {
+        for axis in [Axis::Connections, Axis::Rate, Axis::Cold, Axis::Conforming, Axis::TimeWait, Axis::Delay] {
+            assert_eq!(serde_json::to_value(axis).unwrap(), axis.word());
+        }
+        assert_eq!(serde_json::from_str::<Axis>("\"of-evil\"").unwrap(), Axis::Other, "from a later version");
+    }
+}

@@ -1,0 +1,64 @@
+//! What kind of clients a load is made of. The default: as fast as they can, over plain TCP.
+
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// The kind of every client of a load.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClientPlan {
+    /// Each connection reads at most this many bytes per second; 0 = whatever comes.
+    pub read_bytes_per_sec: u64,
+    /// Each connection has a fixed bandwidth, and some of it is demanded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bandwidth: Option<FixedBandwidth>,
+    /// Who closes a connection after its last request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub close_first: Option<CloseFirst>,
+    /// TLS below HTTP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsPlan>,
+}
+
+impl ClientPlan {
+    /// Bytes per second at which each connection reads; `None` = as fast as it can.
+    pub fn pace_bytes_per_sec(&self) -> Option<f64> {
+        match &self.bandwidth {
+            Some(bandwidth) => Some(bandwidth.asked_bits_per_sec / 8.0),
+            None => (self.read_bytes_per_sec > 0).then_some(self.read_bytes_per_sec as f64),
+        }
+    }
+}
+
+/// Connections of fixed bandwidth, after SPECweb99: each asks for so much, and conforms when it gets what is demanded.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct FixedBandwidth {
+    /// What each connection takes at most, bits per second.
+    pub asked_bits_per_sec: f64,
+    /// What it must get to conform, bits per second.
+    pub demanded_bits_per_sec: f64,
+}
+
+/// Who closes a connection first: the other end's port is free at once, one's own is in TIME_WAIT for a minute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CloseFirst {
+    /// The client, as soon as the last response is complete.
+    Client,
+    /// The server: the last request says `Connection: close`, and the client waits for the end.
+    Server,
+}
+
+/// How TLS is spoken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TlsPlan {
+    /// Name or address that the certificate must be for; a name is sent as SNI.
+    pub server_name: String,
+    /// Sessions of earlier connections are resumed.
+    pub has_resumption: bool,
+    /// The certificate is not checked.
+    pub is_insecure: bool,
+    /// Certificates of the authorities to trust, PEM; absent = the system's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<PathBuf>,
+}

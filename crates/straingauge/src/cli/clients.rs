@@ -1,0 +1,66 @@
+//! Options of what kind of clients the load is made of.
+
+use super::overlay;
+use crate::quantity::{Bits, Bytes};
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+use std::path::PathBuf;
+
+/// Slow clients, clients of fixed bandwidth, TLS, and who closes first.
+#[derive(Debug, Default, Clone, Args, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[command(next_help_heading = "Clients")]
+pub struct ClientOptions {
+    /// Each connection reads at most this many bytes per second, as behind a slow link [default: as fast as they come]
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    pub read_rate: Option<Bytes>,
+    /// Each connection has this fixed bandwidth, in bits per second, as in 400k (SPECweb99) [default: none]
+    #[arg(long, value_name = "BITS", allow_hyphen_values = true, conflicts_with = "read_rate")]
+    pub asked_bandwidth: Option<Bits>,
+    /// A connection conforms when it gets this bandwidth [default: 80% of --asked-bandwidth]
+    #[arg(long, value_name = "BITS", allow_hyphen_values = true)]
+    pub demanded_bandwidth: Option<Bits>,
+    /// With --requests-per-connection, who closes after the last one and so keeps the TIME_WAIT [default: the server, asked
+    /// by 'Connection: close'; the client where it has not done so after 250ms]
+    #[arg(long, value_enum)]
+    pub close_first: Option<CloseWord>,
+    /// https: resume the TLS sessions of earlier connections [default: on]
+    #[arg(long, value_enum)]
+    pub tls_resumption: Option<SwitchWord>,
+    /// https: trust the authorities in this PEM file [default: the system's]
+    #[arg(long, value_name = "FILE")]
+    pub tls_ca: Option<PathBuf>,
+    /// https: take any certificate
+    #[arg(long)]
+    pub tls_insecure: bool,
+}
+
+/// Who closes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CloseWord {
+    /// The client, when the last response is complete
+    Client,
+    /// The server; waited for as long as for a response
+    Server,
+}
+
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SwitchWord {
+    /// Yes
+    On,
+    /// No
+    Off,
+}
+
+impl ClientOptions {
+    /// What was typed, with the gaps filled from a scenario file.
+    pub fn over(mut self, file: ClientOptions) -> Self {
+        let typed = &mut self;
+        overlay!(typed, file; read_rate, asked_bandwidth, demanded_bandwidth, close_first, tls_resumption, tls_ca);
+        typed.tls_insecure |= file.tls_insecure;
+        self
+    }
+}

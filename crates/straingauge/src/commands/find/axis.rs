@@ -1,0 +1,80 @@
+//! One quantity varied, everything else held.
+
+use super::{Ended, Search};
+use crate::plan::axis;
+use analyze::axis::value_words;
+use analyze::sweep::{AxisStep, AxisSweep};
+use anyhow::Result;
+use record::units::format_si;
+use record::{Axis, AxisPlace, AxisPlan, LoadPlan, Pace, Sweep, names};
+
+/// Connections of the closed loop that finds the capacity for an axis of rates.
+const CAPACITY_CONNECTIONS: u64 = 64;
+
+impl Search {
+    /// Measures the axis to its end.
+    pub(super) fn axis(&mut self, plan: &AxisPlan) -> Result<Ended> {
+        let mut capacity_per_sec = None;
+        if plan.axis == Axis::Rate && plan.values.is_empty() {
+            if let Some(ended) = self.capacity()? {
+                return Ok(ended);
+            }
+            capacity_per_sec = self.points.last().and_then(|point| point.value(names::GOODPUT));
+            if let Some(rate) = capacity_per_sec {
+                self.session.progress.say(&format!("capacity: about {}/s", format_si(rate)));
+            }
+        }
+        let seed = self.session.plan.seed;
+        let mut planner = AxisSweep::new(plan, &self.sweep, capacity_per_sec, seed);
+        loop {
+            let step = planner.next(&self.points, self.elapsed_ns());
+            let ended = match step {
+                AxisStep::Measure { value, repeat, duration_ns, warmup_ns, .. } => {
+                    let (arrival, open) = (self.sweep.arrival, self.sweep.open_connections);
+                    let at = axis::at(plan.axis, value, &self.session.plan, arrival, open);
+                    let at = LoadPlan { duration_ns, warmup_ns, ..at };
+                    self.place = Some(AxisPlace { axis: plan.axis, value });
+                    match self.prepare(plan.axis, value, planner.most())? {
+                        Some(ended) => Some(ended),
+                        None => self.measure(at, Sweep::Axis, repeat)?,
+                    }
+                }
+                AxisStep::Yardstick => self.yardstick()?,
+                AxisStep::Done { reason } => {
+                    self.session.progress.say(&format!("{}: {reason}", plan.axis.word()));
+                    return Ok(Ended::Complete);
+                }
+            };
+            if let Some(ended) = ended {
+                return Ok(ended);
+            }
+        }
+    }
+
+    /// Puts in place what the axis adds beside the engine's load.
+    fn prepare(&mut self, axis: Axis, value: f64, most: f64) -> Result<Option<Ended>> {
+        let session = &mut self.session;
+        match axis {
+            Axis::Cold => session.gauge.resize_cold(&session.plan, value as u64, most as u64, &mut session.progress)?,
+            Axis::TimeWait => session.gauge.hold_time_wait(&session.plan, value as u64, &mut session.progress)?,
+            _ => {}
+        }
+        if session.stop.is_set() {
+            return Ok(Some(Ended::Interrupted));
+        }
+        Ok(session.server_gone().map(|how| Ended::ServerGone(format!("{how} at {}", value_words(value, axis)))))
+    }
+
+    /// What the server can do in a closed loop: the measure of the offered rates.
+    fn capacity(&mut self) -> Result<Option<Ended>> {
+        let connections = CAPACITY_CONNECTIONS.min(self.sweep.open_connections);
+        let plan = LoadPlan {
+            connections,
+            pace: Pace::Closed,
+            duration_ns: self.sweep.point_duration_ns,
+            warmup_ns: self.sweep.point_duration_ns / 4,
+            ..self.session.plan.clone()
+        };
+        self.measure(plan, Sweep::Single, 0)
+    }
+}

@@ -1,0 +1,77 @@
+//! What kind of clients the load is made of.
+
+use crate::cli::{ClientOptions, CloseWord, LoadOptions, SwitchWord};
+use crate::failure::wrong_usage;
+use crate::url::Target;
+use anyhow::Result;
+use record::{ClientPlan, CloseFirst, FixedBandwidth, TlsPlan};
+
+/// What SPECweb99 demands of what it asks for: 320 of 400 kbit/s.
+const DEMANDED_SHARE: f64 = 0.8;
+
+/// Makes the clients' part of the engine's plan.
+pub fn client_plan(options: &ClientOptions, load: &LoadOptions, target: &Target) -> Result<ClientPlan> {
+    let bandwidth = match (options.asked_bandwidth, options.demanded_bandwidth) {
+        (None, None) => None,
+        (None, Some(_)) => {
+            return Err(wrong_usage("--demanded-bandwidth is a part of what is asked for: give --asked-bandwidth too"));
+        }
+        (Some(asked), demanded) => {
+            let demanded = demanded.map_or(asked.0 * DEMANDED_SHARE, |demanded| demanded.0);
+            Some(fixed_bandwidth(asked.0, demanded)?)
+        }
+    };
+    let read_bytes_per_sec = match options.read_rate {
+        Some(rate) if rate.0 == 0 => return Err(wrong_usage("--read-rate 0 would read nothing: give at least 1")),
+        rate => rate.map_or(0, |rate| rate.0),
+    };
+    if read_bytes_per_sec > 0 && bandwidth.is_some() {
+        return Err(wrong_usage("--read-rate and --asked-bandwidth both set a client's pace: give one of them"));
+    }
+    let close_first = options.close_first.map(|word| match word {
+        CloseWord::Client => CloseFirst::Client,
+        CloseWord::Server => CloseFirst::Server,
+    });
+    if close_first.is_some() && load.requests_per_connection.is_none() {
+        return Err(wrong_usage(
+            "--close-first is about connections that end: give --requests-per-connection too, as in 1",
+        ));
+    }
+    Ok(ClientPlan { read_bytes_per_sec, bandwidth, close_first, tls: tls_plan(options, target)? })
+}
+
+/// Bits per second asked and demanded; both above 0, and no more demanded than asked.
+pub fn fixed_bandwidth(asked_bits_per_sec: f64, demanded_bits_per_sec: f64) -> Result<FixedBandwidth> {
+    if asked_bits_per_sec < 8.0 || demanded_bits_per_sec < 1.0 {
+        return Err(wrong_usage("--asked-bandwidth needs at least 8 bit/s, --demanded-bandwidth at least 1"));
+    }
+    if demanded_bits_per_sec > asked_bits_per_sec {
+        return Err(wrong_usage(format!(
+            "--demanded-bandwidth {demanded_bits_per_sec} is more than --asked-bandwidth {asked_bits_per_sec}: no connection could conform"
+        )));
+    }
+    Ok(FixedBandwidth { asked_bits_per_sec, demanded_bits_per_sec })
+}
+
+fn tls_plan(options: &ClientOptions, target: &Target) -> Result<Option<TlsPlan>> {
+    if !target.is_tls {
+        let typed = [
+            (options.tls_resumption.is_some(), "--tls-resumption"),
+            (options.tls_ca.is_some(), "--tls-ca"),
+            (options.tls_insecure, "--tls-insecure"),
+        ];
+        return match typed.into_iter().find(|(is_typed, _)| *is_typed) {
+            Some((_, option)) => Err(wrong_usage(format!("{option} is about TLS: write the URL with https"))),
+            None => Ok(None),
+        };
+    }
+    if options.tls_insecure && options.tls_ca.is_some() {
+        return Err(wrong_usage("--tls-insecure checks no certificate, so --tls-ca has no use: leave one out"));
+    }
+    Ok(Some(TlsPlan {
+        server_name: target.name.clone(),
+        has_resumption: options.tls_resumption != Some(SwitchWord::Off),
+        is_insecure: options.tls_insecure,
+        ca_file: options.tls_ca.clone(),
+    }))
+}

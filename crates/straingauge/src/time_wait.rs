@@ -1,0 +1,88 @@
+//! TIME_WAIT sockets held on the server's side while points are measured.
+
+use crate::progress::Progress;
+use crate::signals::Stop;
+use anyhow::{Context, Result};
+use load::time_wait::TimeWaitMaker;
+use observe::TimeWaitSockets;
+use record::{Figure, Figures, LoadPlan, Origin, names};
+use std::time::{Duration, Instant};
+
+/// TIME_WAIT lasts a minute; where sockets cannot be ended they are waited for.
+const OUTLIVED: Duration = Duration::from_secs(70);
+/// So much less than asked for is as good.
+const NEAR: f64 = 0.98;
+
+/// Makes, counts and ends them.
+pub struct TimeWait {
+    maker: TimeWaitMaker,
+    sockets: TimeWaitSockets,
+}
+
+impl TimeWait {
+    /// For the server of the plan, in the namespace of `server_pid`.
+    pub fn new(plan: &LoadPlan, server_pid: Option<u32>) -> Result<Self> {
+        let port = plan.addresses[0].port();
+        let sockets = TimeWaitSockets::open(server_pid, port)
+            .context("the server's TIME_WAIT sockets cannot be seen: is it on this machine?")?;
+        Ok(TimeWait { maker: TimeWaitMaker::new(plan)?, sockets })
+    }
+
+    /// Brings their number to `wanted`, or nearly.
+    pub fn hold(&mut self, wanted: u64, stop: &Stop, progress: &mut Progress) -> Result<()> {
+        if wanted > self.maker.capacity() {
+            anyhow::bail!(
+                "{wanted} TIME_WAIT sockets need more ports than there are: {} fit; give more --source-address",
+                self.maker.capacity()
+            );
+        }
+        let present = self.sockets.count()?;
+        if present > wanted {
+            self.end(wanted, stop, progress)?;
+        }
+        for _ in 0..4 {
+            let present = self.sockets.count()?;
+            if present as f64 >= wanted as f64 * NEAR || stop.is_set() {
+                break;
+            }
+            self.maker.make(wanted - present, stop.flag(), |made| {
+                progress.show(&format!("making TIME_WAIT sockets: {} of {wanted}", present + made));
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Ends them, or waits until their time is over.
+    fn end(&mut self, wanted: u64, stop: &Stop, progress: &mut Progress) -> Result<()> {
+        if self.sockets.end_all().is_ok() {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        while self.sockets.count()? > wanted.max(10) && begun.elapsed() < OUTLIVED && !stop.is_set() {
+            progress.show("waiting for TIME_WAIT sockets to end (root could end them at once)");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        Ok(())
+    }
+
+    /// How many there are, and their kernel memory.
+    pub fn figures(&mut self) -> Figures {
+        let mut figures = Figures::default();
+        let count = match self.sockets.count() {
+            Ok(count) => count,
+            Err(why) => {
+                figures.set(names::TIME_WAIT, Figure::not_measured("sockets", why.to_string()));
+                return figures;
+            }
+        };
+        figures.set(names::TIME_WAIT, Figure::new(count as f64, "sockets", 1, Origin::Counted));
+        figures.set(
+            names::TIME_WAIT_MEMORY,
+            match TimeWaitSockets::bytes_each() {
+                Some(bytes) => Figure::new(bytes * count as f64, "bytes", count, Origin::Modelled),
+                None => Figure::not_measured("bytes", "/proc/slabinfo cannot be read: root can"),
+            },
+        );
+        figures
+    }
+}

@@ -1,0 +1,251 @@
+//! Kinds of clients on real servers: slow ones, who closes first, TLS.
+
+use crate::rig::{Said, free_port, member, needs_server, open_dir, program, run, skip_unless, straingauge};
+use crate::server::{Kind, Server};
+use serde_json::Value;
+use std::net::TcpStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+fn count(json: &Value, name: &str) -> u64 {
+    member(json, "outcomes")[name].as_u64().unwrap_or_else(|| panic!("no count '{name}' in {json:#}"))
+}
+
+fn figure(json: &Value, name: &str) -> f64 {
+    member(json, name)["value"].as_f64().unwrap_or_else(|| panic!("no '{name}' in {json:#}"))
+}
+
+#[test]
+fn a_slow_client_holds_the_server_as_a_slow_link_does() {
+    needs_server!(Kind::Nginx);
+    let server = Server::start(Kind::Nginx);
+    let mut command = straingauge(["load", &server.url("100k.bin"), "--connections", "3", "--read-rate", "50k"]);
+    command.args(["--warmup", "0s", "--duration", "3s", "--threads", "1", "--json", "--quiet"]);
+    let json = run(&mut command).exits_with(0).json();
+    assert!(count(&json, "ok") >= 3, "{json:#}");
+    // 100 kB at 50 kB/s: no machine is so slow that it would be faster.
+    assert!(figure(&json, "client.response_p50_us") > 1_500_000.0, "{json:#}");
+    assert!(figure(&json, "client.connection_bits_per_sec") <= 450_000.0, "{json:#}");
+    // It rests between reads: the engine's thread is idle.
+    assert!(figure(&json, "client.cpu_utilisation_ratio") < 0.5, "{json:#}");
+}
+
+/// Sockets in TIME_WAIT whose local or remote port is this one: (on the server's side, on the client's).
+fn time_wait(port: u16) -> (usize, usize) {
+    let text = std::fs::read_to_string("/proc/net/tcp").expect("the kernel lists its sockets");
+    let suffix = format!(":{port:04X}");
+    let waiting = |column: usize| {
+        text.lines()
+            .map(|line| line.split_ascii_whitespace().collect::<Vec<_>>())
+            .filter(|words| words.len() > 3 && words[3] == "06" && words[column].ends_with(&suffix))
+            .count()
+    };
+    (waiting(1), waiting(2))
+}
+
+#[test]
+fn who_closes_first_keeps_the_time_wait() {
+    needs_server!(Kind::Nginx);
+    for (who, on_server) in [("server", true), ("client", false)] {
+        let server = Server::start(Kind::Nginx);
+        let mut command = straingauge(["load", &server.url("128.bin"), "--connections", "2", "--close-first", who]);
+        command.args(["--requests-per-connection", "1", "--warmup", "0s", "--duration", "300ms", "--json", "--quiet"]);
+        let json = run(&mut command).exits_with(0).json();
+        let ok = count(&json, "ok");
+        assert!(ok > 0, "{json:#}");
+        let (servers, clients) = time_wait(server.port);
+        let (kept, other) = if on_server { (servers, clients) } else { (clients, servers) };
+        // The kernel may reuse a client's port after a second, so not all are left on that side.
+        assert!(kept > other, "{who} first, {ok} requests: {servers} on the server's side, {clients} on the client's");
+    }
+}
+
+#[test]
+fn an_overloaded_client_gives_attempts_up_and_keeps_its_schedule() {
+    use std::os::fd::AsRawFd;
+    // Nobody accepts, and the queue holds one: nearly every attempt is dropped by the kernel.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    // SAFETY: no pointers; listening again only changes the queue's length.
+    unsafe { libc::listen(listener.as_raw_fd(), 1) };
+    let url = format!("http://{}/", listener.local_addr().expect("it is bound"));
+    let mut command = straingauge(["load", &url, "--rate", "500", "--arrival", "constant", "--connections", "400"]);
+    command.args(["--requests-per-connection", "1", "--connect-timeout", "100ms", "--timeout", "300ms"]);
+    command.args(["--warmup", "0s", "--duration", "2s", "--threads", "1", "--json", "--quiet"]);
+    let said: Said = run(&mut command);
+    let json = said.json();
+    assert_eq!(count(&json, "sent"), 1000, "the schedule holds: {json:#}");
+    assert!(count(&json, "connect_timed_out") > 500, "{json:#}");
+    assert_eq!(count(&json, "local_limit"), 0, "no port or descriptor ran out: {json:#}");
+}
+
+/// nginx with TLS and a certificate of our own authority.
+struct SecureServer {
+    child: Child,
+    port: u16,
+    state: TempDir,
+}
+
+fn in_dir(dir: &Path, arguments: &[&str]) {
+    let output = Command::new("openssl").args(arguments).current_dir(dir).output().expect("openssl starts");
+    assert!(output.status.success(), "openssl {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+impl SecureServer {
+    fn start(name: &str) -> SecureServer {
+        let state = open_dir();
+        let dir = state.path();
+        let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
+        let ca = ["req", "-x509", "-days", "2", "-subj", "/CN=test authority", "-keyout", "ca.key", "-out", "ca.pem"];
+        in_dir(dir, &[&ca[..], &key[..]].concat());
+        let subject = format!("/CN={name}");
+        let request = ["req", "-subj", &subject, "-keyout", "key.pem", "-out", "request.pem"];
+        in_dir(dir, &[&request[..], &key[..]].concat());
+        let alternative = if name.parse::<std::net::IpAddr>().is_ok() { "IP" } else { "DNS" };
+        std::fs::write(dir.join("names"), format!("subjectAltName={alternative}:{name}\n")).expect("our own folder");
+        let sign = ["x509", "-req", "-in", "request.pem", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial"];
+        in_dir(dir, &[&sign[..], &["-days", "2", "-extfile", "names", "-out", "cert.pem"]].concat());
+        std::fs::write(dir.join("1k.bin"), vec![b'x'; 1000]).expect("our own folder");
+        let port = free_port();
+        let at = dir.display();
+        let text = format!(
+            "daemon off; master_process off; worker_processes 1; error_log {at}/error.log; pid {at}/pid;\n\
+             events {{ worker_connections 512; }}\n\
+             http {{ log_format counts '$status $bytes_sent'; access_log {at}/access.log counts; root {at};\n\
+             client_body_temp_path {at}/b; proxy_temp_path {at}/p; fastcgi_temp_path {at}/f; uwsgi_temp_path {at}/u; scgi_temp_path {at}/s;\n\
+             keepalive_requests 100000; ssl_session_cache shared:s:1m;\n\
+             server {{ listen 127.0.0.1:{port} ssl; ssl_certificate {at}/cert.pem; ssl_certificate_key {at}/key.pem; }} }}\n"
+        );
+        std::fs::write(dir.join("nginx.conf"), text).expect("our own folder");
+        let mut command = Command::new(program("nginx").expect("looked for before"));
+        command.arg("-c").arg(dir.join("nginx.conf")).arg("-e").arg(dir.join("error.log"));
+        let child = command.stdin(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn().expect("nginx starts");
+        let server = SecureServer { child, port, state };
+        let started = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            let said = std::fs::read_to_string(server.state.path().join("error.log")).unwrap_or_default();
+            assert!(started.elapsed() < Duration::from_secs(60), "nginx does not accept: {said}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        server
+    }
+
+    fn ca(&self) -> PathBuf {
+        self.state.path().join("ca.pem")
+    }
+
+    fn url(&self) -> String {
+        format!("https://127.0.0.1:{}/1k.bin", self.port)
+    }
+
+    /// Answers in the access log, once nginx has ended: (how many, bytes with headers).
+    fn end_and_count(mut self) -> (u64, u64) {
+        // SAFETY: kill takes no pointers; the child is ours and not yet waited for.
+        unsafe { libc::kill(self.child.id() as i32, libc::SIGQUIT) };
+        let _ = self.child.wait();
+        let text = std::fs::read_to_string(self.state.path().join("access.log")).expect("the access log is there");
+        let bytes = text.lines().filter_map(|line| line.split(' ').nth(1)?.parse::<u64>().ok()).sum();
+        (text.lines().filter(|line| line.starts_with("200 ")).count() as u64, bytes)
+    }
+}
+
+impl Drop for SecureServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+macro_rules! needs_tls {
+    () => {
+        needs_server!(Kind::Nginx);
+        skip_unless!(program("openssl").is_some(), "openssl is not installed (apt-get install openssl)");
+    };
+}
+
+fn put_tls_load(server: &SecureServer, more: &[&str]) -> Value {
+    let mut command = straingauge(["load", &server.url(), "--tls-ca"]);
+    command.arg(server.ca()).args(["--warmup", "0s", "--duration", "500ms", "--threads", "1", "--json", "--quiet"]);
+    run(command.args(more)).exits_with(0).json()
+}
+
+#[test]
+fn requests_over_tls_are_counted_as_the_server_counts_them() {
+    needs_tls!();
+    for more in
+        [&["--connections", "5"][..], &["--connections", "5", "--requests-per-connection", "3"], &["--rate", "300"]]
+    {
+        let server = SecureServer::start("127.0.0.1");
+        let json = put_tls_load(&server, more);
+        let (logged, logged_bytes) = server.end_and_count();
+        let (ok, sent, unfinished) = (count(&json, "ok"), count(&json, "sent"), count(&json, "unfinished"));
+        assert!(ok > 20, "{more:?}: {json:#}");
+        assert_eq!(ok + unfinished, sent, "nothing failed: {more:?} {json:#}");
+        assert!(logged >= ok && logged <= sent, "{more:?}: {logged} logged, {ok} ok, {sent} sent");
+        if unfinished == 0 {
+            assert_eq!(figure(&json, "client.received_bytes"), logged_bytes as f64, "{more:?}");
+        }
+        assert!(figure(&json, "client.tls_handshake_p50_us") > 0.0);
+    }
+}
+
+#[test]
+fn sessions_are_resumed_or_not_as_asked() {
+    needs_tls!();
+    let each = ["--connections", "2", "--requests-per-connection", "1", "--tls-resumption"];
+    let server = SecureServer::start("127.0.0.1");
+    let on = put_tls_load(&server, &[&each[..], &["on"]].concat());
+    assert!(figure(&on, "client.tls_resumed_ratio") > 0.5, "{on:#}");
+    assert!(figure(&on, "client.tls_handshakes_per_sec") > 0.0, "{on:#}");
+    let off = put_tls_load(&server, &[&each[..], &["off"]].concat());
+    assert_eq!(figure(&off, "client.tls_resumed_ratio"), 0.0, "{off:#}");
+}
+
+#[test]
+fn a_certificate_that_cannot_be_trusted_is_one_clear_sentence() {
+    needs_tls!();
+    let server = SecureServer::start("127.0.0.1");
+    let other = SecureServer::start("example.test");
+    let load =
+        |url: &str, more: &[&str]| run(straingauge(["load", url, "--duration", "50ms", "--warmup", "0s"]).args(more));
+    let path = |path: PathBuf| path.to_str().expect("temporary paths are text").to_string();
+    load(&server.url(), &["--tls-ca", &path(other.ca())]).exits_with(1).complains_of(&["certificate", "--tls-ca"]);
+    load(&other.url(), &["--tls-ca", &path(other.ca())]).exits_with(1).complains_of(&["another name"]);
+    load(&other.url(), &["--tls-insecure", "--quiet"]).exits_with(0);
+    let key = server.state.path().join("key.pem");
+    load(&server.url(), &["--tls-ca", &path(key)]).complains_of(&["--tls-ca", "certificate"]);
+    load(&server.url().replace("https", "http"), &["--tls-insecure"])
+        .exits_with(2)
+        .complains_of(&["--tls-insecure", "https"]);
+    let plain = Server::start(Kind::Nginx);
+    load(&plain.url("128.bin").replace("http", "https"), &["--tls-insecure"])
+        .exits_with(1)
+        .complains_of(&["TLS", "plain http"]);
+}
+
+#[test]
+fn a_pace_that_makes_no_sense_is_refused() {
+    for (arguments, words) in [
+        (&["--read-rate", "0"][..], &["--read-rate"][..]),
+        (&["--demanded-bandwidth", "1k"], &["--asked-bandwidth"]),
+        (&["--asked-bandwidth", "1k", "--demanded-bandwidth", "2k"], &["--demanded-bandwidth"]),
+        (&["--asked-bandwidth", "0"], &["--asked-bandwidth"]),
+        (&["--close-first", "client"], &["--requests-per-connection"]),
+    ] {
+        run(straingauge(["load", "http://127.0.0.1:1/"]).args(arguments)).exits_with(2).complains_of(words);
+    }
+}
+
+#[test]
+fn cold_connections_without_io_uring_are_held_by_descriptors_or_helpers() {
+    needs_server!(Kind::Nginx);
+    for way in ["descriptors", "helpers"] {
+        let server = Server::start(Kind::Nginx);
+        let mut command =
+            straingauge(["load", &server.url("128.bin"), "--cold", "300", "--duration", "200ms", "--json"]);
+        let json = run(command.arg("--quiet").env("STRAINGAUGE_COLD", way)).exits_with(0).json();
+        assert_eq!(figure(&json, "client.cold_connections"), 300.0, "{way}");
+    }
+}
