@@ -368,6 +368,13 @@ impl Worker<'_> {
         if let Some(classes) = &mut self.classes {
             classes.sent(slot, request.class, self.tally.covers(intended_ns));
         }
+        if let Some(pacing) = self.pacing.as_deref_mut() {
+            pacing.request_leaves(slot, now);
+        }
+        if self.tls.is_some() {
+            let bytes = request.bytes.clone();
+            return self.send_tls(slot, &bytes, now);
+        }
         self.system_calls += 1;
         let length = request.bytes.len();
         let result = socket::send(connection.fd, &request.bytes);
