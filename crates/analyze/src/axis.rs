@@ -250,7 +250,7 @@ fn conforming(levels: &[AxisLevel], demanded_ratio: f64) -> Conforming {
     };
     let failed = judged().find(|(_, holds)| !holds).map(|(value, _)| value);
     let below = |value: &f64| failed.is_none_or(|failed| *value < failed);
-    Conforming { demanded_ratio, held: judged().map(|(value, _)| value).filter(below).last(), failed }
+    Conforming { demanded_ratio, held: judged().map(|(value, _)| value).rfind(below), failed }
 }
 
 fn doubts(axis: Axis, levels: &[AxisLevel], repeats: usize) -> Vec<Doubt> {

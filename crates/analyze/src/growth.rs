@@ -135,6 +135,7 @@ mod tests {
             index: repeat,
             sweep: Sweep::Connections,
             repeat,
+            axis: None,
             connections: 1,
             pace: Pace::Closed,
             started_unix_ms: 0,

@@ -1,10 +1,7 @@
 //! One load point: the engine drives, the observer watches the same window, both become one [`Point`].
 
-<<<<<<< HEAD
-use crate::layers::LayerGauge;
-=======
 use crate::cold::Cold;
->>>>>>> a084e05 (find: axes; load: slow clients, fixed bandwidth, TLS, who closes first, cold herds without io_uring)
+use crate::layers::LayerGauge;
 use crate::progress::Progress;
 use crate::signals::Stop;
 use crate::time_wait::TimeWait;
@@ -32,15 +29,12 @@ pub struct Gauge {
     cold: Option<Cold>,
     /// The rate series or log that the points follow.
     supplied: Supplied,
-<<<<<<< HEAD
     /// Samples the server's layers in every point, where asked for and possible.
     layers: Option<LayerGauge>,
-=======
     /// TIME_WAIT sockets held on the server's side, where asked for.
     time_wait: Option<TimeWait>,
     /// A process of the server's network namespace, where it has one of its own.
     pub server_pid: Option<u32>,
->>>>>>> a084e05 (find: axes; load: slow clients, fixed bandwidth, TLS, who closes first, cold herds without io_uring)
 }
 
 /// A point and the engine's full result (histograms, series).
@@ -72,14 +66,10 @@ struct Watching<'a> {
 
 impl LoadEvents for Watching<'_> {
     fn window_begins(&mut self) {
-<<<<<<< HEAD
-        self.cold_before = self.cold.map(ColdHerd::counts).unwrap_or_default();
+        self.cold_before = self.cold.map(Cold::counts).unwrap_or_default();
         if let Some(layers) = self.layers.as_deref_mut() {
             layers.begin();
         }
-=======
-        self.cold_before = self.cold.map(Cold::counts).unwrap_or_default();
->>>>>>> a084e05 (find: axes; load: slow clients, fixed bandwidth, TLS, who closes first, cold herds without io_uring)
         if let Some(observer) = self.observer.as_deref_mut() {
             self.trouble = observer.window_begins().err().map(|error| error.to_string());
         }
@@ -115,9 +105,6 @@ impl LoadEvents for Watching<'_> {
 impl Gauge {
     /// A gauge for a server that is watched, or for one that cannot be (then every point carries the doubt).
     pub fn new(observer: Result<Observer, Doubt>, stop: Stop, yardstick_cpu: Option<usize>) -> Self {
-<<<<<<< HEAD
-        Gauge { observer, stop, yardstick_cpu, cold: None, supplied: Supplied::default(), layers: None }
-=======
         Gauge {
             observer,
             stop,
@@ -126,8 +113,8 @@ impl Gauge {
             supplied: Supplied::default(),
             time_wait: None,
             server_pid: None,
+            layers: None,
         }
->>>>>>> a084e05 (find: axes; load: slow clients, fixed bandwidth, TLS, who closes first, cold herds without io_uring)
     }
 
     /// Gives the points a rate series or a log to follow.
@@ -157,11 +144,11 @@ impl Gauge {
         Ok(())
     }
 
-<<<<<<< HEAD
     /// From now on every point but a yardstick says what the server's layers cost.
     pub fn profile_layers(&mut self, layers: LayerGauge) {
         self.layers = Some(layers);
-=======
+    }
+
     /// Brings the cold connections to `count`; `most` will be asked for later.
     pub fn resize_cold(&mut self, plan: &LoadPlan, count: u64, most: u64, progress: &mut Progress) -> Result<()> {
         let herd = match &mut self.cold {
@@ -182,7 +169,6 @@ impl Gauge {
             None => self.time_wait.insert(TimeWait::new(plan, self.server_pid)?),
         };
         time_wait.hold(count, &self.stop, progress)
->>>>>>> a084e05 (find: axes; load: slow clients, fixed bandwidth, TLS, who closes first, cold herds without io_uring)
     }
 
     /// Facts about the server's processes.
@@ -243,13 +229,11 @@ impl Gauge {
             )),
             (Err(doubt), _) => point.doubts.push(doubt.clone()),
         }
-<<<<<<< HEAD
         if let Some(layers) = &mut self.layers {
             layers.note(&mut point);
-=======
+        }
         if let Some(figures) = time_wait {
             point.figures.extend(figures);
->>>>>>> a084e05 (find: axes; load: slow clients, fixed bandwidth, TLS, who closes first, cold herds without io_uring)
         }
         if let Some(herd) = &self.cold {
             point.figures.extend(herd.figures(cold_before, result.window_ns));

@@ -27,6 +27,8 @@ fn point(axis: Axis, value: f64, repeat: u32, index: u32) -> Point {
         outcomes: Default::default(),
         figures: Default::default(),
         connection_states: Default::default(),
+        functions: Default::default(),
+        workload: Default::default(),
         doubts: Vec::new(),
     };
     point.outcomes.sent = 50_000;

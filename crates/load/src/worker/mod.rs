@@ -7,7 +7,7 @@
 //! - [`dispatch`]: which open-loop request leaves on which connection;
 //! - [`replay`]: the same for the requests of a log;
 //! - [`paced`]: clients that read at a pace of their own;
-//! - [`secure`]: TLS;
+//! - [`secure`]: handshakes, and bytes of requests and responses over TLS;
 //! - [`sweep`]: timeouts, and what remains at the end.
 //!
 //! # Clock readings

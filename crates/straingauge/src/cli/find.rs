@@ -92,7 +92,6 @@ pub enum SweepWord {
     Rate,
 }
 
-<<<<<<< HEAD
 /// Whether points are profiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -103,7 +102,8 @@ pub enum ProfileWord {
     Always,
     /// Not at all
     Never,
-=======
+}
+
 /// The words for axes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -118,20 +118,14 @@ pub enum AxisWord {
     Conforming,
     /// TIME_WAIT sockets on the server
     TimeWait,
->>>>>>> a084e05 (find: axes; load: slow clients, fixed bandwidth, TLS, who closes first, cold herds without io_uring)
 }
 
 impl FindOptions {
     /// What was typed, with the gaps filled from a scenario file.
     pub fn over(mut self, file: FindOptions) -> Self {
         let typed = &mut self;
-<<<<<<< HEAD
-        overlay!(typed, file; sweep, min_connections, max_connections, open_connections, budget, repeats, p99_limit,
-            error_limit, goodput_limit, elastic_gain, saturation, efficiency_loss, bracket, profile);
-=======
         overlay!(typed, file; sweep, axis, axis_values, overload, conforming_share, min_connections, max_connections, open_connections, budget, repeats, p99_limit,
-            error_limit, goodput_limit, elastic_gain, saturation, efficiency_loss, bracket);
->>>>>>> a084e05 (find: axes; load: slow clients, fixed bandwidth, TLS, who closes first, cold herds without io_uring)
+            error_limit, goodput_limit, elastic_gain, saturation, efficiency_loss, bracket, profile);
         self
     }
 }

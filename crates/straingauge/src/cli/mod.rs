@@ -18,11 +18,7 @@ pub use clients::{ClientOptions, CloseWord, SwitchWord};
 pub use doctor::DoctorArgs;
 pub use drive::{DriveArgs, IsolateWord, OutputOptions, ServerOptions};
 pub use files::FilesArgs;
-<<<<<<< HEAD
-pub use find::{FindArgs, FindOptions, ProfileWord, SweepWord};
-=======
-pub use find::{AxisWord, FindArgs, FindOptions, SweepWord};
->>>>>>> a084e05 (find: axes; load: slow clients, fixed bandwidth, TLS, who closes first, cold herds without io_uring)
+pub use find::{AxisWord, FindArgs, FindOptions, ProfileWord, SweepWord};
 pub use load::{ArrivalWord, LoadArgs, LoadOptions};
 pub use profile::ProfileArgs;
 pub use report::ReportArgs;

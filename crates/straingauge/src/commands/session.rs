@@ -1,10 +1,6 @@
 //! What `load` and `find` share: the target, the server where one is started, the observer, the run's record.
 
-<<<<<<< HEAD
-use crate::cli::{IsolateWord, LoadOptions, ProfileWord, ServerOptions, WorkloadOptions};
-=======
-use crate::cli::{ClientOptions, IsolateWord, LoadOptions, ServerOptions, WorkloadOptions};
->>>>>>> a084e05 (find: axes; load: slow clients, fixed bandwidth, TLS, who closes first, cold herds without io_uring)
+use crate::cli::{ClientOptions, IsolateWord, LoadOptions, ProfileWord, ServerOptions, WorkloadOptions};
 use crate::cpus;
 use crate::failure::wrong_usage;
 use crate::layers::LayerGauge;
