@@ -38,6 +38,8 @@ pub enum DoubtKind {
     ServerErrors,
     /// Parts of a run directory could not be read and were left out.
     Unreadable,
+    /// The emulated path delivered late, or is not what was asked for.
+    PathInexact,
     /// A reason that this version does not know (written by a later one).
     #[serde(other)]
     Other,

@@ -90,6 +90,21 @@ names! {
     /// Kernel memory for each cold connection; both ends where the server is on this machine.
     COLD_KERNEL_MEMORY = "client.cold_kernel_bytes_per_connection", "bytes";
 
+    /// Emulated path: median lateness, the time from when a packet was due to when it was delivered.
+    PATH_LATENESS_P50 = "path.lateness_p50_us", "us";
+    /// Emulated path: 99th percentile of the lateness.
+    PATH_LATENESS_P99 = "path.lateness_p99_us", "us";
+    /// Emulated path: the latest delivery.
+    PATH_LATENESS_MAX = "path.lateness_max_us", "us";
+    /// Emulated path: packets that crossed it in the window, both directions.
+    PATH_PACKETS = "path.packets", "count";
+    /// Emulated path: packets lost as asked for.
+    PATH_LOST = "path.lost_packets", "count";
+    /// Emulated path: packets dropped because the queue was full.
+    PATH_DROPPED = "path.dropped_packets", "count";
+    /// Emulated path: CPU time of the delay line for each packet that crossed it.
+    PATH_CPU = "path.cpu_us_per_packet", "us";
+
     /// The server group's CPU time per completed request (scheduler's account), user and system.
     SERVER_CPU = "server.cpu_us_per_request", "us";
     /// Its user part.

@@ -202,4 +202,7 @@ pub struct Scenario {
     /// Present when the run started the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerCommand>,
+    /// Present when client and server were joined by an emulated wide-area path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<crate::path::PathPlan>,
 }

@@ -30,6 +30,7 @@ pub enum UnitError {
 
 const COUNT_EXAMPLE: &str = "1000, 10k or 1.5M";
 const SIZE_EXAMPLE: &str = "512, 64KiB or 10MB";
+const BANDWIDTH_EXAMPLE: &str = "100Mbit, 1Gbit or 64kbit (bits per second)";
 const DURATION_EXAMPLE: &str = "500ms, 2s or 1m";
 
 /// Splits `1.5KiB` into `1.5` and `KiB`; the number must be finite and not negative.
@@ -98,6 +99,26 @@ pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     Ok(bytes.round() as u64)
 }
 
+/// Parses a bandwidth in bits per second such as `100Mbit`, `1.5Gbit/s`, `64kbps`; the unit is required, as a bare number
+/// could mean bytes.
+pub fn parse_bits_per_sec(text: &str) -> Result<u64, UnitError> {
+    let (number, unit) = split(text, "bandwidth", BANDWIDTH_EXAMPLE)?;
+    // A capital B is bytes by custom, so it is refused rather than guessed.
+    let factor = match unit.trim_end_matches("/s") {
+        "bit" | "bps" => 1.0,
+        "kbit" | "Kbit" | "kbps" | "Kbps" => 1e3,
+        "Mbit" | "mbit" | "Mbps" | "mbps" => 1e6,
+        "Gbit" | "gbit" | "Gbps" | "gbps" => 1e9,
+        "" if number == 0.0 => 1.0,
+        _ => return Err(UnitError::NotANumber { text: shorten(text), kind: "bandwidth", example: BANDWIDTH_EXAMPLE }),
+    };
+    let bits = number * factor;
+    if bits > 9e15 {
+        return Err(UnitError::TooLarge { text: shorten(text), kind: "bandwidth" });
+    }
+    Ok(bits.round() as u64)
+}
+
 /// Parses a duration such as `500ms`, `2s`, `1m`; the unit is required. At most 365 days.
 pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     let (number, unit) = split(text, "duration", DURATION_EXAMPLE)?;
@@ -126,6 +147,13 @@ fn si_factor(unit: &str) -> Option<f64> {
         "g" | "G" => Some(1e9),
         _ => None,
     }
+}
+
+/// Prints a bandwidth in three significant digits: `100 Mbit/s`, `1.50 Gbit/s`, `64.0 kbit/s`.
+pub fn format_bits_per_sec(bits: f64) -> String {
+    let text = format_si(bits);
+    let at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    format!("{} {}bit/s", &text[..at], &text[at..])
 }
 
 /// Prints a count or rate in three significant digits with an SI suffix: `812`, `31.5k`, `1.20M`.
@@ -207,6 +235,19 @@ pub fn format_bytes(bytes: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bandwidth_names_its_unit() {
+        assert_eq!(parse_bits_per_sec("100Mbit"), Ok(100_000_000));
+        assert_eq!(parse_bits_per_sec("1.5 Gbit/s"), Ok(1_500_000_000));
+        assert_eq!(parse_bits_per_sec("64kbps"), Ok(64_000));
+        assert_eq!(parse_bits_per_sec("0"), Ok(0));
+        for wrong in ["100", "10MB/h", "-1Mbit", "", "1e9bit", "99999999Gbit", "10MB", "10MBps"] {
+            assert!(parse_bits_per_sec(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(format_bits_per_sec(100e6), "100 Mbit/s");
+        assert_eq!(format_bits_per_sec(64e3), "64.0 kbit/s");
+    }
     use proptest::prelude::*;
 
     #[test]

@@ -21,6 +21,15 @@ pub enum WanError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// The name of a TUN device is in use by another process.
+    #[error("the TUN device {name} is in use by another process: end it, or try again for another name")]
+    TunTaken {
+        /// The device's name.
+        name: String,
+    },
+    /// The plan of the path asks for what no path does.
+    #[error(transparent)]
+    Path(#[from] record::path::PathError),
     /// A step failed that should not.
     #[error("cannot {what}: {source}")]
     Step {

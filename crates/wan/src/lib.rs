@@ -4,6 +4,10 @@
 //! half of the network stack to the CPUs of the side that it belongs to: so the client's traffic does not run on the
 //! server's CPU time, nor the other way round, and no other traffic of the machine is in the counters.
 //!
+//! Between them may lie a wide-area path ([`record::PathPlan`]): delay, loss, bandwidth and quick acknowledgements, by the
+//! kernel's netem where it has one, else by a delay line of ours between two TUN devices. [`Pair::self_test`] says whether
+//! it is what was asked for, [`Pair::path_meter`] how exactly it delivered.
+//!
 //! Nothing outlives a run. The namespaces have no name: the kernel removes them, and the links in them, with their last
 //! process. The server's processes are the only thing that could stay behind when the run is killed; [`remove_stale`]
 //! finds and ends them.
@@ -11,7 +15,7 @@
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! wan::remove_stale();
-//! let plan = wan::PairPlan { name: "nginx".into(), server_cpus: vec![1], client_cpus: vec![0] };
+//! let plan = wan::PairPlan { name: "nginx".into(), server_cpus: vec![1], client_cpus: vec![0], ..Default::default() };
 //! let pair = wan::Pair::create(&plan)?;
 //! let mut server = std::process::Command::new("nginx");
 //! pair.run_server(&mut server)?;
@@ -26,18 +30,28 @@
 
 mod affinity;
 mod cgroup;
+mod delay_line;
 mod error;
+mod ethtool;
+mod link;
+mod meter;
 mod namespace;
 mod pair;
 mod rtnetlink;
+mod self_test;
+mod setting;
 mod stale;
 mod state;
 mod steering;
+mod tun;
 
 pub use affinity::pin;
 pub use error::WanError;
+pub use link::has_netem;
+pub use meter::{PathMeter, PathTally};
 pub use namespace::NetNamespace;
 pub use pair::{Pair, PairPlan};
+pub use self_test::SelfTest;
 pub use stale::remove_stale;
 
 /// Whether this process may make namespaces and links; the error says what to do when it may not.

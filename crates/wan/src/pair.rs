@@ -3,22 +3,27 @@
 use crate::affinity::cpu_set;
 use crate::cgroup::ServerCgroup;
 use crate::error::{DuringStep, WanError};
+use crate::link::{self, Addresses, Joint, Sides, client_link, server_link};
+use crate::meter::PathMeter;
 use crate::namespace::NetNamespace;
 use crate::rtnetlink::Route;
+use crate::self_test::{self, SelfTest};
+use crate::setting;
 use crate::stale::end_processes_in_namespace;
 use crate::state::{self, PairState, StateFolder};
 use crate::steering::NamespaceSysfs;
+use record::PathPlan;
 use rustix::fd::AsFd;
 use rustix::process::{Signal, set_parent_process_death_signal, setsid};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space, sched_setaffinity};
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What a pair is made from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct PairPlan {
     /// For messages; any text.
     pub name: String,
@@ -26,6 +31,11 @@ pub struct PairPlan {
     pub server_cpus: Vec<usize>,
     /// CPUs of the client's receive processing; empty = not steered. The engine pins its own threads.
     pub client_cpus: Vec<usize>,
+    /// What lies between them; [`PathPlan::default`] is a bare veth link. The mechanism `Other` lets netem do it where the
+    /// kernel has it, else the TUN delay line.
+    pub path: PathPlan,
+    /// The addresses that the documentation states (server 198.18.0.1 and fd00::1, client .2 and ::2) instead of drawn ones.
+    pub has_known_addresses: bool,
 }
 
 /// Settings that a new namespace does not inherit, copied so that the server runs as it would on this host.
@@ -57,43 +67,8 @@ pub struct Pair {
     cgroup: Option<ServerCgroup>,
     state_file: Option<PathBuf>,
     notes: Vec<String>,
+    joint: Option<Joint>,
     is_removed: bool,
-}
-
-/// Addresses of both ends: RFC 2544's benchmarking block, and a unique local prefix (RFC 4193), both drawn by the token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Addresses {
-    server_v4: Ipv4Addr,
-    client_v4: Ipv4Addr,
-    server_v6: Ipv6Addr,
-    client_v6: Ipv6Addr,
-}
-
-const PREFIX_BITS_V4: u8 = 30;
-const PREFIX_BITS_V6: u8 = 64;
-
-impl Addresses {
-    fn of_token(token: &str) -> Self {
-        let number = u64::from_str_radix(token, 16).unwrap_or(0);
-        let [third, fourth] = [(number >> 8) as u8, (number as u8) & 0xfc];
-        let word = |shift: u32| (number >> shift) as u16;
-        let v6 = |host| Ipv6Addr::new(0xfd00 | (word(32) & 0xff), word(16), word(0), 0, 0, 0, 0, host);
-        Addresses {
-            server_v4: Ipv4Addr::new(198, 18, third, fourth + 1),
-            client_v4: Ipv4Addr::new(198, 18, third, fourth + 2),
-            server_v6: v6(1),
-            client_v6: v6(2),
-        }
-    }
-}
-
-/// The name of the server's end of the link; 14 of the 15 bytes that a name may have.
-pub(crate) fn server_link(token: &str) -> String {
-    format!("sgs-{token}")
-}
-
-fn client_link(token: &str) -> String {
-    format!("sgc-{token}")
 }
 
 impl Pair {
@@ -101,23 +76,25 @@ impl Pair {
     pub fn create(plan: &PairPlan) -> Result<Self, WanError> {
         cpu_set(&plan.server_cpus)?;
         cpu_set(&plan.client_cpus)?;
+        plan.path.check()?;
         let token = state::new_token()?;
         let mut pair = Pair {
             name: plan.name.clone(),
             server: NetNamespace::create()?,
             client: NetNamespace::create()?,
             original: NetNamespace::current()?,
-            addresses: Addresses::of_token(&token),
+            addresses: if plan.has_known_addresses { Addresses::known() } else { Addresses::of_token(&token) },
             server_cpus: plan.server_cpus.clone(),
             cgroup: None,
             state_file: None,
             notes: Vec::new(),
+            joint: None,
             is_removed: false,
             token,
         };
         // The state file comes before anything that could outlive this process.
         pair.make_cgroup()?;
-        pair.connect()?;
+        pair.connect(plan)?;
         pair.apply_settings()?;
         if let Err(error) = pair.steer(plan) {
             pair.notes
@@ -138,40 +115,37 @@ impl Pair {
             boot_id: state::boot_id(),
             token: self.token.clone(),
             server_namespace: self.server.inode()?,
+            client_namespace: Some(self.client.inode()?),
             cgroup: self.cgroup.as_ref().map(|cgroup| cgroup.path().to_path_buf()),
         };
         self.state_file = Some(folder.write(&state)?);
         Ok(())
     }
 
-    fn connect(&mut self) -> Result<(), WanError> {
-        let (client_link, server_link) = (client_link(&self.token), server_link(&self.token));
-        let ends = self.addresses;
-        self.client.run_inside(|| {
-            let route = Route::connect().during("talk to the kernel's rtnetlink")?;
-            route.add_veth(&client_link, &server_link, self.server.as_fd()).map_err(veth_error)?;
-            bring_up(&route, &client_link, ends.client_v4.into(), ends.client_v6.into())
-        })?;
-        let has_ipv6 = self.server.run_inside(|| {
-            let route = Route::connect().during("talk to the kernel's rtnetlink")?;
-            bring_up(&route, &server_link, ends.server_v4.into(), ends.server_v6.into())
-        })?;
-        if !has_ipv6 {
-            self.notes.push("the pair has no IPv6 addresses: this kernel has IPv6 switched off".into());
-        }
+    fn connect(&mut self, plan: &PairPlan) -> Result<(), WanError> {
+        let sides = Sides {
+            client: &self.client,
+            server: &self.server,
+            token: &self.token,
+            addresses: self.addresses,
+            line_cpus: &plan.client_cpus,
+        };
+        let mut joint = link::join(&sides, &plan.path)?;
+        self.notes.append(&mut joint.notes);
+        self.joint = Some(joint);
         Ok(())
     }
 
     /// Some settings belong to the whole machine on some kernels and are then not found or refused here: noted, no error.
     fn apply_settings(&mut self) -> Result<(), WanError> {
-        let host: Vec<(&str, String)> = self
-            .original
-            .run_inside(|| Ok(COPIED_TO_BOTH.iter().filter_map(|name| Some((*name, read_setting(name)?))).collect()))?;
+        let host: Vec<(&str, String)> = self.original.run_inside(|| {
+            Ok(COPIED_TO_BOTH.iter().filter_map(|name| Some((*name, setting::read(name)?))).collect())
+        })?;
         for (side, namespace) in [("server", &self.server), ("client", &self.client)] {
             let refused = namespace.run_inside(|| {
                 let copied = host.iter().map(|(name, value)| (*name, value.as_str()));
                 let own = SET_IN_CLIENT.iter().copied().filter(|_| side == "client");
-                Ok(copied.chain(own).filter_map(|(name, value)| set_setting(name, value).err()).collect::<Vec<_>>())
+                Ok(copied.chain(own).filter_map(|(name, value)| setting::set(name, value).err()).collect::<Vec<_>>())
             })?;
             self.notes.extend(refused.into_iter().map(|why| format!("in the {side}'s namespace, {why}")));
         }
@@ -200,6 +174,27 @@ impl Pair {
     /// What could not be set up as it should be; the path works without it.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// What lies between client and server, with the mechanism that was taken.
+    pub fn path(&self) -> &PathPlan {
+        static BARE: std::sync::LazyLock<PathPlan> = std::sync::LazyLock::new(PathPlan::default);
+        self.joint.as_ref().map_or(&BARE, |joint| &joint.plan)
+    }
+
+    /// Counters and lateness of the path.
+    pub fn path_meter(&self) -> Option<PathMeter> {
+        self.joint.as_ref().map(|joint| joint.meter.clone())
+    }
+
+    /// Tests whether the path is what was asked for, with pings and, where there is a bandwidth, a train of packets. Takes
+    /// about a round trip and a quarter of a second; its packets do not count in the meter's next reading.
+    pub fn self_test(&self) -> Result<SelfTest, WanError> {
+        let seen = self_test::run(self.path(), &self.client, &self.server, self.addresses.server_v4.into())?;
+        if let Some(joint) = &self.joint {
+            joint.meter.take();
+        }
+        Ok(seen)
     }
 
     /// The server's address, IPv4.
@@ -278,9 +273,25 @@ impl Pair {
     /// The kernel kills the process when the *thread* that spawned it ends (`PR_SET_PDEATHSIG`), so spawn it from one that
     /// lives as long as the server should.
     pub fn run_server(&self, command: &mut Command) -> Result<(), WanError> {
-        let namespace = self.server.try_clone_fd()?;
+        self.run_at(&self.server, &self.server_cpus, true, command)
+    }
+
+    /// Prepares `command` to run as a client: in the client's namespace and in the same control group, so that it ends
+    /// with the pair; in this process's session, so that it has the terminal.
+    pub fn run_client(&self, command: &mut Command) -> Result<(), WanError> {
+        self.run_at(&self.client, &[], false, command)
+    }
+
+    fn run_at(
+        &self,
+        side: &NetNamespace,
+        cpus: &[usize],
+        has_own_session: bool,
+        command: &mut Command,
+    ) -> Result<(), WanError> {
+        let namespace = side.try_clone_fd()?;
         let joining = self.cgroup.as_ref().map(ServerCgroup::joining_file).transpose()?;
-        let cpus = (!self.server_cpus.is_empty()).then(|| cpu_set(&self.server_cpus)).transpose()?;
+        let cpus = (!cpus.is_empty()).then(|| cpu_set(cpus)).transpose()?;
         let parent = rustix::process::getpid();
         let prepare = move || {
             if let Some(joining) = &joining {
@@ -290,7 +301,9 @@ impl Pair {
             if let Some(cpus) = &cpus {
                 sched_setaffinity(None, cpus)?;
             }
-            setsid()?;
+            if has_own_session {
+                setsid()?;
+            }
             set_parent_process_death_signal(Some(Signal::KILL))?;
             // The parent may have died before the signal was asked for.
             if rustix::process::getppid() != Some(parent) {
@@ -317,7 +330,13 @@ impl Pair {
         let grouped = self.cgroup.take().map_or(Ok(0), |cgroup| cgroup.remove());
         // Whatever left the group, or never was in one. While this value holds the namespace its number is not reused, so
         // the number proves that a process is ours.
-        end_processes_in_namespace(self.server.inode()?, |_| true);
+        for namespace in [&self.server, &self.client] {
+            end_processes_in_namespace(namespace.inode()?, |_| true);
+        }
+        // The delay line's devices go with its thread; a veth is deleted below.
+        if let Some(Joint { line, .. }) = self.joint.take() {
+            drop(line);
+        }
         let link = client_link(&self.token);
         let deleted = self.client.run_inside(|| {
             let route = Route::connect().during("talk to the kernel's rtnetlink")?;
@@ -339,67 +358,5 @@ impl Drop for Pair {
     fn drop(&mut self) {
         // A failure leaves the state file, so that the next run tries again.
         let _ = self.tear_down();
-    }
-}
-
-fn veth_error(source: std::io::Error) -> WanError {
-    match source.raw_os_error() {
-        Some(libc::EPERM) => WanError::NotPermitted,
-        Some(libc::EOPNOTSUPP) => WanError::Unsupported {
-            what: "make a veth pair",
-            remedy: "load the module with 'modprobe veth', or use a kernel with CONFIG_VETH",
-            source,
-        },
-        _ => WanError::Step { what: "make a veth pair".into(), source },
-    }
-}
-
-/// Returns whether the link has its IPv6 address too: a machine with IPv6 switched off still measures IPv4.
-fn bring_up(route: &Route, link: &str, v4: IpAddr, v6: IpAddr) -> Result<bool, WanError> {
-    route.set_up("lo").during("set the loopback device up")?;
-    route.add_address(link, v4, PREFIX_BITS_V4).during(format!("give {link} the address {v4}"))?;
-    // A host may hand its "IPv6 off" down to new namespaces.
-    let _ = set_setting(&format!("net/ipv6/conf/{link}/disable_ipv6"), "0");
-    let has_ipv6 = match route.add_address(link, v6, PREFIX_BITS_V6) {
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EACCES)) => false,
-        result => result.during(format!("give {link} the address {v6}")).map(|()| true)?,
-    };
-    route.set_up(link).during(format!("set {link} up"))?;
-    Ok(has_ipv6)
-}
-
-fn read_setting(name: &str) -> Option<String> {
-    fs::read_to_string(format!("/proc/sys/{name}")).ok().map(|text| text.trim().replace('\t', " "))
-}
-
-/// Sets a setting of the calling thread's namespace unless it has the value already.
-fn set_setting(name: &str, value: &str) -> Result<(), String> {
-    if read_setting(name).as_deref() == Some(value) {
-        return Ok(());
-    }
-    fs::write(format!("/proc/sys/{name}"), value)
-        .map_err(|error| format!("{} could not be set to {value}: {error}", name.replace('/', ".")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_stay_in_their_blocks_whatever_the_token() {
-        for token in ["0000000000", "ffffffffff", "0123456789", "a5a5a5a5a5"] {
-            let ends = Addresses::of_token(token);
-            assert_eq!(ends.server_v4.octets()[..2], [198, 18]);
-            assert_eq!(u32::from(ends.server_v4) & !3, u32::from(ends.client_v4) & !3, "one /30");
-            assert!(matches!(u32::from(ends.server_v4) & 3, 1) && matches!(u32::from(ends.client_v4) & 3, 2));
-            assert_eq!(ends.server_v6.segments()[0] >> 8, 0xfd);
-            assert_eq!(ends.server_v6.segments()[..4], ends.client_v6.segments()[..4], "one /64");
-        }
-    }
-
-    #[test]
-    fn link_names_fit_the_kernels_limit() {
-        assert!(server_link("0123456789").len() < libc::IFNAMSIZ);
-        assert!(client_link("0123456789").len() < libc::IFNAMSIZ);
     }
 }

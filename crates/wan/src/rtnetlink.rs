@@ -1,8 +1,12 @@
-//! The five requests to the kernel's rtnetlink that a pair needs: make a veth, delete it, set a link up, add an address,
-//! look a link up.
+//! The requests to the kernel's rtnetlink that a pair needs: make a veth, delete it, set a link up, add an address, look a
+//! link up; and, in [`path`], those of a wide-area path.
 //!
 //! Message layout: include/uapi/linux/{netlink,rtnetlink,if_link,if_addr,veth}.h. Everything is in host byte order and
 //! padded to 4 bytes.
+
+mod path;
+
+pub use path::NetemCounts;
 
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
@@ -82,6 +86,7 @@ impl Request {
 }
 
 /// A socket to rtnetlink in the network namespace that the thread was in when it connected.
+#[derive(Debug)]
 pub struct Route {
     socket: OwnedFd,
 }
@@ -153,6 +158,27 @@ impl Route {
         let mut reply = [0u8; 4096];
         let (received, _) = rustix::net::recv(&self.socket, &mut reply[..], RecvFlags::empty())?;
         acknowledged(&reply[..received.min(4096)])
+    }
+
+    /// Sends a request for one object; returns its message, header included.
+    fn query(&self, request: Request) -> io::Result<Vec<u8>> {
+        rustix::net::send(&self.socket, &request.finish(), SendFlags::empty())?;
+        let mut answer = None;
+        let mut reply = vec![0u8; 32 << 10];
+        // The object comes in a datagram of its own, or before the acknowledgement in the same one.
+        loop {
+            let (received, _) = rustix::net::recv(&self.socket, &mut reply[..], RecvFlags::empty())?;
+            let mut rest = &reply[..received.min(reply.len())];
+            while let Some(&[a, b, c, d, e, f, ..]) = rest.first_chunk::<16>() {
+                let length = (u32::from_ne_bytes([a, b, c, d]) as usize).clamp(16, rest.len());
+                if i32::from(u16::from_ne_bytes([e, f])) == libc::NLMSG_ERROR {
+                    acknowledged(rest)?;
+                    return answer.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound));
+                }
+                answer.get_or_insert_with(|| rest[..length].to_vec());
+                rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+            }
+        }
     }
 }
 

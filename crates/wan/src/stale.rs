@@ -1,8 +1,8 @@
 //! Ending what a killed run left behind.
 
 use crate::cgroup::{self, ServerCgroup};
+use crate::link::{client_link, marker, server_link};
 use crate::namespace::NetNamespace;
-use crate::pair::server_link;
 use crate::rtnetlink::link_index;
 use crate::state::{self, PairState, StateFolder};
 use std::fs;
@@ -35,11 +35,13 @@ fn remove_stale_in(folder: &Path) -> Vec<String> {
                     }
                 }
             }
-            ended += end_processes_in_namespace(state.server_namespace, |pid| is_of_pair(pid, &state));
+            for namespace in [Some(state.server_namespace), state.client_namespace].into_iter().flatten() {
+                ended += end_processes_in_namespace(namespace, |pid| is_of_pair(pid, &state));
+            }
         }
         if is_clean && fs::remove_file(&path).is_ok() {
             removed.push(format!(
-                "removed what process {} left behind: {ended} server process{} and its network namespaces",
+                "removed what process {} left behind: {ended} process{} and its network namespaces",
                 state.owner_pid,
                 if ended == 1 { "" } else { "es" }
             ));
@@ -48,12 +50,12 @@ fn remove_stale_in(folder: &Path) -> Vec<String> {
     removed
 }
 
-/// Whether a process is in the server's namespace of this very pair. Numbers of namespaces are reused, so the number
-/// alone does not prove it; the name of the link in it, which holds the pair's random token, does.
+/// Whether a process is in a namespace of this very pair. Numbers of namespaces are reused, so the number alone does not
+/// prove it; a link in it whose name holds the pair's random token does.
 fn is_of_pair(pid: u32, state: &PairState) -> bool {
-    let link = server_link(&state.token);
+    let links = [server_link(&state.token), client_link(&state.token), marker(&state.token)];
     NetNamespace::of_process(pid)
-        .and_then(|namespace| namespace.run_inside(|| Ok(link_index(&link).is_ok())))
+        .and_then(|namespace| namespace.run_inside(|| Ok(links.iter().any(|link| link_index(link).is_ok()))))
         .unwrap_or(false)
 }
 
@@ -102,11 +104,12 @@ mod tests {
             server_namespace: fs::read_link("/proc/self/ns/net").map_or(0, |at| {
                 at.to_string_lossy().trim_start_matches("net:[").trim_end_matches(']').parse().unwrap_or(0)
             }),
+            client_namespace: None,
             cgroup: Some("/sys/fs/cgroup".into()),
         };
         folder.write(&of_earlier_boot).unwrap();
         let lines = remove_stale_in(&path);
-        assert_eq!(lines, ["removed what process 1 left behind: 0 server processes and its network namespaces"]);
+        assert_eq!(lines, ["removed what process 1 left behind: 0 processes and its network namespaces"]);
         assert!(folder.all().is_empty());
     }
 
@@ -127,12 +130,13 @@ mod tests {
             boot_id: state::boot_id(),
             token: "fedcba9876".into(),
             server_namespace: number,
+            client_namespace: None,
             cgroup: None,
         };
         let mut bystander = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         folder.write(&of_dead_owner).unwrap();
         let lines = remove_stale_in(&path);
-        assert!(lines[0].contains(": 0 server processes"), "{lines:?}");
+        assert!(lines[0].contains(": 0 processes"), "{lines:?}");
         assert!(bystander.try_wait().unwrap().is_none(), "the bystander still runs");
         bystander.kill().unwrap();
         bystander.wait().unwrap();

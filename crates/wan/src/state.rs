@@ -26,6 +26,9 @@ pub(crate) struct PairState {
     pub token: String,
     /// Number of the server's namespace.
     pub server_namespace: u64,
+    /// Number of the client's namespace; absent in files of earlier versions.
+    #[serde(default)]
+    pub client_namespace: Option<u64>,
     /// Control group of the server, where there is one.
     pub cgroup: Option<PathBuf>,
 }
@@ -156,6 +159,7 @@ mod tests {
             boot_id: boot_id(),
             token: token.into(),
             server_namespace: 1,
+            client_namespace: Some(2),
             cgroup: None,
         }
     }

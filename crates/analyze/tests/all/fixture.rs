@@ -104,6 +104,7 @@ pub fn record() -> RunRecord {
                 cpus: vec![1],
                 isolated: true,
             }),
+            path: None,
         },
         machine,
         server_facts: BTreeMap::from([("version".to_string(), "nginx/1.22.1".to_string())]),

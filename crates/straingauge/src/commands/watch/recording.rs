@@ -41,6 +41,7 @@ impl Recording {
                 load: no_load(),
                 sweep: None,
                 server: None,
+                path: None,
             },
             machine: MachineFacts::read(),
             server_facts,

@@ -1,0 +1,221 @@
+//! The emulated wide-area path between client and server: what it does to every packet, in each direction.
+
+use crate::units::{format_bits_per_sec, format_nanos};
+use serde::{Deserialize, Serialize};
+
+/// The longest delay of one direction: 10 s, several times that of the longest terrestrial and satellite paths.
+pub const MAX_DELAY_NS: u64 = 10_000_000_000;
+/// The slowest link, bits per second: below it a full packet takes more than 12 s.
+pub const MIN_BANDWIDTH_BITS_PER_SEC: u64 = 1_000;
+/// The fastest link that is limited, bits per second.
+pub const MAX_BANDWIDTH_BITS_PER_SEC: u64 = 100_000_000_000;
+
+/// The largest IP packet of the path, bytes.
+pub const MTU_BYTES: u64 = 1500;
+
+/// What makes the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PathMechanism {
+    /// The kernel's netem queueing discipline on both ends of the link.
+    Netem,
+    /// A thread of straingauge between two TUN devices.
+    TunDelayLine,
+    /// The bare link: nothing is delayed, lost or limited.
+    Link,
+    /// A mechanism that this version does not know.
+    #[serde(other)]
+    Other,
+}
+
+impl PathMechanism {
+    /// The words used in tables.
+    pub fn word(self) -> &'static str {
+        match self {
+            PathMechanism::Netem => "netem",
+            PathMechanism::TunDelayLine => "TUN delay line",
+            PathMechanism::Link => "bare link",
+            PathMechanism::Other => "unknown mechanism",
+        }
+    }
+}
+
+/// A path, resolved. Every quantity holds for each direction on its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PathPlan {
+    /// Delay of one direction, nanoseconds: a round trip takes twice this.
+    pub delay_ns: u64,
+    /// Share of the packets that are lost, each on its own (0.001 = 0.1 %).
+    pub loss_ratio: f64,
+    /// Bits of IP packets per second that pass; 0 = not limited.
+    pub bandwidth_bits_per_sec: u64,
+    /// Bytes that may wait for the link before more are dropped; 0 where the bandwidth is not limited.
+    pub queue_bytes: u64,
+    /// Both ends acknowledge every segment at once (no delayed ACKs).
+    pub quickack: bool,
+    /// Seed of the losses.
+    pub seed: u64,
+    /// What makes the path.
+    pub mechanism: PathMechanism,
+}
+
+impl Default for PathPlan {
+    fn default() -> Self {
+        PathPlan {
+            delay_ns: 0,
+            loss_ratio: 0.0,
+            bandwidth_bits_per_sec: 0,
+            queue_bytes: 0,
+            quickack: false,
+            seed: 1,
+            mechanism: PathMechanism::Link,
+        }
+    }
+}
+
+/// Why a path cannot be.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum PathError {
+    /// Too long a delay.
+    #[error("a delay of {} is too long: a path has at most {} in each direction", format_nanos(*.0 as f64), format_nanos(MAX_DELAY_NS as f64))]
+    Delay(u64),
+    /// Nothing would arrive, or the share is no share.
+    #[error("a loss of {}% is not possible: give at least 0% and less than 100%, as nothing would arrive", percent(*.0))]
+    Loss(f64),
+    /// No bandwidth, or one outside of what is emulated.
+    #[error(
+        "a bandwidth of {0} bit/s is not possible: give at least 1kbit and at most 100Gbit, or leave it out for no limit"
+    )]
+    Bandwidth(u64),
+}
+
+impl PathPlan {
+    /// The queue that a link gets: what twice the delay (a round trip), or 50 ms if that is longer, lets through, and at
+    /// least 20 full packets.
+    pub fn default_queue_bytes(delay_ns: u64, bandwidth_bits_per_sec: u64) -> u64 {
+        if bandwidth_bits_per_sec == 0 {
+            return 0;
+        }
+        let seconds = (2.0 * delay_ns as f64 / 1e9).max(0.05);
+        (bandwidth_bits_per_sec as f64 / 8.0 * seconds).round().max((20 * MTU_BYTES) as f64) as u64
+    }
+
+    /// Refuses what no path does.
+    pub fn check(&self) -> Result<(), PathError> {
+        if self.delay_ns > MAX_DELAY_NS {
+            return Err(PathError::Delay(self.delay_ns));
+        }
+        if !(0.0..1.0).contains(&self.loss_ratio) {
+            return Err(PathError::Loss(self.loss_ratio));
+        }
+        let bandwidth = self.bandwidth_bits_per_sec;
+        if bandwidth != 0 && !(MIN_BANDWIDTH_BITS_PER_SEC..=MAX_BANDWIDTH_BITS_PER_SEC).contains(&bandwidth) {
+            return Err(PathError::Bandwidth(bandwidth));
+        }
+        Ok(())
+    }
+
+    /// Whether packets are delayed, lost or limited, so that something must do it.
+    pub fn shapes_packets(&self) -> bool {
+        self.delay_ns > 0 || self.loss_ratio > 0.0 || self.bandwidth_bits_per_sec > 0
+    }
+
+    /// Whether the path only delays: then several segments may cross as one packet.
+    pub fn is_pure_delay(&self) -> bool {
+        self.loss_ratio == 0.0 && self.bandwidth_bits_per_sec == 0
+    }
+
+    /// The round trip of an IP packet of `bytes` and its answer of the same size over an idle path, nanoseconds.
+    pub fn round_trip_ns(&self, bytes: u64) -> f64 {
+        let serialisation = match self.bandwidth_bits_per_sec {
+            0 => 0.0,
+            bandwidth => bytes as f64 * 8e9 / bandwidth as f64,
+        };
+        2.0 * (self.delay_ns as f64 + serialisation)
+    }
+
+    /// The path in words: `20 ms each way (round trip 40 ms), loss 0.1 %, 100 Mbit/s, quick ACKs, by TUN delay line`.
+    pub fn words(&self) -> String {
+        let mut parts = Vec::new();
+        if self.delay_ns > 0 {
+            let round_trip = format_nanos(2.0 * self.delay_ns as f64);
+            parts.push(format!("{} each way (round trip {round_trip})", format_nanos(self.delay_ns as f64)));
+        }
+        if self.loss_ratio > 0.0 {
+            parts.push(format!("loss {} %", percent(self.loss_ratio)));
+        }
+        if self.bandwidth_bits_per_sec > 0 {
+            parts.push(format_bits_per_sec(self.bandwidth_bits_per_sec as f64));
+        }
+        if parts.is_empty() {
+            parts.push("no delay, loss or limit".into());
+        }
+        if self.quickack {
+            parts.push("quick ACKs".into());
+        }
+        parts.push(format!("by {}", self.mechanism.word()));
+        parts.join(", ")
+    }
+}
+
+/// A share in per cent with at most four decimals and no trailing zeros.
+fn percent(ratio: f64) -> String {
+    let text = format!("{:.4}", ratio * 100.0);
+    text.trim_end_matches('0').trim_end_matches('.').to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path() -> PathPlan {
+        PathPlan { delay_ns: 20_000_000, ..PathPlan::default() }
+    }
+
+    #[test]
+    fn impossible_paths_are_refused_in_one_sentence() {
+        let year = PathPlan { delay_ns: 365 * 86_400 * 1_000_000_000, ..path() };
+        for (plan, word) in [
+            (year, "delay"),
+            (PathPlan { loss_ratio: 1.5, ..path() }, "150%"),
+            (PathPlan { loss_ratio: 1.0, ..path() }, "100%"),
+            (PathPlan { loss_ratio: f64::NAN, ..path() }, "loss"),
+            (PathPlan { bandwidth_bits_per_sec: 10, ..path() }, "bandwidth"),
+        ] {
+            let why = plan.check().unwrap_err().to_string();
+            assert!(why.contains(word) && !why.contains('\n'), "{why}");
+        }
+        assert_eq!(path().check(), Ok(()));
+    }
+
+    #[test]
+    fn the_words_name_both_directions() {
+        let plan = PathPlan {
+            loss_ratio: 0.001,
+            bandwidth_bits_per_sec: 100_000_000,
+            quickack: true,
+            mechanism: PathMechanism::TunDelayLine,
+            ..path()
+        };
+        assert_eq!(
+            plan.words(),
+            "20.0 ms each way (round trip 40.0 ms), loss 0.1 %, 100 Mbit/s, quick ACKs, by TUN delay line"
+        );
+    }
+
+    #[test]
+    fn a_mechanism_of_a_later_version_can_be_read() {
+        let mut value = serde_json::to_value(path()).unwrap();
+        value["mechanism"] = "warp".into();
+        let plan: PathPlan = serde_json::from_value(value).unwrap();
+        assert_eq!(plan.mechanism, PathMechanism::Other);
+    }
+
+    #[test]
+    fn the_queue_holds_a_round_trip_or_fifty_milliseconds() {
+        assert_eq!(PathPlan::default_queue_bytes(20_000_000, 0), 0);
+        assert_eq!(PathPlan::default_queue_bytes(100_000_000, 100_000_000), 2_500_000);
+        assert_eq!(PathPlan::default_queue_bytes(0, 100_000_000), 625_000);
+        assert_eq!(PathPlan::default_queue_bytes(0, 64_000), 30_000);
+    }
+}

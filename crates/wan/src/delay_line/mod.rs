@@ -1,0 +1,301 @@
+//! The TUN delay line: one thread between two TUN devices, one in each namespace, that hands every packet on when it is
+//! due. For kernels without netem.
+//!
+//! The thread sleeps until a packet comes or is due, runs on the client's CPUs and, where it may, at a real-time priority:
+//! contention, not the timer, is what makes deliveries late. It always sleeps when it has nothing to do, so a real-time
+//! thread cannot starve its CPU while the load is within its means. Its lateness is measured on every packet.
+
+mod queue;
+mod shaper;
+
+use crate::affinity;
+use crate::error::{DuringStep, WanError};
+use crate::tun::{HEADER_BYTES, LONGEST_MERGED, LONGEST_SINGLE, Tun};
+use queue::PacketQueue;
+use record::{Latency, PathPlan};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::time::{ClockId, clock_gettime};
+use shaper::{Fate, Shaper};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+/// At most this much memory for the packets of one direction: 100 ms at 10 Gbit/s are 125 MB.
+const LIMIT_BYTES: usize = 256 << 20;
+/// Packets read or written before the other direction has its turn.
+const BATCH: usize = 64;
+/// A packet may be delivered this part of the delay early, if the thread is awake: it saves wake-ups.
+const EARLY_PART: u64 = 200;
+const EARLIEST_NS: u64 = 50_000;
+/// Above the kernel's own soft interrupt threads, below anything that keeps the machine alive.
+const REAL_TIME_PRIORITY: libc::c_int = 40;
+
+/// What the line did since it was last asked.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LineCounts {
+    /// Packets delivered.
+    pub packets: u64,
+    /// Their bytes, from the IP header on.
+    pub bytes: u64,
+    /// Packets lost as the plan asks for.
+    pub lost: u64,
+    /// Packets dropped because the queue of the link, or this line's memory, was full.
+    pub dropped: u64,
+    /// Packets that the receiving namespace refused.
+    pub refused: u64,
+    /// From due to delivered, every packet.
+    pub lateness: Latency,
+}
+
+/// What the thread and its owner share.
+#[derive(Debug, Default)]
+struct Shared {
+    counts: Mutex<LineCounts>,
+    should_stop: AtomicBool,
+    /// Thread id, and whether it runs at a real-time priority.
+    thread: Mutex<Option<(i32, bool)>>,
+    trouble: Mutex<Option<String>>,
+}
+
+/// A running delay line; it ends, and its devices vanish, when this is dropped or the process ends.
+#[derive(Debug)]
+pub(crate) struct DelayLine {
+    shared: Arc<Shared>,
+    wake: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Reads the counts of a line that someone else owns.
+#[derive(Debug, Clone)]
+pub(crate) struct LineMeter(Arc<Shared>);
+
+impl DelayLine {
+    /// Starts the thread between the client's and the server's device; an empty list of CPUs pins it nowhere.
+    pub(crate) fn start(plan: &PathPlan, client: Tun, server: Tun, cpus: &[usize]) -> Result<Self, WanError> {
+        let shared = Arc::new(Shared::default());
+        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).during("make an eventfd")?);
+        let mut line = Line {
+            devices: [client, server],
+            directions: [Direction::new(plan, 0), Direction::new(plan, 1)],
+            early_ns: (plan.delay_ns / EARLY_PART).min(EARLIEST_NS),
+            shared: shared.clone(),
+            wake: wake.clone(),
+        };
+        let cpus = cpus.to_vec();
+        let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
+        let thread = std::thread::Builder::new()
+            .name("delay-line".into())
+            .spawn(move || {
+                let pinned = affinity::pin(None, &cpus);
+                *lock(&line.shared.thread) =
+                    Some((rustix::thread::gettid().as_raw_nonzero().get(), become_real_time()));
+                let _ = ready.send(pinned);
+                if let Err(error) = line.run() {
+                    *lock(&line.shared.trouble) = Some(error.to_string());
+                }
+            })
+            .during("start the delay line's thread")?;
+        let line = DelayLine { shared, wake, thread: Some(thread) };
+        is_ready.recv().unwrap_or(Ok(()))?;
+        Ok(line)
+    }
+
+    pub(crate) fn meter(&self) -> LineMeter {
+        LineMeter(self.shared.clone())
+    }
+
+    /// Whether the thread could not get a real-time priority.
+    pub(crate) fn lacks_real_time(&self) -> bool {
+        lock(&self.shared.thread).is_some_and(|(_, is_real_time)| !is_real_time)
+    }
+}
+
+impl Drop for DelayLine {
+    fn drop(&mut self) {
+        self.shared.should_stop.store(true, Ordering::Release);
+        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl LineMeter {
+    /// What was counted since the last call.
+    pub(crate) fn take(&self) -> LineCounts {
+        // The new histogram is made before the lock is taken: the line waits for it.
+        let fresh = LineCounts::default();
+        std::mem::replace(&mut *lock(&self.0.counts), fresh)
+    }
+
+    /// CPU time of the thread so far, from the scheduler's account.
+    pub(crate) fn cpu_ns(&self) -> Option<u64> {
+        let (thread, _) = (*lock(&self.0.thread))?;
+        let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
+        text.split(' ').next()?.parse().ok()
+    }
+
+    /// Why the line ended, if it did.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        lock(&self.0.trouble).clone()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// SCHED_FIFO for the calling thread; without the right to it, at least exact timers.
+fn become_real_time() -> bool {
+    // SAFETY: prctl with these arguments takes no pointers.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0) };
+    let priority = libc::sched_param { sched_priority: REAL_TIME_PRIORITY };
+    // SAFETY: `priority` is a live sched_param; 0 names the calling thread.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &priority) == 0 }
+}
+
+/// One direction: from one device to the other.
+#[derive(Debug)]
+struct Direction {
+    queue: PacketQueue,
+    shaper: Shaper,
+    /// Where a packet goes that finds the queue full.
+    spill: Vec<u8>,
+    /// The device may have packets; cleared when it has none.
+    is_readable: bool,
+}
+
+impl Direction {
+    fn new(plan: &PathPlan, number: u64) -> Self {
+        let longest = if plan.is_pure_delay() { LONGEST_MERGED } else { LONGEST_SINGLE };
+        Direction {
+            queue: PacketQueue::new(longest, LIMIT_BYTES),
+            shaper: Shaper::new(plan, number),
+            spill: vec![0; longest],
+            is_readable: true,
+        }
+    }
+
+    /// Takes packets from the device; returns whether there were any.
+    fn fetch(&mut self, from: &Tun, counts: &Mutex<LineCounts>) -> io::Result<bool> {
+        if !self.is_readable {
+            return Ok(false);
+        }
+        let (mut lost, mut dropped, mut fetched) = (0, 0, 0);
+        while fetched < BATCH {
+            let room = self.queue.room();
+            let is_full = room.is_none();
+            let Some(length) = from.read(room.unwrap_or(&mut self.spill))? else {
+                self.is_readable = false;
+                break;
+            };
+            fetched += 1;
+            if is_full {
+                dropped += 1;
+                continue;
+            }
+            match self.shaper.fate(now_ns(), length.saturating_sub(HEADER_BYTES)) {
+                Fate::Due(due_ns) => self.queue.push(length, due_ns),
+                Fate::Lost => lost += 1,
+                Fate::Dropped => dropped += 1,
+            }
+        }
+        if lost + dropped > 0 {
+            let mut counts = lock(counts);
+            counts.lost += lost;
+            counts.dropped += dropped;
+        }
+        Ok(fetched > 0)
+    }
+
+    /// Hands on what is due; returns whether anything was.
+    fn deliver(&mut self, to: &Tun, early_ns: u64, counts: &Mutex<LineCounts>) -> bool {
+        let mut delivered: [(u64, usize); BATCH] = [(0, 0); BATCH];
+        let (mut count, mut refused) = (0, 0);
+        while count + refused < BATCH {
+            let Some((due_ns, packet)) = self.queue.front() else { break };
+            let now = now_ns();
+            if due_ns > now + early_ns {
+                break;
+            }
+            match to.write(packet) {
+                Ok(()) => {
+                    delivered[count] = (now.saturating_sub(due_ns), packet.len().saturating_sub(HEADER_BYTES));
+                    count += 1;
+                }
+                // The link is down or out of memory: a packet is lost, as on a real path, and counted.
+                Err(_) => refused += 1,
+            }
+            self.queue.pop();
+        }
+        if count + refused == 0 {
+            return false;
+        }
+        let mut counts = lock(counts);
+        counts.packets += count as u64;
+        counts.refused += refused as u64;
+        for (late_ns, bytes) in &delivered[..count] {
+            counts.bytes += *bytes as u64;
+            counts.lateness.record_ns(*late_ns);
+        }
+        true
+    }
+}
+
+/// The thread's state.
+#[derive(Debug)]
+struct Line {
+    /// Client's, server's. Direction 0 leads from the first to the second.
+    devices: [Tun; 2],
+    directions: [Direction; 2],
+    early_ns: u64,
+    shared: Arc<Shared>,
+    wake: Arc<OwnedFd>,
+}
+
+impl Line {
+    fn run(&mut self) -> io::Result<()> {
+        while !self.shared.should_stop.load(Ordering::Acquire) {
+            let mut was_busy = false;
+            for (number, direction) in self.directions.iter_mut().enumerate() {
+                was_busy |= direction.deliver(&self.devices[1 - number], self.early_ns, &self.shared.counts);
+                was_busy |= direction.fetch(&self.devices[number], &self.shared.counts)?;
+            }
+            if !was_busy {
+                self.sleep()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sleeps until a packet comes, one is due, or the line is to end.
+    fn sleep(&mut self) -> io::Result<()> {
+        let next_ns = self.directions.iter().filter_map(|direction| Some(direction.queue.front()?.0)).min();
+        let timeout = next_ns.map(|due_ns| {
+            let nanos = due_ns.saturating_sub(now_ns());
+            Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as i64 }
+        });
+        let [client, server] = &self.devices;
+        let mut watched = [
+            PollFd::from_borrowed_fd(client.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(server.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN),
+        ];
+        match poll(&mut watched, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let is_readable = [0, 1].map(|number: usize| !watched[number].revents().is_empty());
+        for (direction, is_readable) in self.directions.iter_mut().zip(is_readable) {
+            direction.is_readable |= is_readable;
+        }
+        Ok(())
+    }
+}
+
+fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}

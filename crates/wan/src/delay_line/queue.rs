@@ -1,0 +1,147 @@
+//! Packets on their way, oldest first, in one ring of bytes that grows with what is under way.
+
+use std::collections::VecDeque;
+
+/// The ring a queue starts with.
+const FIRST_BYTES: usize = 1 << 20;
+
+/// A first-in first-out queue of packets, each with the time at which it is due.
+///
+/// Every packet lies in one piece. While the queue is not empty, `write_at` never equals the front packet's place, so the
+/// two cases "nothing is free" and "everything is free" cannot be confused.
+#[derive(Debug)]
+pub(crate) struct PacketQueue {
+    bytes: Vec<u8>,
+    packets: VecDeque<Packet>,
+    write_at: usize,
+    longest: usize,
+    limit_bytes: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Packet {
+    due_ns: u64,
+    at: usize,
+    length: usize,
+}
+
+impl PacketQueue {
+    /// An empty queue for packets of at most `longest` bytes; it never takes more than `limit_bytes` of memory.
+    pub(crate) fn new(longest: usize, limit_bytes: usize) -> Self {
+        let first = FIRST_BYTES.max(2 * longest).min(limit_bytes.max(2 * longest));
+        PacketQueue {
+            bytes: vec![0; first],
+            packets: VecDeque::new(),
+            write_at: 0,
+            longest,
+            limit_bytes: limit_bytes.max(first),
+        }
+    }
+
+    /// Room for one packet of the greatest length; `None` when the queue is full.
+    pub(crate) fn room(&mut self) -> Option<&mut [u8]> {
+        let at = match self.free_at() {
+            Some(at) => at,
+            None => {
+                self.grow()?;
+                self.free_at()?
+            }
+        };
+        self.write_at = at;
+        Some(&mut self.bytes[at..at + self.longest])
+    }
+
+    fn free_at(&self) -> Option<usize> {
+        let Some(front) = self.packets.front() else { return Some(0) };
+        if front.at > self.write_at {
+            return (front.at - self.write_at > self.longest).then_some(self.write_at);
+        }
+        if self.bytes.len() - self.write_at >= self.longest {
+            return Some(self.write_at);
+        }
+        (front.at > self.longest).then_some(0)
+    }
+
+    fn grow(&mut self) -> Option<()> {
+        let larger = (2 * self.bytes.len()).min(self.limit_bytes);
+        if larger == self.bytes.len() {
+            return None;
+        }
+        let mut bytes = vec![0; larger];
+        let mut at = 0;
+        for packet in &mut self.packets {
+            bytes[at..at + packet.length].copy_from_slice(&self.bytes[packet.at..packet.at + packet.length]);
+            packet.at = at;
+            at += packet.length;
+        }
+        self.bytes = bytes;
+        self.write_at = at;
+        Some(())
+    }
+
+    /// Takes the first `length` bytes of the last [`room`](Self::room) as a packet. Due times must not decrease.
+    pub(crate) fn push(&mut self, length: usize, due_ns: u64) {
+        debug_assert!(length <= self.longest && self.packets.back().is_none_or(|last| last.due_ns <= due_ns));
+        self.packets.push_back(Packet { due_ns, at: self.write_at, length });
+        self.write_at += length;
+    }
+
+    /// When the oldest packet is due, and its bytes.
+    pub(crate) fn front(&self) -> Option<(u64, &[u8])> {
+        let front = self.packets.front()?;
+        Some((front.due_ns, &self.bytes[front.at..front.at + front.length]))
+    }
+
+    /// Forgets the oldest packet.
+    pub(crate) fn pop(&mut self) {
+        self.packets.pop_front();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn packets_come_out_as_they_went_in(steps in prop::collection::vec((any::<bool>(), 1usize..1500), 1..4000)) {
+            let mut queue = PacketQueue::new(1500, 1 << 21);
+            let mut model: VecDeque<(u64, usize, u8)> = VecDeque::new();
+            for (index, (is_push, length)) in steps.into_iter().enumerate() {
+                let mark = index as u8;
+                if is_push {
+                    if let Some(room) = queue.room() {
+                        room[..length].fill(mark);
+                        queue.push(length, index as u64);
+                        model.push_back((index as u64, length, mark));
+                    }
+                } else {
+                    queue.pop();
+                    model.pop_front();
+                }
+                let seen = queue.front().map(|(due, bytes)| (due, bytes.len(), bytes[0]));
+                prop_assert_eq!(seen, model.front().copied());
+                if let Some((_, bytes)) = queue.front() {
+                    prop_assert!(bytes.iter().all(|byte| *byte == bytes[0]), "no packet overwrites another");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_queue_has_no_room_and_keeps_what_it_holds() {
+        let mut queue = PacketQueue::new(1500, 2 << 20);
+        let mut pushed = 0u64;
+        while queue.room().is_some() {
+            queue.push(1500, pushed);
+            pushed += 1;
+        }
+        assert!((1390..=1398).contains(&pushed), "{pushed} packets of 1500 bytes in 2 MiB");
+        for due in 0..pushed {
+            assert_eq!(queue.front().map(|(at, bytes)| (at, bytes.len())), Some((due, 1500)));
+            queue.pop();
+        }
+        assert!(queue.front().is_none() && queue.room().is_some());
+    }
+}

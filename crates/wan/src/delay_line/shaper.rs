@@ -1,0 +1,121 @@
+//! What becomes of a packet: lost, dropped, or due at a time. One shaper a direction; no packet, no clock, no kernel.
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use record::PathPlan;
+
+/// The fate of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// To be delivered at this time, nanoseconds of the caller's clock.
+    Due(u64),
+    /// Lost, as the plan asks for.
+    Lost,
+    /// The queue of the link is full.
+    Dropped,
+}
+
+/// Decides fates in the order in which packets come. Due times never decrease: the path does not reorder.
+///
+/// The order of effects is that of netem with a rate: loss first, then delay, then serialisation behind the packet before
+/// (net/sched/sch_netem.c). With a constant delay this is the same as a bottleneck in front of the delay.
+#[derive(Debug)]
+pub(crate) struct Shaper {
+    delay_ns: u64,
+    /// Lost when a uniform 64-bit number is below this.
+    loss_below: u64,
+    losses: ChaCha8Rng,
+    ns_per_byte: f64,
+    queue_ns: u64,
+    last_due_ns: u64,
+}
+
+impl Shaper {
+    /// The shaper of one direction (0 or 1); directions lose different packets.
+    pub(crate) fn new(plan: &PathPlan, direction: u64) -> Self {
+        let ns_per_byte = match plan.bandwidth_bits_per_sec {
+            0 => 0.0,
+            bandwidth => 8e9 / bandwidth as f64,
+        };
+        let mut losses = ChaCha8Rng::seed_from_u64(plan.seed);
+        losses.set_stream(direction);
+        Shaper {
+            delay_ns: plan.delay_ns,
+            loss_below: (plan.loss_ratio * 2f64.powi(64)) as u64,
+            losses,
+            ns_per_byte,
+            queue_ns: (plan.queue_bytes as f64 * ns_per_byte) as u64,
+            last_due_ns: 0,
+        }
+    }
+
+    /// The fate of a packet of `bytes` that came at `now_ns`.
+    pub(crate) fn fate(&mut self, now_ns: u64, bytes: usize) -> Fate {
+        if self.loss_below > 0 && self.losses.next_u64() < self.loss_below {
+            return Fate::Lost;
+        }
+        let undelayed = now_ns + self.delay_ns;
+        if self.ns_per_byte == 0.0 {
+            self.last_due_ns = undelayed;
+            return Fate::Due(undelayed);
+        }
+        let begins = undelayed.max(self.last_due_ns);
+        if begins - undelayed > self.queue_ns {
+            return Fate::Dropped;
+        }
+        self.last_due_ns = begins + (bytes as f64 * self.ns_per_byte).round() as u64;
+        Fate::Due(self.last_due_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use record::PathMechanism;
+
+    fn plan(delay_ms: u64, loss_ratio: f64, bandwidth: u64) -> PathPlan {
+        let delay_ns = delay_ms * 1_000_000;
+        PathPlan {
+            delay_ns,
+            loss_ratio,
+            bandwidth_bits_per_sec: bandwidth,
+            queue_bytes: PathPlan::default_queue_bytes(delay_ns, bandwidth),
+            mechanism: PathMechanism::TunDelayLine,
+            ..PathPlan::default()
+        }
+    }
+
+    #[test]
+    fn a_pure_delay_moves_every_packet_by_the_same_time() {
+        let mut shaper = Shaper::new(&plan(20, 0.0, 0), 0);
+        for now in [0, 5, 5, 1_000_000] {
+            assert_eq!(shaper.fate(now, 1500), Fate::Due(now + 20_000_000));
+        }
+    }
+
+    #[test]
+    fn a_link_lets_through_its_bandwidth_and_drops_what_its_queue_cannot_hold() {
+        // 12 Mbit/s: a packet of 1500 bytes takes 1 ms; the queue holds 50 ms, 50 packets.
+        let mut shaper = Shaper::new(&plan(10, 0.0, 12_000_000), 0);
+        let fates: Vec<Fate> = (0..60).map(|_| shaper.fate(0, 1500)).collect();
+        for (index, fate) in fates.iter().enumerate() {
+            let due = Fate::Due(10_000_000 + (index as u64 + 1) * 1_000_000);
+            assert_eq!(*fate, if index <= 50 { due } else { Fate::Dropped });
+        }
+        assert_eq!(shaper.fate(200_000_000, 1500), Fate::Due(211_000_000), "an idle link has forgotten its queue");
+    }
+
+    #[test]
+    fn losses_repeat_with_the_seed_and_differ_between_directions() {
+        let lost = |direction, seed| -> Vec<bool> {
+            let mut shaper = Shaper::new(&PathPlan { seed, ..plan(0, 0.1, 0) }, direction);
+            (0..2000).map(|now| shaper.fate(now, 100) == Fate::Lost).collect()
+        };
+        assert_eq!(lost(0, 7), lost(0, 7));
+        assert_ne!(lost(0, 7), lost(1, 7));
+        assert_ne!(lost(0, 7), lost(0, 8));
+        let count = lost(0, 7).iter().filter(|lost| **lost).count() as f64;
+        // Four standard deviations of a binomial of 2000 at 0.1.
+        assert!((count - 200.0).abs() < 4.0 * (2000.0 * 0.1 * 0.9f64).sqrt(), "{count} of 2000 lost at 10 %");
+    }
+}

@@ -1,0 +1,38 @@
+//! Switching off segmentation offload, so that a packet of the path is a packet of the wire (linux/ethtool.h).
+
+use rustix::net::{AddressFamily, SocketType};
+use std::io;
+use std::os::fd::AsRawFd;
+
+const ETHTOOL_STSO: u32 = 0x1f;
+const ETHTOOL_SGSO: u32 = 0x24;
+
+/// `struct ethtool_value`.
+#[repr(C)]
+struct Value {
+    command: u32,
+    data: u32,
+}
+
+/// Lets the calling thread's namespace cut every packet of `link` to the MTU before it leaves.
+pub(crate) fn segment_in_stack(link: &str) -> io::Result<()> {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    for command in [ETHTOOL_STSO, ETHTOOL_SGSO] {
+        let mut value = Value { command, data: 0 };
+        // SAFETY: an all-zero ifreq is valid.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        if link.len() >= request.ifr_name.len() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        for (to, from) in request.ifr_name.iter_mut().zip(link.bytes()) {
+            *to = from as libc::c_char;
+        }
+        request.ifr_ifru.ifru_data = (&raw mut value).cast();
+        // SAFETY: `request` is a live ifreq whose data points to a live ethtool_value, as SIOCETHTOOL wants for these
+        // commands.
+        if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &mut request) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}

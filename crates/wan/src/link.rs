@@ -1,0 +1,277 @@
+//! The link that joins client and server: a veth pair, bare or with netem at both ends, or two TUN devices with the delay
+//! line between them. Names and addresses are the same whatever it is.
+
+use crate::delay_line::DelayLine;
+use crate::error::{DuringStep, WanError};
+use crate::ethtool;
+use crate::meter::PathMeter;
+use crate::namespace::NetNamespace;
+use crate::rtnetlink::{Route, link_index};
+use crate::setting;
+use crate::tun::Tun;
+use record::{PathMechanism, PathPlan};
+use rustix::fd::AsFd;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Addresses of both ends: RFC 2544's benchmarking block, and a unique local prefix (RFC 4193), both drawn by the token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Addresses {
+    pub server_v4: Ipv4Addr,
+    pub client_v4: Ipv4Addr,
+    pub server_v6: Ipv6Addr,
+    pub client_v6: Ipv6Addr,
+}
+
+const PREFIX_BITS_V4: u8 = 30;
+const PREFIX_BITS_V6: u8 = 64;
+/// A TUN device holds this many packets for the delay line; a burst of them must not be lost unseen.
+const TUN_QUEUE_PACKETS: u32 = 10_000;
+
+impl Addresses {
+    pub(crate) fn of_token(token: &str) -> Self {
+        let number = u64::from_str_radix(token, 16).unwrap_or(0);
+        let [third, fourth] = [(number >> 8) as u8, (number as u8) & 0xfc];
+        let word = |shift: u32| (number >> shift) as u16;
+        let v6 = |host| Ipv6Addr::new(0xfd00 | (word(32) & 0xff), word(16), word(0), 0, 0, 0, 0, host);
+        Addresses {
+            server_v4: Ipv4Addr::new(198, 18, third, fourth + 1),
+            client_v4: Ipv4Addr::new(198, 18, third, fourth + 2),
+            server_v6: v6(1),
+            client_v6: v6(2),
+        }
+    }
+
+    /// Addresses that a user can know beforehand: 198.18.0.1 and fd00::1 for the server, .2 and ::2 for the client.
+    pub(crate) fn known() -> Self {
+        Addresses::of_token("0")
+    }
+}
+
+/// The name of the server's end of the link; 14 of the 15 bytes that a name may have.
+pub(crate) fn server_link(token: &str) -> String {
+    format!("sgs-{token}")
+}
+
+pub(crate) fn client_link(token: &str) -> String {
+    format!("sgc-{token}")
+}
+
+/// A second name of the loopback device in both namespaces. It stays when the link is gone, as a TUN device is as soon as
+/// its process is killed, and so proves whose namespace it is.
+pub(crate) fn marker(token: &str) -> String {
+    format!("sgn-{token}")
+}
+
+/// The two sides to be joined.
+pub(crate) struct Sides<'a> {
+    pub client: &'a NetNamespace,
+    pub server: &'a NetNamespace,
+    pub token: &'a str,
+    pub addresses: Addresses,
+    /// Where the delay line runs; empty = anywhere.
+    pub line_cpus: &'a [usize],
+}
+
+/// What joins them.
+#[derive(Debug)]
+pub(crate) struct Joint {
+    /// The plan with the mechanism that was chosen.
+    pub plan: PathPlan,
+    pub meter: PathMeter,
+    /// Present when the delay line is the mechanism; the link lives as long as this.
+    pub line: Option<DelayLine>,
+    /// What could not be set up as it should be.
+    pub notes: Vec<String>,
+}
+
+/// Whether this kernel has netem, tried in a namespace of its own.
+pub fn has_netem() -> bool {
+    let tried = NetNamespace::create().and_then(|namespace| {
+        namespace.run_inside(|| {
+            let route = Route::connect().during("talk to the kernel's rtnetlink")?;
+            route.set_up("lo").during("set the loopback device up")?;
+            route.add_netem("lo", &PathPlan::default(), 0).during("add a netem")
+        })
+    });
+    tried.is_ok()
+}
+
+/// Joins the sides by what `plan` asks for. Its mechanism `Other` stands for "netem where the kernel has it, else the delay
+/// line"; the joint's plan names the one that was taken.
+pub(crate) fn join(sides: &Sides<'_>, plan: &PathPlan) -> Result<Joint, WanError> {
+    plan.check()?;
+    let mechanism = match plan.mechanism {
+        _ if !plan.shapes_packets() => PathMechanism::Link,
+        PathMechanism::Netem => PathMechanism::Netem,
+        PathMechanism::TunDelayLine => PathMechanism::TunDelayLine,
+        _ if has_netem() => PathMechanism::Netem,
+        _ => PathMechanism::TunDelayLine,
+    };
+    let plan = PathPlan { mechanism, ..plan.clone() };
+    let (client_name, server_name) = (client_link(sides.token), server_link(sides.token));
+    let mut devices = None;
+    if mechanism == PathMechanism::TunDelayLine {
+        let merges = plan.is_pure_delay();
+        let client = sides.client.run_inside(|| Tun::create(&client_name, merges))?;
+        let server = sides.server.run_inside(|| Tun::create(&server_name, merges))?;
+        devices = Some((client, server));
+    } else {
+        sides.client.run_inside(|| {
+            let route = Route::connect().during("talk to the kernel's rtnetlink")?;
+            route.add_veth(&client_name, &server_name, sides.server.as_fd()).map_err(veth_error)
+        })?;
+    }
+    let mut notes = Vec::new();
+    let ends = sides.addresses;
+    let client_end = End {
+        link: &client_name,
+        v4: ends.client_v4.into(),
+        v6: ends.client_v6.into(),
+        number: 0,
+        marker: marker(sides.token),
+    };
+    let server_end = End {
+        link: &server_name,
+        v4: ends.server_v4.into(),
+        v6: ends.server_v6.into(),
+        number: 1,
+        ..client_end.clone()
+    };
+    let (client_route, client_index) = sides.client.run_inside(|| client_end.set_up(&plan))?;
+    let (server_route, server_index, has_ipv6) = sides.server.run_inside(|| {
+        let (route, index) = server_end.set_up(&plan)?;
+        Ok((route, index, std::path::Path::new("/proc/thread-self/net/if_inet6").exists()))
+    })?;
+    if !has_ipv6 {
+        notes.push("the pair has no IPv6 addresses: this kernel has IPv6 switched off".into());
+    }
+    let line = match devices {
+        Some((client, server)) => Some(DelayLine::start(&plan, client, server, sides.line_cpus)?),
+        None => None,
+    };
+    if line.as_ref().is_some_and(DelayLine::lacks_real_time) {
+        notes.push("the delay line has no real-time priority (CAP_SYS_NICE), so that other work delays it more".into());
+    }
+    let meter = PathMeter::new(
+        plan.clone(),
+        [(client_route, client_index), (server_route, server_index)],
+        line.as_ref().map(DelayLine::meter),
+    );
+    if mechanism == PathMechanism::Netem && plan.loss_ratio > 0.0 && !meter.is_seeded() {
+        notes.push("the losses do not follow the seed: this kernel's netem (before Linux 6.6) draws its own".into());
+    }
+    Ok(Joint { plan, meter, line, notes })
+}
+
+/// One end of the link, seen from its namespace.
+#[derive(Debug, Clone)]
+struct End<'a> {
+    link: &'a str,
+    v4: IpAddr,
+    v6: IpAddr,
+    /// 0 = the client's: what it sends is direction 0.
+    number: u64,
+    marker: String,
+}
+
+impl End<'_> {
+    /// Addresses, offloads, netem, routes; returns a socket of the namespace and the link's index, for the counters.
+    fn set_up(&self, plan: &PathPlan) -> Result<(Route, u32), WanError> {
+        let route = Route::connect().during("talk to the kernel's rtnetlink")?;
+        let link = self.link;
+        // Only the fallback of a fallback needs the marker, so a kernel without second names is no error.
+        let _ = route.add_second_name("lo", &self.marker);
+        let is_tun = plan.mechanism == PathMechanism::TunDelayLine;
+        if is_tun {
+            route.set_queue_length(link, TUN_QUEUE_PACKETS).during(format!("lengthen the queue of {link}"))?;
+        } else if plan.shapes_packets() && !plan.is_pure_delay() {
+            ethtool::segment_in_stack(link).during(format!("switch off the segmentation offload of {link}"))?;
+        }
+        let has_ipv6 = bring_up(&route, link, self.v4, self.v6)?;
+        if plan.mechanism == PathMechanism::Netem {
+            route.add_netem(link, plan, self.number).map_err(netem_error)?;
+        }
+        if plan.quickack {
+            let what = || format!("let {link} acknowledge at once");
+            route.acknowledge_at_once(link, self.v4, PREFIX_BITS_V4).during(what())?;
+            if has_ipv6 {
+                route.acknowledge_at_once(link, self.v6, PREFIX_BITS_V6).during(what())?;
+            }
+        }
+        let index = link_index(link).during(format!("look up {link}"))?;
+        Ok((route, index))
+    }
+}
+
+/// Returns whether the link has its IPv6 address too: a machine with IPv6 switched off still measures IPv4.
+fn bring_up(route: &Route, link: &str, v4: IpAddr, v6: IpAddr) -> Result<bool, WanError> {
+    route.set_up("lo").during("set the loopback device up")?;
+    route.add_address(link, v4, PREFIX_BITS_V4).during(format!("give {link} the address {v4}"))?;
+    // A host may hand its "IPv6 off" down to new namespaces. Nothing but the load is to cross the path: no link-local
+    // address, no solicitations of routers.
+    let _ = setting::set(&format!("net/ipv6/conf/{link}/disable_ipv6"), "0");
+    let _ = setting::set(&format!("net/ipv6/conf/{link}/addr_gen_mode"), "1");
+    let _ = setting::set(&format!("net/ipv6/conf/{link}/router_solicitations"), "0");
+    let has_ipv6 = match route.add_address(link, v6, PREFIX_BITS_V6) {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EACCES)) => false,
+        result => result.during(format!("give {link} the address {v6}")).map(|()| true)?,
+    };
+    route.set_up(link).during(format!("set {link} up"))?;
+    Ok(has_ipv6)
+}
+
+fn veth_error(source: std::io::Error) -> WanError {
+    match source.raw_os_error() {
+        Some(libc::EPERM) => WanError::NotPermitted,
+        Some(libc::EOPNOTSUPP) => WanError::Unsupported {
+            what: "make a veth pair",
+            remedy: "load the module with 'modprobe veth', or use a kernel with CONFIG_VETH",
+            source,
+        },
+        _ => WanError::Step { what: "make a veth pair".into(), source },
+    }
+}
+
+fn netem_error(source: std::io::Error) -> WanError {
+    match source.raw_os_error() {
+        Some(libc::EPERM) => WanError::NotPermitted,
+        Some(libc::ENOENT | libc::EOPNOTSUPP) => WanError::Unsupported {
+            what: "delay packets itself (netem)",
+            remedy: "load the module with 'modprobe sch_netem', or use the TUN delay line",
+            source,
+        },
+        _ => WanError::Step { what: "add a netem".into(), source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_stay_in_their_blocks_whatever_the_token() {
+        for token in ["0000000000", "ffffffffff", "0123456789", "a5a5a5a5a5"] {
+            let ends = Addresses::of_token(token);
+            assert_eq!(ends.server_v4.octets()[..2], [198, 18]);
+            assert_eq!(u32::from(ends.server_v4) & !3, u32::from(ends.client_v4) & !3, "one /30");
+            assert!(matches!(u32::from(ends.server_v4) & 3, 1) && matches!(u32::from(ends.client_v4) & 3, 2));
+            assert_eq!(ends.server_v6.segments()[0] >> 8, 0xfd);
+            assert_eq!(ends.server_v6.segments()[..4], ends.client_v6.segments()[..4], "one /64");
+        }
+    }
+
+    #[test]
+    fn the_known_addresses_are_those_of_the_documentation() {
+        let known = Addresses::known();
+        assert_eq!(known.server_v4.to_string(), "198.18.0.1");
+        assert_eq!(known.client_v4.to_string(), "198.18.0.2");
+        assert_eq!(known.server_v6.to_string(), "fd00::1");
+    }
+
+    #[test]
+    fn link_names_fit_the_kernels_limit() {
+        for name in [server_link("0123456789"), client_link("0123456789"), marker("0123456789")] {
+            assert!(name.len() < libc::IFNAMSIZ);
+        }
+    }
+}

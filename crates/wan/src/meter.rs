@@ -1,0 +1,234 @@
+//! What crossed the path, and how exactly: counted by netem, or by the delay line on every packet.
+
+use crate::delay_line::LineMeter;
+use crate::rtnetlink::{NetemCounts, Route};
+use record::units::format_nanos;
+use record::{Doubt, DoubtKind, Figure, Figures, Latency, Origin, PathMechanism, PathPlan, Severity, names};
+use std::sync::{Arc, Mutex};
+
+/// Lateness at the 99th percentile beyond this share of the delay is a doubt.
+const LATENESS_LIMIT_RATIO: f64 = 0.05;
+/// Where there is no delay, lateness is judged against this.
+const LATENESS_LIMIT_NS: f64 = 1_000_000.0;
+
+/// Reads the counters of a path, from any thread. Copies share what they have read.
+#[derive(Debug, Clone)]
+pub struct PathMeter(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    plan: PathPlan,
+    /// The client's and the server's: a socket of the namespace and the link's index.
+    ends: [(Mutex<Route>, u32); 2],
+    line: Option<LineMeter>,
+    before: Mutex<Before>,
+}
+
+/// Counters that only grow, as last read.
+#[derive(Debug, Default)]
+struct Before {
+    packets: u64,
+    dropped: u64,
+    cpu_ns: u64,
+}
+
+/// What the path did between two readings.
+#[derive(Debug, Clone)]
+pub struct PathTally {
+    /// The plan of the path.
+    pub plan: PathPlan,
+    /// Packets that crossed it, both directions. Where segments are merged (pure delay), each such packet counts once.
+    pub packets: u64,
+    /// Packets lost as asked for; `None` where netem does not tell them from dropped ones.
+    pub lost: Option<u64>,
+    /// Packets dropped because a queue was full; with netem, the lost ones too.
+    pub dropped: u64,
+    /// From due to delivered, every packet; `None` with netem, which does not say.
+    pub lateness: Option<Latency>,
+    /// CPU time of the delay line.
+    pub cpu_ns: Option<u64>,
+    /// Why the path stopped, if it did.
+    pub trouble: Option<String>,
+}
+
+impl PathMeter {
+    pub(crate) fn new(plan: PathPlan, ends: [(Route, u32); 2], line: Option<LineMeter>) -> Self {
+        let ends = ends.map(|(route, index)| (Mutex::new(route), index));
+        PathMeter(Arc::new(Inner { plan, ends, line, before: Mutex::default() }))
+    }
+
+    /// The path that is metered.
+    pub fn plan(&self) -> &PathPlan {
+        &self.0.plan
+    }
+
+    pub(crate) fn is_seeded(&self) -> bool {
+        self.netem().is_some_and(|ends| ends.iter().all(|end| end.is_seeded))
+    }
+
+    fn netem(&self) -> Option<[NetemCounts; 2]> {
+        let read = |end: &(Mutex<Route>, u32)| end.0.lock().ok()?.netem_counts(end.1).ok();
+        Some([read(&self.0.ends[0])?, read(&self.0.ends[1])?])
+    }
+
+    fn link_drops(&self) -> u64 {
+        let read = |end: &(Mutex<Route>, u32)| end.0.lock().ok()?.link_drops(end.1).ok();
+        self.0.ends.iter().filter_map(read).sum()
+    }
+
+    /// What the path did since the last call, on whichever copy.
+    pub fn take(&self) -> PathTally {
+        let mut tally = PathTally {
+            plan: self.0.plan.clone(),
+            packets: 0,
+            lost: None,
+            dropped: 0,
+            lateness: None,
+            cpu_ns: None,
+            trouble: None,
+        };
+        let mut before = self.0.before.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut grown =
+            |now: u64, last: fn(&mut Before) -> &mut u64| now.saturating_sub(std::mem::replace(last(&mut before), now));
+        if let Some(line) = &self.0.line {
+            let counts = line.take();
+            tally.packets = counts.packets;
+            tally.lost = Some(counts.lost);
+            let by_device = grown(self.link_drops(), |before| &mut before.dropped);
+            tally.dropped = counts.dropped + counts.refused + by_device;
+            tally.lateness = Some(counts.lateness);
+            tally.cpu_ns = line.cpu_ns().map(|now| grown(now, |before| &mut before.cpu_ns));
+            tally.trouble = line.trouble();
+        } else if self.0.plan.mechanism == PathMechanism::Netem {
+            match self.netem() {
+                Some([client, server]) => {
+                    tally.packets = grown(client.packets + server.packets, |before| &mut before.packets);
+                    tally.dropped = grown(client.dropped + server.dropped, |before| &mut before.dropped);
+                }
+                None => tally.trouble = Some("netem's counters could not be read".into()),
+            }
+        }
+        tally
+    }
+}
+
+impl PathTally {
+    /// The figures of a point; none for a bare link.
+    pub fn figures(&self) -> Figures {
+        let mut figures = Figures::default();
+        if self.plan.mechanism == PathMechanism::Link {
+            return figures;
+        }
+        let by_netem = "netem does not say when it delivered a packet";
+        for (name, value_ns) in [
+            (names::PATH_LATENESS_P50, self.lateness_ns(0.5)),
+            (names::PATH_LATENESS_P99, self.lateness_ns(0.99)),
+            (names::PATH_LATENESS_MAX, self.lateness.as_ref().and_then(Latency::max_ns)),
+        ] {
+            let figure = match (&self.lateness, value_ns) {
+                (None, _) => Figure::not_measured("us", by_netem),
+                (_, None) => Figure::not_measured("us", "no packet crossed the path in the window"),
+                (_, Some(nanos)) => Figure::new(nanos as f64 / 1e3, "us", self.packets, Origin::Timed),
+            };
+            figures.set(name, figure);
+        }
+        let counted = |count: u64| Figure::new(count as f64, "count", self.packets, Origin::Counted);
+        figures.set(names::PATH_PACKETS, counted(self.packets));
+        figures.set(
+            names::PATH_LOST,
+            self.lost.map_or_else(
+                || Figure::not_measured("count", "netem does not tell lost packets from dropped ones"),
+                counted,
+            ),
+        );
+        figures.set(names::PATH_DROPPED, counted(self.dropped));
+        let cpu = match self.cpu_ns {
+            Some(nanos) if self.packets > 0 => {
+                Figure::new(nanos as f64 / 1e3 / self.packets as f64, "us", self.packets, Origin::Counted)
+            }
+            Some(_) => Figure::not_measured("us", "no packet crossed the path in the window"),
+            None => Figure::not_measured("us", "netem works in the soft interrupts of whoever sends"),
+        };
+        figures.set(names::PATH_CPU, cpu);
+        figures
+    }
+
+    fn lateness_ns(&self, quantile: f64) -> Option<u64> {
+        self.lateness.as_ref()?.quantile_ns(quantile)
+    }
+
+    /// Reasons not to trust what was measured over this path.
+    pub fn doubts(&self) -> Vec<Doubt> {
+        let mut doubts = Vec::new();
+        let mut doubt = |severity, what: String, remedy: &str| {
+            doubts.push(Doubt::new(DoubtKind::PathInexact, severity, what, remedy));
+        };
+        if let Some(trouble) = &self.trouble {
+            doubt(
+                Severity::Invalid,
+                format!("the path between client and server stopped: {trouble}"),
+                "run it again; straingauge doctor says what this machine lacks",
+            );
+        }
+        let limit_ns = match self.plan.delay_ns {
+            0 => LATENESS_LIMIT_NS,
+            delay_ns => LATENESS_LIMIT_RATIO * delay_ns as f64,
+        };
+        if let Some(late_ns) = self.lateness_ns(0.99).filter(|late_ns| *late_ns as f64 > limit_ns) {
+            let against = match self.plan.delay_ns {
+                0 => "with no delay asked for".to_string(),
+                delay_ns => format!("{:.0} % of the delay", late_ns as f64 / delay_ns as f64 * 100.0),
+            };
+            doubt(
+                Severity::Warning,
+                format!(
+                    "the path delivered packets up to {} late at the 99th percentile, {against}",
+                    format_nanos(late_ns as f64)
+                ),
+                "lower the rate, give the client another CPU with --cpus, or use a kernel with netem",
+            );
+        }
+        doubts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(delay_ns: u64, late_ns: u64) -> PathTally {
+        let mut lateness = Latency::new();
+        (0..100).for_each(|_| lateness.record_ns(late_ns));
+        let mechanism = PathMechanism::TunDelayLine;
+        PathTally {
+            plan: PathPlan { delay_ns, mechanism, ..PathPlan::default() },
+            packets: 100,
+            lost: Some(0),
+            dropped: 0,
+            lateness: Some(lateness),
+            cpu_ns: Some(1_000_000),
+            trouble: None,
+        }
+    }
+
+    #[test]
+    fn lateness_beyond_a_twentieth_of_the_delay_is_a_doubt() {
+        assert!(tally(20_000_000, 900_000).doubts().is_empty());
+        let doubts = tally(20_000_000, 1_100_000).doubts();
+        assert_eq!(doubts[0].kind, DoubtKind::PathInexact);
+        assert!(doubts[0].what.contains("1.10 ms late"), "{}", doubts[0].what);
+        assert!(!tally(0, 2_000_000).doubts().is_empty(), "a path without delay is judged too");
+    }
+
+    #[test]
+    fn what_netem_does_not_say_is_not_measured() {
+        let plan = PathPlan { delay_ns: 1, mechanism: PathMechanism::Netem, ..PathPlan::default() };
+        let of_netem = PathTally { plan, lost: None, lateness: None, cpu_ns: None, ..tally(1, 1) };
+        let figures = of_netem.figures();
+        for name in [names::PATH_LATENESS_P99, names::PATH_LOST, names::PATH_CPU] {
+            assert!(figures.get(name).unwrap().not_measured.is_some(), "{name}");
+        }
+        assert_eq!(figures.value(names::PATH_PACKETS), Some(100.0));
+        assert_eq!(tally(1, 1).figures().value(names::PATH_CPU), Some(10.0));
+    }
+}

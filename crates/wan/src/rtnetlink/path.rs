@@ -1,0 +1,251 @@
+//! The requests that a path needs: the netem queueing discipline, quick acknowledgements as a route's metric, counters.
+//!
+//! Layout: include/uapi/linux/{pkt_sched,gen_stats,rtnetlink,if_link}.h.
+
+use super::{Request, Route, link_index};
+use record::PathPlan;
+use record::path::MTU_BYTES;
+use std::io;
+use std::net::IpAddr;
+
+const TC_H_ROOT: u32 = 0xffff_ffff;
+const TCA_KIND: u16 = 1;
+const TCA_OPTIONS: u16 = 2;
+const TCA_STATS2: u16 = 7;
+const TCA_STATS_BASIC: u16 = 1;
+const TCA_STATS_QUEUE: u16 = 3;
+const TCA_NETEM_RATE: u16 = 6;
+const TCA_NETEM_RATE64: u16 = 8;
+const TCA_NETEM_LATENCY64: u16 = 10;
+const TCA_NETEM_PRNG_SEED: u16 = 14;
+/// `struct tc_netem_qopt`: latency, limit, loss, gap, duplicate, jitter.
+const NETEM_OPTIONS_BYTES: usize = 24;
+/// netem counts a veth's Ethernet header as part of a packet; a path counts from the IP header on.
+const ETHERNET_HEADER_BYTES: i32 = 14;
+/// Packets that may be on their way where only memory bounds them.
+const UNLIMITED_PACKETS: u32 = 200_000;
+
+const RTA_DST: u16 = 1;
+const RTA_OIF: u16 = 4;
+const RTA_PRIORITY: u16 = 6;
+const RTA_PREFSRC: u16 = 7;
+const RTA_METRICS: u16 = 8;
+const RTAX_QUICKACK: u16 = 15;
+/// The metric of the routes that the kernel makes for IPv6 addresses.
+const IPV6_KERNEL_METRIC: u32 = 256;
+
+const IFLA_STATS64: u16 = 23;
+const IFLA_TXQLEN: u16 = 13;
+const IFLA_PROP_LIST: u16 = 52;
+const IFLA_ALT_IFNAME: u16 = 53;
+const RTM_NEWLINKPROP: u16 = 108;
+
+/// Counters of a netem.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NetemCounts {
+    /// Packets that left it.
+    pub packets: u64,
+    /// Their bytes, from the Ethernet header on.
+    pub bytes: u64,
+    /// Packets lost as asked for, or dropped because it was full: netem does not tell them apart.
+    pub dropped: u64,
+    /// Whether its losses follow the plan's seed (Linux 6.6 and later).
+    pub is_seeded: bool,
+}
+
+impl Request {
+    /// `struct tcmsg`.
+    fn queueing(&mut self, index: u32) {
+        self.bytes.extend_from_slice(&[libc::AF_UNSPEC as u8, 0, 0, 0]);
+        for field in [index, 0x1_0000, TC_H_ROOT, 0] {
+            self.bytes.extend_from_slice(&field.to_ne_bytes());
+        }
+    }
+}
+
+/// The body of netem's options: the old structure, then attributes for what does not fit it.
+fn netem_options(plan: &PathPlan, direction: u64) -> Request {
+    let mut options = Request { bytes: Vec::with_capacity(96) };
+    let loss = (plan.loss_ratio * f64::from(u32::MAX)).round() as u32;
+    let limit = match plan.bandwidth_bits_per_sec {
+        0 => UNLIMITED_PACKETS,
+        bandwidth => {
+            let on_the_way = bandwidth as f64 / 8.0 * plan.delay_ns as f64 / 1e9;
+            ((on_the_way + plan.queue_bytes as f64) / MTU_BYTES as f64).ceil().clamp(20.0, 4e6) as u32
+        }
+    };
+    for field in [0, limit, loss, 0, 0, 0u32] {
+        options.bytes.extend_from_slice(&field.to_ne_bytes());
+    }
+    options.attribute(TCA_NETEM_LATENCY64, &(plan.delay_ns as i64).to_ne_bytes());
+    if plan.bandwidth_bits_per_sec > 0 {
+        let bytes_per_sec = (plan.bandwidth_bits_per_sec / 8).max(1);
+        let mut rate = Vec::with_capacity(16);
+        rate.extend_from_slice(&u32::try_from(bytes_per_sec).unwrap_or(u32::MAX).to_ne_bytes());
+        rate.extend_from_slice(&(-ETHERNET_HEADER_BYTES).to_ne_bytes());
+        rate.extend_from_slice(&[0; 8]);
+        options.attribute(TCA_NETEM_RATE, &rate);
+        if bytes_per_sec > u64::from(u32::MAX) {
+            options.attribute(TCA_NETEM_RATE64, &bytes_per_sec.to_ne_bytes());
+        }
+    }
+    options.attribute(TCA_NETEM_PRNG_SEED, &(plan.seed ^ (direction << 63)).to_ne_bytes());
+    options
+}
+
+impl Route {
+    /// Puts a netem with the plan's figures in front of `link`.
+    pub fn add_netem(&self, link: &str, plan: &PathPlan, direction: u64) -> io::Result<()> {
+        let mut request = Request::new(libc::RTM_NEWQDISC, libc::NLM_F_CREATE | libc::NLM_F_REPLACE);
+        request.queueing(link_index(link)?);
+        request.text(TCA_KIND, "netem");
+        request.attribute(TCA_OPTIONS, &netem_options(plan, direction).bytes);
+        self.execute(request)
+    }
+
+    /// What the netem in front of the link of this index counted.
+    pub fn netem_counts(&self, index: u32) -> io::Result<NetemCounts> {
+        // Without ECHO the kernel tells all listeners but the asker.
+        let mut request = Request::new(libc::RTM_GETQDISC, libc::NLM_F_ECHO);
+        request.queueing(index);
+        let reply = self.query(request)?;
+        let mut counts = NetemCounts::default();
+        for (kind, payload) in attributes(reply.get(36..).unwrap_or_default()) {
+            match kind {
+                TCA_OPTIONS => {
+                    let more = attributes(payload.get(NETEM_OPTIONS_BYTES..).unwrap_or_default());
+                    counts.is_seeded = more.into_iter().any(|(kind, _)| kind == TCA_NETEM_PRNG_SEED);
+                }
+                TCA_STATS2 => {
+                    for (kind, payload) in attributes(payload) {
+                        match kind {
+                            TCA_STATS_BASIC => {
+                                counts.bytes = number64(payload, 0);
+                                counts.packets = u64::from(number32(payload, 8));
+                            }
+                            TCA_STATS_QUEUE => counts.dropped = u64::from(number32(payload, 8)),
+                            _ => {}
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(counts)
+    }
+
+    /// Packets that the link of this index dropped on their way out.
+    pub fn link_drops(&self, index: u32) -> io::Result<u64> {
+        let mut request = Request::new(libc::RTM_GETLINK, 0);
+        request.link(index, 0, 0);
+        let reply = self.query(request)?;
+        let found = attributes(reply.get(32..).unwrap_or_default());
+        let statistics = found.iter().find(|(kind, _)| *kind == IFLA_STATS64);
+        // `struct rtnl_link_stats64`: the eighth number is tx_dropped.
+        Ok(statistics.map_or(0, |(_, payload)| number64(payload, 56)))
+    }
+
+    /// How many packets a device holds for its reader.
+    pub fn set_queue_length(&self, link: &str, packets: u32) -> io::Result<()> {
+        let mut request = Request::new(libc::RTM_NEWLINK, 0);
+        request.link(link_index(link)?, 0, 0);
+        request.attribute(IFLA_TXQLEN, &packets.to_ne_bytes());
+        self.execute(request)
+    }
+
+    /// Gives a link a second name, by which it is found like by its first (Linux 5.5).
+    pub fn add_second_name(&self, link: &str, name: &str) -> io::Result<()> {
+        let mut request = Request::new(RTM_NEWLINKPROP, libc::NLM_F_CREATE | libc::NLM_F_EXCL | libc::NLM_F_APPEND);
+        request.link(link_index(link)?, 0, 0);
+        request.nested(IFLA_PROP_LIST, |list| list.text(IFLA_ALT_IFNAME, name));
+        self.execute(request)
+    }
+
+    /// Lets connections over the network of `address` acknowledge every segment at once: replaces the route that the
+    /// kernel made for the address by one with the metric `quickack` (tcp_in_quickack_mode in net/ipv4/tcp_input.c).
+    pub fn acknowledge_at_once(&self, link: &str, address: IpAddr, prefix_bits: u8) -> io::Result<()> {
+        let mut request = Request::new(libc::RTM_NEWROUTE, libc::NLM_F_CREATE | libc::NLM_F_REPLACE);
+        let (family, own, network) = match address {
+            IpAddr::V4(own) => {
+                let mask = u32::MAX << (32 - u32::from(prefix_bits));
+                (libc::AF_INET, own.octets().to_vec(), (u32::from(own) & mask).to_be_bytes().to_vec())
+            }
+            IpAddr::V6(own) => {
+                let mask = u128::MAX << (128 - u32::from(prefix_bits));
+                (libc::AF_INET6, own.octets().to_vec(), (u128::from(own) & mask).to_be_bytes().to_vec())
+            }
+        };
+        // `struct rtmsg`: family, length of destination and source, type of service, table, protocol, scope, type, flags.
+        request.bytes.extend_from_slice(&[
+            family as u8,
+            prefix_bits,
+            0,
+            0,
+            libc::RT_TABLE_MAIN,
+            libc::RTPROT_KERNEL,
+            libc::RT_SCOPE_LINK,
+            libc::RTN_UNICAST,
+        ]);
+        request.bytes.extend_from_slice(&0u32.to_ne_bytes());
+        request.attribute(RTA_DST, &network);
+        request.attribute(RTA_OIF, &link_index(link)?.to_ne_bytes());
+        if address.is_ipv4() {
+            request.attribute(RTA_PREFSRC, &own);
+        } else {
+            request.attribute(RTA_PRIORITY, &IPV6_KERNEL_METRIC.to_ne_bytes());
+        }
+        request.nested(RTA_METRICS, |metrics| metrics.attribute(RTAX_QUICKACK, &1u32.to_ne_bytes()));
+        self.execute(request)
+    }
+}
+
+/// Splits attributes into kind and payload; stops at the first that does not fit.
+fn attributes(mut bytes: &[u8]) -> Vec<(u16, &[u8])> {
+    let mut found = Vec::new();
+    while let Some(&[a, b, c, d]) = bytes.first_chunk::<4>() {
+        let length = usize::from(u16::from_ne_bytes([a, b]));
+        let kind = u16::from_ne_bytes([c, d]) & 0x3fff;
+        let Some(payload) = bytes.get(4..length) else { break };
+        found.push((kind, payload));
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    found
+}
+
+fn number32(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes)
+}
+
+fn number64(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn netem_gets_nanoseconds_and_bytes_without_the_ethernet_header() {
+        let plan = PathPlan {
+            delay_ns: 20_000_000,
+            loss_ratio: 0.5,
+            bandwidth_bits_per_sec: 100_000_000,
+            queue_bytes: 500_000,
+            ..PathPlan::default()
+        };
+        let options = netem_options(&plan, 0).bytes;
+        assert_eq!(number32(&options, 4), 500, "250 kB on the way and 500 kB waiting, in packets of 1500 bytes");
+        assert_eq!(number32(&options, 8), 1 << 31);
+        let more = attributes(&options[NETEM_OPTIONS_BYTES..]);
+        assert_eq!(more[0], (TCA_NETEM_LATENCY64, &20_000_000i64.to_ne_bytes()[..]));
+        assert_eq!((number32(more[1].1, 0), number32(more[1].1, 4)), (12_500_000, (-14i32) as u32));
+    }
+
+    #[test]
+    fn damaged_attributes_end_the_list() {
+        assert!(attributes(&[]).is_empty());
+        assert!(attributes(&[0, 0, 1, 0]).is_empty(), "a length below that of its own header");
+        assert!(attributes(&[255, 255, 1, 0, 9]).is_empty());
+        assert_eq!(attributes(&[5, 0, 1, 0, 9]), [(1, &[9u8][..])], "the last needs no padding");
+    }
+}

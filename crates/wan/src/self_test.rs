@@ -1,0 +1,283 @@
+//! Whether a path is what was asked for: seen by its users, whatever the mechanism. Pings for the round trip, a train of
+//! packets for the bandwidth. Takes about a round trip and a quarter of a second.
+
+use crate::error::{DuringStep, WanError};
+use crate::namespace::NetNamespace;
+use record::path::MTU_BYTES;
+use record::units::{format_bits_per_sec, format_nanos};
+use record::{Doubt, DoubtKind, PathPlan, Severity};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+const PINGS: u16 = 10;
+const PING_GAP: Duration = Duration::from_millis(5);
+/// IPv4 header, ICMP header, payload: what `ping` sends.
+const PING_BYTES: u64 = 84;
+/// How long answers may be late before they count as lost.
+const PATIENCE: Duration = Duration::from_millis(300);
+const TRAIN_NS: f64 = 100e6;
+const TRAIN_PACKETS: std::ops::RangeInclusive<u64> = 8..=20_000;
+/// UDP payload that fills the MTU over IPv4.
+const TRAIN_PAYLOAD_BYTES: usize = MTU_BYTES as usize - 28;
+/// The tolerance of the round trip: 0.3 ms and 2 %.
+const ROUND_TRIP_TOLERANCE: (f64, f64) = (300_000.0, 0.02);
+const BANDWIDTH_TOLERANCE: f64 = 0.05;
+/// The ioctl that says when the last packet read from a socket had come (linux/sockios.h).
+const SIOCGSTAMPNS: libc::c_ulong = 0x8907;
+
+/// What a self-test saw.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SelfTest {
+    /// The path that was tested.
+    pub plan: PathPlan,
+    /// Round trips of the pings that were answered, nanoseconds, shortest first.
+    pub round_trips_ns: Vec<u64>,
+    /// Pings sent.
+    pub pings: u64,
+    /// Bits of IP packets per second at which a train of packets arrived, client to server; `None` where no bandwidth was
+    /// asked for, or too few packets came.
+    pub bits_per_sec: Option<f64>,
+}
+
+impl SelfTest {
+    /// Median round trip, nanoseconds.
+    pub fn round_trip_ns(&self) -> Option<u64> {
+        self.round_trips_ns.get(self.round_trips_ns.len() / 2).copied()
+    }
+
+    /// What was seen and what was asked for: `round trip 40.1 ms (asked 40.0 ms)`.
+    pub fn words(&self) -> String {
+        let seen = self.round_trip_ns().map_or("not seen".to_string(), |nanos| format_nanos(nanos as f64));
+        let mut words = format!("round trip {seen} (asked {})", format_nanos(self.plan.round_trip_ns(PING_BYTES)));
+        if self.plan.bandwidth_bits_per_sec > 0 {
+            let seen = self.bits_per_sec.map_or("not seen".to_string(), format_bits_per_sec);
+            let asked = format_bits_per_sec(self.plan.bandwidth_bits_per_sec as f64);
+            words.push_str(&format!(", bulk {seen} (asked {asked})"));
+        }
+        words
+    }
+
+    /// A doubt for everything that is not as asked.
+    pub fn doubts(&self) -> Vec<Doubt> {
+        let mut wrong = Vec::new();
+        let asked = self.plan.round_trip_ns(PING_BYTES);
+        let (absolute, relative) = ROUND_TRIP_TOLERANCE;
+        match self.round_trip_ns() {
+            None => wrong.push(format!("none of {} pings over the path was answered", self.pings)),
+            Some(seen) if (seen as f64 - asked).abs() > absolute + relative * asked => wrong.push(format!(
+                "a ping over the path takes {} instead of {}",
+                format_nanos(seen as f64),
+                format_nanos(asked)
+            )),
+            Some(_) => {}
+        }
+        let asked = self.plan.bandwidth_bits_per_sec as f64;
+        if asked > 0.0 {
+            match self.bits_per_sec {
+                None => wrong.push("a train of packets over the path did not arrive".into()),
+                Some(seen) if (seen / asked - 1.0).abs() > BANDWIDTH_TOLERANCE => wrong.push(format!(
+                    "the path lets {} through instead of {}",
+                    format_bits_per_sec(seen),
+                    format_bits_per_sec(asked)
+                )),
+                Some(_) => {}
+            }
+        }
+        let doubt = |what| {
+            Doubt::new(
+                DoubtKind::PathInexact,
+                Severity::Warning,
+                what,
+                "let the machine be idle, give client and server CPUs of their own, or use a kernel with netem",
+            )
+        };
+        wrong.into_iter().map(doubt).collect()
+    }
+}
+
+/// Tests the path between two namespaces; `server` is the server's IPv4 address.
+pub(crate) fn run(
+    plan: &PathPlan,
+    client: &NetNamespace,
+    server: &NetNamespace,
+    address: IpAddr,
+) -> Result<SelfTest, WanError> {
+    let mut round_trips_ns = client.run_inside(|| ping(plan, address))?;
+    round_trips_ns.sort_unstable();
+    let bits_per_sec = match plan.bandwidth_bits_per_sec {
+        0 => None,
+        _ => train(plan, client, server, address)?,
+    };
+    Ok(SelfTest { plan: plan.clone(), round_trips_ns, pings: u64::from(PINGS), bits_per_sec })
+}
+
+/// Sends pings, a few milliseconds apart, and returns the round trips of those answered. The kernel answers, so no
+/// process of the other side is in the figure.
+fn ping(plan: &PathPlan, to: IpAddr) -> Result<Vec<u64>, WanError> {
+    let what = "ping over the path";
+    let socket =
+        rustix::net::socket_with(AddressFamily::INET, SocketType::RAW, SocketFlags::CLOEXEC, Some(ipproto::ICMP))
+            .during(what)?;
+    let identifier = (std::process::id() as u16).to_be_bytes();
+    let expected = Duration::from_nanos(plan.round_trip_ns(PING_BYTES) as u64);
+    // On a slow link the pings must not queue behind each other.
+    let gap = PING_GAP.max(Duration::from_nanos(2 * (plan.round_trip_ns(PING_BYTES) as u64 / 2 - plan.delay_ns)));
+    let mut sent = vec![None; usize::from(PINGS)];
+    let mut round_trips = Vec::new();
+    let end = Instant::now() + gap * u32::from(PINGS) + expected * 3 / 2 + PATIENCE;
+    let mut next = 0u16;
+    let mut next_at = Instant::now();
+    while round_trips.len() < sent.len() && Instant::now() < end {
+        if next < PINGS && Instant::now() >= next_at {
+            sent[usize::from(next)] = Some(Instant::now());
+            rustix::net::sendto(&socket, &echo_request(identifier, next), SendFlags::empty(), &SocketAddr::new(to, 0))
+                .during(what)?;
+            next += 1;
+            next_at += gap;
+        }
+        let wait = if next < PINGS { next_at.min(end) } else { end }.saturating_duration_since(Instant::now());
+        rustix::net::sockopt::set_socket_timeout(
+            &socket,
+            rustix::net::sockopt::Timeout::Recv,
+            Some(wait.max(Duration::from_micros(1))),
+        )
+        .during(what)?;
+        let mut answer = [0u8; 256];
+        match rustix::net::recv(&socket, &mut answer[..], RecvFlags::empty()) {
+            Ok((length, _)) => {
+                let now = Instant::now();
+                let number = echo_reply(&answer[..length.min(256)], identifier);
+                let slot = number.and_then(|number| sent.get_mut(usize::from(number)));
+                if let Some(at) = slot.and_then(Option::take) {
+                    round_trips.push(now.duration_since(at).as_nanos() as u64);
+                }
+            }
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno).during(what),
+        }
+    }
+    Ok(round_trips)
+}
+
+/// An ICMP echo request (RFC 792): type 8, code 0, checksum, identifier, sequence number, 56 bytes.
+fn echo_request(identifier: [u8; 2], number: u16) -> [u8; 64] {
+    let mut packet = [0u8; 64];
+    packet[0] = 8;
+    packet[4..6].copy_from_slice(&identifier);
+    packet[6..8].copy_from_slice(&number.to_be_bytes());
+    let sum: u32 = packet.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    let folded = (folded & 0xffff) + (folded >> 16);
+    packet[2..4].copy_from_slice(&(!(folded as u16)).to_be_bytes());
+    packet
+}
+
+/// The sequence number of an echo reply to us; a raw socket gives the IP header too.
+fn echo_reply(packet: &[u8], identifier: [u8; 2]) -> Option<u16> {
+    let header = usize::from(packet.first()? & 0x0f) * 4;
+    let icmp = packet.get(header..header + 8)?;
+    (icmp[0] == 0 && icmp[4..6] == identifier).then(|| u16::from_be_bytes([icmp[6], icmp[7]]))
+}
+
+/// Sends a train of full packets, as many as the link's queue holds, and sees how fast they arrive at the other end, by
+/// the receiving kernel's time stamps.
+fn train(
+    plan: &PathPlan,
+    client: &NetNamespace,
+    server: &NetNamespace,
+    address: IpAddr,
+) -> Result<Option<f64>, WanError> {
+    let what = "send packets over the path";
+    let bandwidth = plan.bandwidth_bits_per_sec as f64;
+    let fitting = plan.queue_bytes / MTU_BYTES * 9 / 10;
+    let wanted = (bandwidth / 8.0 * TRAIN_NS / 1e9 / MTU_BYTES as f64) as u64;
+    let packets = wanted.clamp(*TRAIN_PACKETS.start(), *TRAIN_PACKETS.end()).min(fitting.max(*TRAIN_PACKETS.start()));
+    let receiver = server.run_inside(|| UdpSocket::bind((address, 0)).during(what))?;
+    let sender = client.run_inside(|| UdpSocket::bind(("0.0.0.0", 0)).during(what))?;
+    let _ = rustix::net::sockopt::set_socket_recv_buffer_size_force(&receiver, packets as usize * 4096);
+    // Asking for a time stamp once makes the kernel take them from now on.
+    arrival_ns(&receiver);
+    let to = receiver.local_addr().during(what)?;
+    let payload = [0u8; TRAIN_PAYLOAD_BYTES];
+    for _ in 0..packets {
+        match sender.send_to(&payload, to) {
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            // A full queue says ENOBUFS; the packets that passed are enough.
+            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
+            Err(error) => return Err(error).during(what),
+        }
+    }
+    let longest = packets as f64 * MTU_BYTES as f64 * 8e9 / bandwidth + plan.delay_ns as f64;
+    let end = Instant::now() + Duration::from_nanos((longest * 1.5) as u64) + PATIENCE;
+    let mut buffer = [0u8; TRAIN_PAYLOAD_BYTES];
+    let (mut received, mut first, mut last) = (0u64, None, None);
+    while received < packets {
+        let left = end.saturating_duration_since(Instant::now());
+        // Once the last came, only lost ones are awaited: not longer than a few packets take.
+        let quiet =
+            Duration::from_nanos((20.0 * MTU_BYTES as f64 * 8e9 / bandwidth) as u64) + Duration::from_millis(100);
+        let wait = if received > 0 { left.min(quiet) } else { left };
+        if wait.is_zero() {
+            break;
+        }
+        receiver.set_read_timeout(Some(wait)).during(what)?;
+        match receiver.recv(&mut buffer) {
+            Ok(_) => {
+                received += 1;
+                let at = arrival_ns(&receiver);
+                first = first.or(at);
+                last = at;
+            }
+            Err(_) => break,
+        }
+    }
+    let (Some(first), Some(last)) = (first, last) else { return Ok(None) };
+    if received < 3 || last <= first {
+        return Ok(None);
+    }
+    Ok(Some((received - 1) as f64 * MTU_BYTES as f64 * 8e9 / (last - first) as f64))
+}
+
+/// When the packet last read from the socket had come.
+fn arrival_ns(socket: &UdpSocket) -> Option<u64> {
+    let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `at` is a live timespec, which is what SIOCGSTAMPNS writes.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGSTAMPNS as libc::Ioctl, &mut at) } == 0;
+    done.then(|| at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(round_trip_ms: f64, mbit: f64) -> SelfTest {
+        let plan = PathPlan {
+            delay_ns: 20_000_000,
+            bandwidth_bits_per_sec: 100_000_000,
+            queue_bytes: 625_000,
+            ..PathPlan::default()
+        };
+        let round_trips_ns = vec![(round_trip_ms * 1e6) as u64; 3];
+        SelfTest { plan, round_trips_ns, pings: 3, bits_per_sec: Some(mbit * 1e6) }
+    }
+
+    #[test]
+    fn what_is_off_by_more_than_the_tolerance_is_a_doubt() {
+        assert_eq!(seen(40.1, 99.0).doubts(), []);
+        assert!(seen(41.5, 99.0).doubts()[0].what.contains("41.5 ms instead of 40.0 ms"));
+        assert!(seen(40.0, 90.0).doubts()[0].what.contains("90.0 Mbit/s through instead of 100 Mbit/s"));
+        let silent = SelfTest { round_trips_ns: vec![], bits_per_sec: None, ..seen(1.0, 1.0) };
+        assert_eq!(silent.doubts().len(), 2);
+    }
+
+    #[test]
+    fn an_echo_request_has_a_valid_checksum() {
+        let packet = echo_request([0x12, 0x34], 7);
+        let sum: u32 = packet.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
+        assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff);
+        assert_eq!(echo_reply(&[0x45; 10], [0, 0]), None, "a cut answer is none");
+    }
+}

@@ -1,0 +1,110 @@
+//! TUN devices: a link whose packets a process reads and writes (Documentation/networking/tuntap.rst).
+
+use crate::error::WanError;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use std::io;
+
+/// What precedes every packet: `struct virtio_net_hdr`, as the sender's stack wrote it, passed on unread.
+pub(crate) const HEADER_BYTES: usize = 10;
+/// The longest packet where segments are merged: 64 KiB of IP.
+pub(crate) const LONGEST_MERGED: usize = HEADER_BYTES + 65_535;
+/// The longest packet where they are not: one of the link's MTU, with room for a larger one.
+pub(crate) const LONGEST_SINGLE: usize = HEADER_BYTES + 2_048;
+
+/// An attached TUN device. It vanishes with this descriptor, however the process ends.
+#[derive(Debug)]
+pub(crate) struct Tun {
+    file: OwnedFd,
+}
+
+impl Tun {
+    /// Makes the device `name` in the calling thread's network namespace. Checksums are left to the receiver;
+    /// `merges_segments` also leaves TCP segmentation to it, so that up to 64 KiB cross as one packet.
+    pub(crate) fn create(name: &str, merges_segments: bool) -> Result<Self, WanError> {
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file =
+            rustix::fs::open("/dev/net/tun", flags, Mode::empty()).map_err(|errno| cannot(name, errno.into()))?;
+        // SAFETY: an all-zero ifreq is valid.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        if name.len() >= request.ifr_name.len() {
+            return Err(cannot(name, io::ErrorKind::InvalidInput.into()));
+        }
+        for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+            *to = from as libc::c_char;
+        }
+        request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
+        // SAFETY: `request` is a live ifreq with a terminated name, which is what TUNSETIFF reads and writes.
+        if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &mut request) } != 0 {
+            return Err(cannot(name, io::Error::last_os_error()));
+        }
+        let mut offloads = libc::TUN_F_CSUM;
+        if merges_segments {
+            offloads |= libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
+        }
+        // SAFETY: TUNSETOFFLOAD takes its argument by value.
+        if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(offloads)) } != 0 {
+            return Err(cannot(name, io::Error::last_os_error()));
+        }
+        Ok(Tun { file })
+    }
+
+    /// Reads one packet; `None` when there is none.
+    pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        loop {
+            return match rustix::io::read(&self.file, &mut *buffer) {
+                Ok(length) => Ok(Some(length)),
+                Err(rustix::io::Errno::AGAIN) => Ok(None),
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(errno) => Err(errno.into()),
+            };
+        }
+    }
+
+    /// Hands one packet to the device's namespace: its stack receives it before this returns, unless it is steered.
+    pub(crate) fn write(&self, packet: &[u8]) -> io::Result<()> {
+        rustix::io::write(&self.file, packet)?;
+        Ok(())
+    }
+}
+
+impl AsFd for Tun {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+fn cannot(name: &str, source: io::Error) -> WanError {
+    match source.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => WanError::NotPermitted,
+        Some(libc::EBUSY) => WanError::TunTaken { name: name.into() },
+        Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => WanError::Unsupported {
+            what: "make a TUN device",
+            remedy: "load the module with 'modprobe tun', and let /dev/net/tun be there (in a container: --device /dev/net/tun), or use a kernel with netem",
+            source,
+        },
+        _ => WanError::Step { what: format!("make the TUN device {name}"), source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NetNamespace;
+
+    #[test]
+    fn a_tun_that_is_taken_is_named() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("not run: TUN devices need root");
+            return;
+        }
+        let namespace = NetNamespace::create().unwrap();
+        let message = namespace
+            .run_inside(|| {
+                let _first = Tun::create("sgc-test", false)?;
+                Ok(Tun::create("sgc-test", false).unwrap_err().to_string())
+            })
+            .unwrap();
+        assert!(message.contains("sgc-test is in use"), "{message}");
+    }
+}

@@ -1,0 +1,296 @@
+//! The wide-area path as its users see it: pings, bulk transfers, losses; by either mechanism.
+
+use super::{plan, root};
+use record::{Latency, PathMechanism, PathPlan};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use wan::{Pair, PairPlan};
+
+pub fn line(delay_ms: u64) -> PathPlan {
+    PathPlan { delay_ns: delay_ms * 1_000_000, mechanism: PathMechanism::TunDelayLine, ..PathPlan::default() }
+}
+
+pub fn limited(path: PathPlan, bandwidth_bits_per_sec: u64) -> PathPlan {
+    PathPlan {
+        bandwidth_bits_per_sec,
+        queue_bytes: PathPlan::default_queue_bytes(path.delay_ns, bandwidth_bits_per_sec),
+        ..path
+    }
+}
+
+pub fn pair_with(path: PathPlan) -> Pair {
+    Pair::create(&PairPlan { path, ..plan() }).unwrap()
+}
+
+/// Milliseconds of each answer that the system's ping saw.
+fn pings(pair: &Pair, count: u32) -> Option<Vec<f64>> {
+    let mut command = Command::new("ping");
+    command.args(["-n", "-i", "0.01", "-c", &count.to_string(), &pair.server_addr_v4().to_string()]);
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    pair.run_client(&mut command).unwrap();
+    let output = command.output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut found: Vec<f64> =
+        text.split("time=").skip(1).filter_map(|rest| rest.split_whitespace().next()?.parse().ok()).collect();
+    found.sort_by(f64::total_cmp);
+    Some(found)
+}
+
+/// Whether the median of some pings is within 0.3 ms + 2 % of the round trip asked for. A busy machine gets a second try.
+pub fn round_trip_is_exact(path: &PathPlan) -> Result<String, String> {
+    let asked_ms = 2.0 * path.delay_ns as f64 / 1e6;
+    let limit_ms = 0.3 + 0.02 * asked_ms;
+    let mut said = String::new();
+    for _ in 0..2 {
+        let pair = pair_with(path.clone());
+        let own = pair.self_test().unwrap();
+        let own_ms = own.round_trip_ns().unwrap_or(0) as f64 / 1e6;
+        let by_ping = pings(&pair, 50);
+        let median_ms = by_ping.as_ref().map_or(own_ms, |found| found[found.len() / 2]);
+        pair.remove().unwrap();
+        said = format!(
+            "asked {asked_ms} ms; ping: {}; self-test: median {own_ms:.3} ms",
+            match &by_ping {
+                Some(found) => format!("median {median_ms:.3}, least {:.3} ms of {}", found[0], found.len()),
+                None => "not installed".to_string(),
+            }
+        );
+        if (median_ms - asked_ms).abs() <= limit_ms && (own_ms - asked_ms).abs() <= limit_ms {
+            return Ok(said);
+        }
+    }
+    Err(said)
+}
+
+#[test]
+fn a_ping_takes_twice_the_delay() {
+    if !root() {
+        return;
+    }
+    for delay_ms in [1, 10, 40, 100] {
+        match round_trip_is_exact(&line(delay_ms)) {
+            Ok(said) => eprintln!("{said}"),
+            Err(said) => panic!("{said}"),
+        }
+    }
+}
+
+/// Payload bytes per second of one TCP connection from server to client, after its first `skip`.
+pub fn bulk_bytes_per_sec(pair: &Pair, skip: Duration, window: Duration) -> f64 {
+    let listener =
+        pair.server_namespace().run_inside(|| Ok(TcpListener::bind((pair.server_addr_v4(), 0)).unwrap())).unwrap();
+    let at = listener.local_addr().unwrap();
+    let sender = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let chunk = [7u8; 64 << 10];
+        while stream.write_all(&chunk).is_ok() {}
+    });
+    let mut stream = pair.client_namespace().run_inside(|| Ok(TcpStream::connect(at).unwrap())).unwrap();
+    let mut buffer = vec![0u8; 256 << 10];
+    let began = Instant::now();
+    while began.elapsed() < skip {
+        stream.read_exact(&mut buffer[..1000]).unwrap();
+    }
+    let (began, mut bytes) = (Instant::now(), 0);
+    while began.elapsed() < window {
+        bytes += stream.read(&mut buffer).unwrap();
+    }
+    let per_sec = bytes as f64 / began.elapsed().as_secs_f64();
+    drop(stream);
+    sender.join().unwrap();
+    per_sec
+}
+
+/// Whether bulk transfer and self-test see 100 Mbit/s of IP packets within 5 %. A busy machine gets a second try.
+pub fn bandwidth_is_exact(path: &PathPlan) -> Result<String, String> {
+    let mut said = String::new();
+    for _ in 0..2 {
+        let pair = pair_with(path.clone());
+        let own = pair.self_test().unwrap().bits_per_sec.unwrap_or(0.0) / 1e6;
+        // 1448 bytes of payload in a packet of 1500.
+        let seen =
+            bulk_bytes_per_sec(&pair, Duration::from_millis(700), Duration::from_secs(2)) * 8e-6 / 1448.0 * 1500.0;
+        pair.remove().unwrap();
+        let asked = path.bandwidth_bits_per_sec as f64 / 1e6;
+        said = format!("asked {asked} Mbit/s; TCP: {seen:.1} Mbit/s of IP packets; self-test: {own:.1} Mbit/s");
+        if (seen / asked - 1.0).abs() <= 0.05 && (own / asked - 1.0).abs() <= 0.05 {
+            return Ok(said);
+        }
+    }
+    Err(said)
+}
+
+#[test]
+fn a_bulk_transfer_fills_a_limit_of_100_mbit_and_no_more() {
+    if !root() {
+        return;
+    }
+    match bandwidth_is_exact(&limited(line(10), 100_000_000)) {
+        Ok(said) => eprintln!("{said}"),
+        Err(said) => panic!("{said}"),
+    }
+}
+
+/// Of `count` datagrams sent slowly from client to server, how many arrived.
+pub fn datagrams_arriving(pair: &Pair, count: u32) -> u32 {
+    let receiver =
+        pair.server_namespace().run_inside(|| Ok(UdpSocket::bind((pair.server_addr_v4(), 0)).unwrap())).unwrap();
+    rustix::net::sockopt::set_socket_recv_buffer_size_force(&receiver, 64 << 20).unwrap();
+    let to = receiver.local_addr().unwrap();
+    let sender = pair.client_namespace().run_inside(|| Ok(UdpSocket::bind(("0.0.0.0", 0)).unwrap())).unwrap();
+    for number in 0..count {
+        sender.send_to(&number.to_be_bytes(), to).unwrap();
+        if number % 100 == 99 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    receiver.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    let mut buffer = [0u8; 16];
+    let mut arrived = 0;
+    while receiver.recv(&mut buffer).is_ok() {
+        arrived += 1;
+    }
+    arrived
+}
+
+/// Whether the losses of a path lie within four standard deviations of a binomial distribution (one run in 16,000 does
+/// not).
+pub fn loss_is_binomial(path: &PathPlan, count: u32) -> Result<String, String> {
+    let pair = pair_with(path.clone());
+    pair.path_meter().unwrap().take();
+    let arrived = datagrams_arriving(&pair, count);
+    let tally = pair.path_meter().unwrap().take();
+    pair.remove().unwrap();
+    let lost = f64::from(count - arrived);
+    let (expected, ratio) = (f64::from(count) * path.loss_ratio, path.loss_ratio);
+    let deviation = (f64::from(count) * ratio * (1.0 - ratio)).sqrt();
+    let said = format!(
+        "lost {lost} of {count}, expected {expected} +- {deviation:.1}; the path counted {:?} lost, {} dropped{}",
+        tally.lost,
+        tally.dropped,
+        tally.trouble.map_or(String::new(), |why| format!("; {why}"))
+    );
+    let counted = tally.lost.unwrap_or(tally.dropped) as f64;
+    // Packets of the kernel's own (multicast listener reports) may be among those counted.
+    let is_counted = (counted - lost).abs() <= 10.0;
+    if (lost - expected).abs() <= 4.0 * deviation && is_counted { Ok(said) } else { Err(said) }
+}
+
+#[test]
+fn losses_are_binomial_and_counted() {
+    if !root() {
+        return;
+    }
+    match loss_is_binomial(&PathPlan { loss_ratio: 0.02, ..line(1) }, 20_000) {
+        Ok(said) => eprintln!("{said}"),
+        Err(said) => panic!("{said}"),
+    }
+}
+
+#[test]
+fn a_full_queue_drops_and_counts() {
+    if !root() {
+        return;
+    }
+    // 1 Mbit/s and a queue of 30 kB: of 5,000 datagrams of 32 bytes most find it full.
+    let pair = pair_with(limited(line(1), 1_000_000));
+    pair.path_meter().unwrap().take();
+    let arrived = datagrams_arriving(&pair, 5000);
+    let tally = pair.path_meter().unwrap().take();
+    pair.remove().unwrap();
+    assert!(arrived < 5000, "{arrived} arrived");
+    let gone = u64::from(5000 - arrived);
+    assert!(tally.dropped >= gone && tally.dropped <= gone + 10, "{gone} gone, {} dropped", tally.dropped);
+    assert_eq!(tally.lost, Some(0));
+}
+
+/// Packets on the path for each megabyte from server to client, with and without quick acknowledgements.
+fn packets_per_transfer(path: PathPlan) -> f64 {
+    const BYTES: usize = 2 << 20;
+    let pair = pair_with(path);
+    let listener =
+        pair.server_namespace().run_inside(|| Ok(TcpListener::bind((pair.server_addr_v4(), 0)).unwrap())).unwrap();
+    let at = listener.local_addr().unwrap();
+    let sender = std::thread::spawn(move || listener.accept().unwrap().0.write_all(&vec![0u8; BYTES]).unwrap());
+    pair.path_meter().unwrap().take();
+    let mut stream = pair.client_namespace().run_inside(|| Ok(TcpStream::connect(at).unwrap())).unwrap();
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    assert_eq!(bytes.len(), BYTES);
+    sender.join().unwrap();
+    drop(stream);
+    std::thread::sleep(Duration::from_millis(50));
+    let packets = pair.path_meter().unwrap().take().packets as f64;
+    pair.remove().unwrap();
+    packets / (BYTES as f64 / 1448.0)
+}
+
+#[test]
+fn quick_acknowledgements_answer_every_segment() {
+    if !root() {
+        return;
+    }
+    // A limit keeps segments from being merged.
+    let path = limited(line(2), 200_000_000);
+    let delayed = packets_per_transfer(path.clone());
+    let quick = packets_per_transfer(PathPlan { quickack: true, ..path });
+    eprintln!("packets on the path for each data segment: {delayed:.2} with delayed, {quick:.2} with quick ACKs");
+    assert!(delayed < 1.9, "at times one ACK for two segments: {delayed:.2}");
+    assert!((1.95..2.2).contains(&quick), "one ACK for each segment: {quick:.2}");
+}
+
+#[test]
+fn lateness_is_measured_on_every_packet() {
+    if !root() {
+        return;
+    }
+    let pair = pair_with(line(5));
+    pair.path_meter().unwrap().take();
+    let arrived = datagrams_arriving(&pair, 1000);
+    let tally = pair.path_meter().unwrap().take();
+    assert_eq!(arrived, 1000);
+    assert!((1000..1010).contains(&tally.packets), "{} packets", tally.packets);
+    assert_eq!(tally.lateness.as_ref().map(Latency::len), Some(tally.packets));
+    assert!(tally.cpu_ns.is_some_and(|nanos| nanos > 0));
+    assert_eq!(pair.path_meter().unwrap().take().packets, 0, "a reading takes what it read");
+    pair.remove().unwrap();
+}
+
+#[test]
+fn the_path_works_for_both_address_families_and_is_steered() {
+    if !root() {
+        return;
+    }
+    let plan = PairPlan { path: line(1), has_known_addresses: true, ..plan() };
+    let pair = Pair::create(&plan).unwrap();
+    assert_eq!(pair.server_addr_v4().to_string(), "198.18.0.1");
+    super::talk_across(&pair, pair.server_addr_v4(), pair.client_addr_v4());
+    super::talk_across(&pair, pair.server_addr_v6(), pair.client_addr_v6());
+    assert_eq!(pair.steered_to().unwrap(), (plan.server_cpus, plan.client_cpus));
+    pair.remove().unwrap();
+}
+
+#[test]
+fn netem_that_the_kernel_lacks_is_named() {
+    if !root() {
+        return;
+    }
+    if wan::has_netem() {
+        eprintln!("not run: this kernel has netem");
+        return;
+    }
+    let path = PathPlan { mechanism: PathMechanism::Netem, ..line(1) };
+    let message = Pair::create(&PairPlan { path, ..plan() }).unwrap_err().to_string();
+    assert!(message.contains("netem") && message.contains("TUN delay line"), "{message}");
+    let chosen = pair_with(PathPlan { mechanism: PathMechanism::Other, ..line(1) });
+    assert_eq!(chosen.path().mechanism, PathMechanism::TunDelayLine, "left to us, it is the delay line");
+    chosen.remove().unwrap();
+}
+
+#[test]
+fn an_impossible_path_makes_nothing() {
+    let message = Pair::create(&PairPlan { path: line(365 * 86_400_000), ..plan() }).unwrap_err().to_string();
+    assert!(message.contains("too long"), "{message}");
+}
