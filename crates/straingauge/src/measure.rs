@@ -13,7 +13,8 @@ use observe::{Observer, Window};
 use record::point::Sweep;
 use record::run::{PointFiles, SCHEMA};
 use record::units::{format_nanos, format_si};
-use record::{Doubt, DoubtKind, LoadPlan, Pace, Point, RunWriter, Severity};
+use record::{Doubt, DoubtKind, Latency, LoadPlan, Pace, Point, RunWriter, Severity};
+use wan::{PathMeter, PathTally};
 
 /// How long no new cold connection may be established before the herd is given up.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
@@ -35,18 +36,25 @@ pub struct Gauge {
     time_wait: Option<TimeWait>,
     /// A process of the server's network namespace, where it has one of its own.
     pub server_pid: Option<u32>,
+    /// The emulated path, where there is one.
+    path: Option<PathMeter>,
 }
 
 /// A point and the engine's full result (histograms, series).
 pub struct Measured {
     pub point: Point,
     pub result: LoadResult,
+    /// What crossed the path in the window.
+    pub path: Option<PathTally>,
 }
 
 impl Measured {
     /// Writes the point into a run directory.
     pub fn keep(&mut self, writer: &mut RunWriter) -> Result<()> {
-        let files = PointFiles { latencies: self.result.latencies(), series_csv: self.result.series_csv.clone() };
+        let lateness = self.path.as_ref().and_then(|path| path.lateness.as_ref());
+        let latencies =
+            self.result.latencies().into_iter().chain(lateness.map(|late| ("path-lateness", late))).collect();
+        let files = PointFiles { latencies, series_csv: self.result.series_csv.clone() };
         writer.add_point(&mut self.point, &files)?;
         Ok(())
     }
@@ -58,6 +66,8 @@ struct Watching<'a> {
     cold: Option<&'a Cold>,
     cold_before: ColdCounts,
     layers: Option<&'a mut LayerGauge>,
+    path: Option<&'a PathMeter>,
+    crossed: Option<PathTally>,
     window: Option<Window>,
     trouble: Option<String>,
     progress: &'a mut Progress,
@@ -70,12 +80,14 @@ impl LoadEvents for Watching<'_> {
         if let Some(layers) = self.layers.as_deref_mut() {
             layers.begin();
         }
+        self.path.map(PathMeter::take);
         if let Some(observer) = self.observer.as_deref_mut() {
             self.trouble = observer.window_begins().err().map(|error| error.to_string());
         }
     }
 
     fn window_ends(&mut self) {
+        self.crossed = self.path.map(PathMeter::take);
         if let Some(observer) = self.observer.as_deref_mut()
             && self.trouble.is_none()
         {
@@ -114,6 +126,7 @@ impl Gauge {
             time_wait: None,
             server_pid: None,
             layers: None,
+            path: None,
         }
     }
 
@@ -125,6 +138,11 @@ impl Gauge {
     /// Fits a sweep's plan to the log, where one is replayed.
     pub fn adapt(&self, plan: &mut LoadPlan) {
         self.supplied.adapt(plan);
+    }
+
+    /// Counts what crosses the path during every point.
+    pub fn meter_path(&mut self, meter: Option<PathMeter>) {
+        self.path = meter;
     }
 
     /// Opens `count` cold connections, which stay through all points, and waits until they are established.
@@ -187,6 +205,8 @@ impl Gauge {
             cold: self.cold.as_ref(),
             cold_before: ColdCounts::default(),
             layers: self.layers.as_mut().filter(|_| sweep != Sweep::Yardstick),
+            path: self.path.as_ref(),
+            crossed: None,
             window: None,
             trouble: None,
             progress,
@@ -195,6 +215,7 @@ impl Gauge {
         let result = load::run_supplied(plan, &self.supplied, self.stop.flag(), &mut events)
             .context("the load engine stopped")?;
         let (window, trouble, cold_before) = (events.window.take(), events.trouble.take(), events.cold_before);
+        let crossed = events.crossed.take();
         progress.clear();
         let mut point = Point {
             schema: SCHEMA,
@@ -235,6 +256,10 @@ impl Gauge {
         if let Some(figures) = time_wait {
             point.figures.extend(figures);
         }
+        if let Some(crossed) = &crossed {
+            point.figures.extend(crossed.figures());
+            point.doubts.extend(crossed.doubts());
+        }
         if let Some(herd) = &self.cold {
             point.figures.extend(herd.figures(cold_before, result.window_ns));
         }
@@ -250,7 +275,7 @@ impl Gauge {
                 "run it again to its end",
             ));
         }
-        Ok(Measured { point, result })
+        Ok(Measured { point, result, path: crossed })
     }
 }
 

@@ -4,8 +4,8 @@ pub mod axis;
 mod clients;
 
 use crate::cli::{
-    ArrivalWord, ClientOptions, DriveArgs, FindOptions, LoadOptions, OutputOptions, ScenarioToml, ServerOptions,
-    WorkloadOptions,
+    ArrivalWord, ClientOptions, DriveArgs, FindOptions, LoadOptions, OutputOptions, PathOptions, PathWord,
+    ScenarioToml, ServerOptions, WorkloadOptions,
 };
 use crate::cpus;
 use crate::failure::wrong_usage;
@@ -13,8 +13,9 @@ use crate::quantity::Count;
 use crate::url::Target;
 use crate::workload::{Resolved, Supplied};
 use anyhow::{Context, Result};
+use record::path::PathError;
 use record::scenario::SweepPlan;
-use record::{Arrival, Criteria, LoadPlan, Pace};
+use record::{Arrival, Criteria, LoadPlan, Pace, PathMechanism, PathPlan};
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -43,6 +44,7 @@ pub struct Drive {
     pub load: LoadOptions,
     pub workload: WorkloadOptions,
     pub clients: ClientOptions,
+    pub path: PathOptions,
     pub server: ServerOptions,
     pub output: OutputOptions,
     /// The server to start; empty = it is there.
@@ -62,11 +64,40 @@ pub fn drive(args: DriveArgs, example: &str) -> Result<Drive> {
         load: args.load.over(file.load),
         workload: args.workload.over(file.workload),
         clients: args.clients.over(file.clients),
+        path: args.path.over(file.path),
         server: args.server.over(&file.server),
         output: args.output,
         command: if args.command.is_empty() { file.server.command } else { args.command },
         find_in_file: file.find,
     })
+}
+
+/// The path that was asked for, if one was.
+pub fn path_plan(options: &PathOptions, seed: u64) -> Result<Option<PathPlan>> {
+    if !options.is_asked() {
+        return Ok(None);
+    }
+    let delay_ns = options.delay.map_or(0, |time| time.nanos());
+    let bandwidth_bits_per_sec = options.bandwidth.map_or(0, |bandwidth| bandwidth.0);
+    if options.bandwidth.is_some_and(|bandwidth| bandwidth.0 == 0) {
+        return Err(wrong_usage(PathError::Bandwidth(0).to_string()));
+    }
+    let plan = PathPlan {
+        delay_ns,
+        loss_ratio: options.loss.map_or(0.0, |share| share.0),
+        bandwidth_bits_per_sec,
+        queue_bytes: PathPlan::default_queue_bytes(delay_ns, bandwidth_bits_per_sec),
+        quickack: options.quickack,
+        seed,
+        // Chosen when the path is made, unless it was named.
+        mechanism: match options.path_by {
+            Some(PathWord::Netem) => PathMechanism::Netem,
+            Some(PathWord::Tun) => PathMechanism::TunDelayLine,
+            None => PathMechanism::Other,
+        },
+    };
+    plan.check().map_err(|error| wrong_usage(error.to_string()))?;
+    Ok(Some(plan))
 }
 
 /// Reads a file that must not be larger than `limit`.

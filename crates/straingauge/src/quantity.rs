@@ -114,6 +114,11 @@ fn parse_bits(text: &str) -> Result<f64, units::UnitError> {
     units::parse_rate(number.trim_end())
 }
 
+quantity! {
+    /// Bits per second: `100Mbit`, `64kbit`.
+    Bandwidth(u64) = units::parse_bits_per_sec
+}
+
 impl Time {
     /// The length in nanoseconds; 365 days, the most that parses, fit easily.
     pub fn nanos(self) -> u64 {

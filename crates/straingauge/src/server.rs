@@ -5,7 +5,7 @@ pub mod guardian;
 use crate::signals::Stop;
 use anyhow::{Context, Result, anyhow, bail};
 use guardian::Guardian;
-use record::{Doubt, DoubtKind, Severity};
+use record::{Doubt, DoubtKind, PathPlan, Severity};
 use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use wan::{Pair, PairPlan};
+use wan::{Pair, PairPlan, PathMeter};
 
 /// How much of the server's own output is kept: its end, where the reason of an exit stands.
 const KEPT_OUTPUT_BYTES: usize = 64 << 10;
@@ -29,6 +29,8 @@ pub struct ServerPlan<'a> {
     pub client_cpus: Vec<usize>,
     /// Namespaces of their own for client and server.
     pub is_isolated: bool,
+    /// What lies between client and server; needs isolation.
+    pub path: Option<PathPlan>,
     pub timeout: Duration,
 }
 
@@ -45,8 +47,11 @@ pub struct Server {
     pub address: SocketAddr,
     /// What the way of starting it makes doubtful.
     pub doubts: Vec<Doubt>,
+    has_path: bool,
+    /// The path's self-test in words, where it was tested.
+    pub path_test: Option<String>,
     /// `veth between two network namespaces`, `loopback in the server's namespace`, `loopback of this machine`.
-    pub path: &'static str,
+    pub path: String,
 }
 
 impl Server {
@@ -58,6 +63,8 @@ impl Server {
                 name: "find".into(),
                 server_cpus: plan.server_cpus.clone(),
                 client_cpus: plan.client_cpus.clone(),
+                path: plan.path.clone().unwrap_or_default(),
+                has_known_addresses: false,
             };
             Some(Pair::create(&pair_plan)?)
         } else {
@@ -88,9 +95,12 @@ impl Server {
             port: plan.port,
             address: SocketAddr::new(plan.asked.unwrap_or(loopback), plan.port),
             doubts: Vec::new(),
-            path: "loopback of this machine",
+            path: "loopback of this machine".into(),
+            has_path: plan.path.is_some(),
+            path_test: None,
         };
         server.note_what_the_path_lacks();
+        server.test_path()?;
         match guardian.transpose() {
             Ok(guardian) => server.guardian = guardian,
             Err(error) => server.note_no_guardian(&error),
@@ -99,6 +109,15 @@ impl Server {
         server.choose_path(plan)?;
         server.wait_until_it_accepts(plan, stop)?;
         Ok(server)
+    }
+
+    /// Pings and a train of packets before the path is used; what is off becomes a doubt.
+    fn test_path(&mut self) -> Result<()> {
+        let Some(pair) = self.pair.as_ref().filter(|pair| pair.path().shapes_packets()) else { return Ok(()) };
+        let tested = pair.self_test().context("the path could not be tested")?;
+        self.doubts.extend(tested.doubts());
+        self.path_test = Some(tested.words());
+        Ok(())
     }
 
     fn note_what_the_path_lacks(&mut self) {
@@ -138,6 +157,16 @@ impl Server {
             (Some(child), None) => Some(child.id()),
             _ => pair.server_processes().first().copied(),
         }
+    }
+
+    /// The path that was made between client and server, where one was asked for.
+    pub fn path_plan(&self) -> Option<PathPlan> {
+        self.path_meter().map(|meter| meter.plan().clone())
+    }
+
+    /// Counters of that path.
+    pub fn path_meter(&self) -> Option<PathMeter> {
+        if self.has_path { self.pair.as_ref().and_then(Pair::path_meter) } else { None }
     }
 
     /// Whether client and server have namespaces of their own.
@@ -251,11 +280,19 @@ impl Server {
             pair.enter_client()?;
             let ip = if wants_v6 { pair.server_addr_v6() } else { pair.server_addr_v4() };
             self.address = SocketAddr::new(ip, plan.port);
-            self.path = "veth between two network namespaces";
+            self.path = match pair.path() {
+                path if plan.path.is_some() => path.words(),
+                _ => "veth between two network namespaces".into(),
+            };
+        } else if plan.path.is_some() {
+            bail!(
+                "the server '{}' listens on loopback only, and a wide-area path leads to its other addresses: let it listen on all (0.0.0.0; it is alone in its namespace)",
+                plan.argv[0]
+            );
         } else {
             pair.enter_server()?;
             pair.steer_loopback(&plan.server_cpus)?;
-            self.path = "loopback in the server's namespace";
+            self.path = "loopback in the server's namespace".into();
             self.doubts.push(Doubt::new(
                 DoubtKind::SharedCpus,
                 Severity::Note,

@@ -22,3 +22,4 @@ mod rooms;
 mod scale;
 mod server;
 mod stall;
+mod wan;

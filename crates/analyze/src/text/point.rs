@@ -227,6 +227,13 @@ fn server(point: &Point) -> String {
     row("dropped at accept", names::TCP_LISTEN_OVERFLOWS, |value| format!("{}/s", format_si(value)));
     row("retransmits", names::TCP_RETRANSMITS, |value| format!("{}/s", format_si(value)));
     row("steal", names::MACHINE_STEAL, percent);
+    row("path lateness p50", names::PATH_LATENESS_P50, |us| format_nanos(us * 1e3));
+    row("path lateness p99", names::PATH_LATENESS_P99, |us| format_nanos(us * 1e3));
+    row("path lateness max", names::PATH_LATENESS_MAX, |us| format_nanos(us * 1e3));
+    row("path packets", names::PATH_PACKETS, grouped);
+    row("  lost", names::PATH_LOST, grouped);
+    row("  dropped", names::PATH_DROPPED, grouped);
+    row("path's own CPU", names::PATH_CPU, |us| format!("{us:.1} us/packet"));
     row("watcher's own CPU", names::OBSERVER_CPUS, |value| format!("{} of a CPU", percent(value)));
     table.lines().lines().skip(1).map(|line| format!("{line}\n")).collect()
 }

@@ -28,6 +28,9 @@ pub fn run(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
         out.push_str("\ndoubts\n");
         out.push_str(&doubts(&verdict.doubts));
     }
+    if let Some(path) = &run.record.scenario.path {
+        out.push_str(&format!("\npath    {}\n", path.words()));
+    }
     out.push_str(&format!("\nrun     {}\n", plain(&run.path.display().to_string(), 300)));
     out.push_str(&format!("repeat  {}\n", plain(&run.record.scenario.repeat_command, 1000)));
     out

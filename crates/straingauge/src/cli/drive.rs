@@ -2,6 +2,7 @@
 
 use super::clients::ClientOptions;
 use super::load::LoadOptions;
+use super::path::PathOptions;
 use super::scenario::ServerToml;
 use super::workload::WorkloadOptions;
 use crate::quantity::Time;
@@ -15,7 +16,7 @@ pub struct DriveArgs {
     /// Where to send requests: http://HOST:PORT/PATH
     #[arg(help_heading = None)]
     pub url: Option<String>,
-    /// Read options from a TOML file (sections load, workload, clients, find, server; keys are the long options); the command line wins
+    /// Read options from a TOML file (sections load, workload, clients, path, find, server; keys are the long options); the command line wins
     #[arg(long, value_name = "FILE", help_heading = None)]
     pub scenario: Option<PathBuf>,
     #[command(flatten)]
@@ -24,6 +25,8 @@ pub struct DriveArgs {
     pub workload: WorkloadOptions,
     #[command(flatten)]
     pub clients: ClientOptions,
+    #[command(flatten)]
+    pub path: PathOptions,
     #[command(flatten)]
     pub server: ServerOptions,
     #[command(flatten)]

@@ -7,10 +7,12 @@ mod drive;
 mod files;
 mod find;
 mod load;
+mod path;
 mod profile;
 mod report;
 mod scale;
 mod scenario;
+mod wan;
 mod watch;
 mod workload;
 
@@ -20,10 +22,12 @@ pub use drive::{DriveArgs, IsolateWord, OutputOptions, ServerOptions};
 pub use files::FilesArgs;
 pub use find::{AxisWord, FindArgs, FindOptions, ProfileWord, SweepWord};
 pub use load::{ArrivalWord, LoadArgs, LoadOptions};
+pub use path::{PathOptions, PathWord};
 pub use profile::ProfileArgs;
 pub use report::ReportArgs;
 pub use scale::ScaleArgs;
 pub use scenario::ScenarioToml;
+pub use wan::WanArgs;
 #[cfg_attr(not(feature = "bpf"), allow(unused_imports))]
 pub use watch::{WatchArgs, WatchModeWord};
 pub use workload::WorkloadOptions;
@@ -57,6 +61,8 @@ pub enum Command {
     Report(ReportArgs),
     /// Make the documents that a server needs to answer a size mix or a log
     Files(FilesArgs),
+    /// Run a program behind an emulated wide-area path: delay, loss, bandwidth
+    Wan(WanArgs),
     /// Run an unmodified select or poll server with scalable select
     Scale(ScaleArgs),
     /// Say what this machine can and cannot measure, and how to change that

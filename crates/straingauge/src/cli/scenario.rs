@@ -5,6 +5,7 @@ use super::drive::IsolateWord;
 use super::find::FindOptions;
 use super::load::LoadOptions;
 use super::workload::WorkloadOptions;
+use super::path::PathOptions;
 use crate::quantity::Time;
 use serde::Deserialize;
 
@@ -24,6 +25,8 @@ pub struct ScenarioToml {
     pub clients: ClientOptions,
     /// Options of the sweeps.
     pub find: FindOptions,
+    /// The wide-area path between client and server.
+    pub path: PathOptions,
     /// The server to start.
     pub server: ServerToml,
 }

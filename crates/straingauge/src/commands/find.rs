@@ -47,6 +47,7 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
         clients: &drive.clients,
         server: &drive.server,
         command: &drive.command,
+        path: &drive.path,
         default_warmup: Duration::from_millis(200),
         is_quiet: output.quiet,
     })?;
@@ -65,6 +66,7 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
         load: session.plan.abridged(),
         sweep: Some(sweep.clone()),
         server: session.server_command.clone(),
+        path: session.path_plan(),
     };
     let writer = RunWriter::create(Path::new("runs"), output.out.as_deref(), session.record(scenario))?;
     let mut search = Search { session, writer, sweep, points: Vec::new(), place: None, started: Instant::now() };

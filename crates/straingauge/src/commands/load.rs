@@ -30,6 +30,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
         clients: &drive.clients,
         server: &drive.server,
         command: &drive.command,
+        path: &drive.path,
         default_warmup: Duration::from_secs(1),
         is_quiet: output.quiet,
     })?;
@@ -45,6 +46,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
                 load: session.plan.abridged(),
                 sweep: None,
                 server: session.server_command.clone(),
+                path: session.path_plan(),
             };
             Some(RunWriter::create(Path::new("runs"), Some(path), session.record(scenario))?)
         }
@@ -68,6 +70,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     let checks: Vec<(&Limit, Check)> = limits.iter().map(|limit| (limit, limit.check(&measured.point))).collect();
     if output.json {
         let mut value = analyze::json::point(&measured.point);
+        value["path"] = serde_json::to_value(session.path_plan())?;
         value["status_counts"] = serde_json::to_value(&measured.result.status_counts)?;
         value["first_errors"] = serde_json::to_value(&measured.result.first_errors)?;
         value["limits"] = checks
@@ -81,6 +84,9 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     } else {
         let latencies: Vec<(String, record::Latency)> =
             measured.result.latencies().into_iter().map(|(tag, latency)| (tag.to_string(), latency.clone())).collect();
+        if let Some(path) = session.path_plan() {
+            print(&format!("path: {}\n", path.words()))?;
+        }
         print(&analyze::text::point(&measured.point, &latencies))?;
     }
     finish(&measured.point, &measured.result, &checks, output.any_status, session.server_gone())

@@ -9,6 +9,7 @@ mod profile;
 mod report;
 mod scale;
 mod session;
+mod wan;
 #[cfg(feature = "bpf")]
 mod watch;
 
@@ -31,6 +32,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         }
         Command::Report(args) => report::run(args),
         Command::Files(args) => files::run(args),
+        Command::Wan(args) => wan::run(args),
         Command::Scale(args) => scale::run(args),
         Command::ColdHelper => crate::cold::help(),
         Command::Doctor(args) => doctor::run(args),

@@ -103,6 +103,7 @@ fn point(args: &ScaleArgs, url: &Url, library: Option<&Path>, stop: &Stop) -> Re
             server_cpus,
             client_cpus: client_cpus.clone(),
             is_isolated: false,
+            path: None,
             timeout: Duration::from_secs(10),
         },
         stop,

@@ -1,6 +1,8 @@
 //! What `load` and `find` share: the target, the server where one is started, the observer, the run's record.
 
-use crate::cli::{ClientOptions, IsolateWord, LoadOptions, ProfileWord, ServerOptions, WorkloadOptions};
+use crate::cli::{
+    ClientOptions, IsolateWord, LoadOptions, PathOptions, ProfileWord, ServerOptions, WorkloadOptions,
+};
 use crate::cpus;
 use crate::failure::wrong_usage;
 use crate::layers::LayerGauge;
@@ -15,7 +17,7 @@ use anyhow::{Context, Result, bail};
 use observe::{Group, Observer};
 use record::machine::{self, MachineFacts};
 use record::scenario::ServerCommand;
-use record::{Doubt, DoubtKind, LoadPlan, RunRecord, Scenario, Severity, Status};
+use record::{Doubt, DoubtKind, LoadPlan, PathPlan, RunRecord, Scenario, Severity, Status};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -47,6 +49,7 @@ pub struct Wanted<'a> {
     pub clients: &'a ClientOptions,
     pub server: &'a ServerOptions,
     pub command: &'a [String],
+    pub path: &'a PathOptions,
     pub default_warmup: Duration,
     pub is_quiet: bool,
 }
@@ -74,9 +77,15 @@ impl Session {
         // Everything that can be refused is refused before a server is started.
         let (mut plan, supplied) = plan::load_plan(wanted.load, setting)?;
         load::check(&plan).map_err(anyhow::Error::from)?;
+        let path_plan = plan::path_plan(wanted.path, plan.seed)?;
+        if path_plan.is_some() && wanted.command.is_empty() {
+            return Err(wrong_usage(
+                "a wide-area path lies before a server that straingauge starts: add -- SERVER ... (for another program see straingauge wan)",
+            ));
+        }
         let server = match wanted.command {
             [] => None,
-            argv => Some(start_server(argv, wanted, &mut progress, &client_cpus, &server_cpus, &stop)?),
+            argv => Some(start_server(argv, wanted, path_plan, &mut progress, &client_cpus, &server_cpus, &stop)?),
         };
         let mut doubts = Vec::new();
         let mut path = "to the given address".to_string();
@@ -90,6 +99,7 @@ impl Session {
         let mut gauge = Gauge::new(observer, stop.clone(), server_cpus.first().copied());
         gauge.supply(supplied);
         gauge.server_pid = server.as_ref().and_then(Server::netns_pid);
+        gauge.meter_path(server.as_ref().and_then(Server::path_meter));
         if let Some(cold) = wanted.load.cold.filter(|cold| cold.0 > 0) {
             gauge.hold_cold(&plan, cold.0, &mut progress)?;
         }
@@ -124,6 +134,9 @@ impl Session {
     pub fn record(&self, scenario: Scenario) -> RunRecord {
         let mut server_facts = self.gauge.server_facts();
         server_facts.insert("path".into(), self.path.clone());
+        if let Some(tested) = self.server.as_ref().and_then(|server| server.path_test.clone()) {
+            server_facts.insert("path self-test".into(), tested);
+        }
         RunRecord {
             schema: record::run::SCHEMA,
             status: Status::Running,
@@ -135,6 +148,11 @@ impl Session {
             doubts: self.doubts.clone(),
             ended_by: None,
         }
+    }
+
+    /// The wide-area path between client and server, where there is one.
+    pub fn path_plan(&self) -> Option<PathPlan> {
+        self.server.as_ref().and_then(Server::path_plan)
     }
 
     /// Why the server is gone, if it is.
@@ -181,13 +199,23 @@ fn placement(wanted: &Wanted<'_>) -> Result<(Vec<usize>, Vec<usize>)> {
 fn start_server(
     argv: &[String],
     wanted: &Wanted<'_>,
+    path: Option<PathPlan>,
     progress: &mut Progress,
     client_cpus: &[usize],
     server_cpus: &[usize],
     stop: &Stop,
 ) -> Result<Server> {
     let is_isolated = match wanted.server.isolate.unwrap_or(IsolateWord::Auto) {
+        IsolateWord::Never if path.is_some() => {
+            return Err(wrong_usage(
+                "--isolate never leaves no place for a wide-area path: it lies between two network namespaces",
+            ));
+        }
         IsolateWord::Never => false,
+        IsolateWord::Auto if path.is_some() => {
+            wan::is_permitted().context("a wide-area path is not possible")?;
+            true
+        }
         IsolateWord::Always => {
             wan::is_permitted().context("--isolate always is not possible")?;
             true
@@ -210,6 +238,7 @@ fn start_server(
         server_cpus: server_cpus.to_vec(),
         client_cpus: client_cpus.to_vec(),
         is_isolated,
+        path,
         timeout,
     };
     let server = Server::start(&server_plan, stop)?;
@@ -221,6 +250,9 @@ fn start_server(
         cpus::format_list(client_cpus),
         server.path
     ));
+    if let Some(tested) = &server.path_test {
+        progress.say(&format!("path self-test: {tested}"));
+    }
     Ok(server)
 }
 

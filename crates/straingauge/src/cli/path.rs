@@ -1,0 +1,53 @@
+//! The options of the wide-area path, the same for every command that has one.
+
+use super::overlay;
+use crate::quantity::{Bandwidth, Share, Time};
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+
+/// What lies between client and server.
+#[derive(Debug, Default, Clone, PartialEq, Args, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[command(next_help_heading = "Wide-area path between client and server (needs root)")]
+pub struct PathOptions {
+    /// Delay every packet by this much in each direction: a round trip takes twice this [default: no delay]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub delay: Option<Time>,
+    /// Lose this share of the packets of each direction, as 0.1% [default: none]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
+    pub loss: Option<Share>,
+    /// Let this much through in each direction, bits per second as in 100Mbit [default: no limit]
+    #[arg(long, value_name = "BITS", allow_hyphen_values = true)]
+    pub bandwidth: Option<Bandwidth>,
+    /// Acknowledge every segment at once, at both ends: no delayed ACKs
+    #[arg(long)]
+    pub quickack: bool,
+    /// What makes the path [default: netem where the kernel has it, else tun]
+    #[arg(long, value_enum)]
+    pub path_by: Option<PathWord>,
+}
+
+/// The words for what makes a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PathWord {
+    /// The kernel's netem
+    Netem,
+    /// A delay line between two TUN devices
+    Tun,
+}
+
+impl PathOptions {
+    /// What was typed, with the gaps filled from a scenario file.
+    pub fn over(mut self, file: PathOptions) -> Self {
+        let typed = &mut self;
+        overlay!(typed, file; delay, loss, bandwidth, path_by);
+        typed.quickack |= file.quickack;
+        self
+    }
+
+    /// Whether a path was asked for.
+    pub fn is_asked(&self) -> bool {
+        *self != PathOptions::default()
+    }
+}

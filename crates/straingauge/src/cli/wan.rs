@@ -1,0 +1,36 @@
+//! `straingauge wan`.
+
+use super::path::PathOptions;
+use crate::quantity::Time;
+use clap::Args;
+
+/// Runs COMMAND at one end of an emulated wide-area path, and a server at the other.
+///
+/// COMMAND is the client: it runs alone in a network namespace with the address 198.18.0.2 (fd00::2), in this terminal.
+/// What it reaches is the other end of the path, 198.18.0.1 (fd00::1), where --server starts a server; both are told the
+/// server's addresses as STRAINGAUGE_SERVER and STRAINGAUGE_SERVER_V6. Nothing else is reachable from either end.
+///
+/// The exit code is COMMAND's; 128 + N when signal N ended it.
+#[derive(Debug, Args)]
+pub struct WanArgs {
+    #[command(flatten)]
+    pub path: PathOptions,
+    /// Seed of the losses
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Shell command that starts the server at the other end; COMMAND starts as soon as it listens
+    #[arg(long, value_name = "SHELL COMMAND", help_heading = "Server at the other end")]
+    pub server: Option<String>,
+    /// Wait this long for the server to listen [default: 10s]
+    #[arg(long, value_name = "TIME", help_heading = "Server at the other end")]
+    pub server_timeout: Option<Time>,
+    /// Print path, self-test and counts as one line of JSON on standard error at the end
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    /// Say nothing about the path
+    #[arg(long, short = 'q', help_heading = "Output")]
+    pub quiet: bool,
+    /// Program to run, and its arguments: everything after --
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}

@@ -1,0 +1,251 @@
+//! `straingauge wan`: any program behind an emulated wide-area path.
+
+use crate::cli::WanArgs;
+use crate::failure::wrong_usage;
+use crate::plan;
+use crate::quantity::Time;
+use anyhow::{Context, Result, anyhow, bail};
+use record::PathPlan;
+use record::units::{format_nanos, format_si};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use wan::{Pair, PairPlan, PathTally, SelfTest};
+
+/// How long the server may take to end politely.
+const STOP_GRACE: Duration = Duration::from_secs(3);
+
+/// Runs the command.
+pub fn run(args: WanArgs) -> Result<ExitCode> {
+    if args.command.is_empty() {
+        return Err(wrong_usage(
+            "wan needs a command: straingauge wan --delay 20ms -- COMMAND (for a shell: -- \"$SHELL\")",
+        ));
+    }
+    let path = plan::path_plan(&args.path, args.seed)?.unwrap_or_default();
+    for removed in wan::remove_stale() {
+        say(&args, &format!("cleaned up after an earlier run: {removed}"));
+    }
+    // Signals wait until they are asked for, in the threads made from now on too.
+    let signals = Signals::hold();
+    let pair = Pair::create(&PairPlan { name: "wan".into(), path, has_known_addresses: true, ..PairPlan::default() })?;
+    for note in pair.notes() {
+        say(&args, &format!("note: {note}"));
+    }
+    say(&args, &format!("path: {}", pair.path().words()));
+    let tested = if pair.path().shapes_packets() { Some(pair.self_test()?) } else { None };
+    if let Some(tested) = &tested {
+        say(&args, &format!("self-test: {}", tested.words()));
+        for doubt in tested.doubts() {
+            eprintln!("straingauge: doubt: {}; {}", doubt.what, doubt.remedy);
+        }
+    }
+    let mut server = args.server.as_deref().map(|line| start_server(&pair, line, &args, &signals)).transpose()?;
+    let mut command = Command::new(&args.command[0]);
+    command.args(&args.command[1..]);
+    prepare(&pair, &mut command);
+    pair.run_client(&mut command)?;
+    let meter = pair.path_meter();
+    meter.as_ref().map(wan::PathMeter::take);
+    let mut child = command.spawn().map_err(|error| cannot_start(&args.command[0], &error))?;
+    let status = wait_for(&mut child, &signals)?;
+    if let Some(server) = &mut server {
+        stop(server);
+    }
+    if let Some(tally) = meter.map(|meter| meter.take()) {
+        close(&args, pair.path(), tested.as_ref(), &tally)?;
+    }
+    pair.remove()?;
+    Ok(exit_code(status))
+}
+
+fn say(args: &WanArgs, line: &str) {
+    if !args.quiet && !args.json {
+        eprintln!("straingauge: {line}");
+    }
+}
+
+/// What both ends have in common.
+fn prepare(pair: &Pair, command: &mut Command) {
+    command.env("STRAINGAUGE_SERVER", pair.server_addr_v4().to_string());
+    command.env("STRAINGAUGE_SERVER_V6", pair.server_addr_v6().to_string());
+    // SAFETY: between fork and exec the closure makes one system call, on memory of its own.
+    unsafe { command.pre_exec(|| Signals::release()) };
+}
+
+fn cannot_start(program: &str, error: &io::Error) -> anyhow::Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => anyhow!("'{program}' was not found: is it installed, and spelt right?"),
+        io::ErrorKind::PermissionDenied => anyhow!("'{program}' may not be executed: check its permissions"),
+        _ => anyhow!("'{program}' cannot be started: {error}"),
+    }
+}
+
+/// Starts the server at the other end and waits until something listens there.
+fn start_server(pair: &Pair, line: &str, args: &WanArgs, signals: &Signals) -> Result<Child> {
+    let timeout = args.server_timeout.unwrap_or(Time(Duration::from_secs(10))).0;
+    let mut command = Command::new("sh");
+    // Standard output is COMMAND's.
+    let output = io::stderr().as_fd().try_clone_to_owned().context("cannot duplicate standard error")?;
+    command.args(["-c", line]).stdin(Stdio::null()).stdout(output);
+    prepare(pair, &mut command);
+    pair.run_server(&mut command)?;
+    let mut server = command.spawn().map_err(|error| cannot_start("sh", &error))?;
+    let deadline = Instant::now() + timeout;
+    loop {
+        if pair.server_namespace().run_inside(|| Ok(is_anything_listening()))? {
+            return Ok(server);
+        }
+        // With code 0 it may have left a daemon behind that is about to listen.
+        if let Some(status) = server.try_wait()?.filter(|status| !status.success()) {
+            bail!("the server '{line}' ended ({status}) before it listened on any port");
+        }
+        if Instant::now() >= deadline {
+            stop(&mut server);
+            bail!(
+                "the server '{line}' listens on no port after {} s (--server-timeout gives it longer)",
+                timeout.as_secs_f64()
+            );
+        }
+        if let Some(signal) = signals.next(Duration::from_millis(10)).filter(|signal| signal.number != libc::SIGCHLD) {
+            stop(&mut server);
+            bail!("ended by signal {} while the server was starting", signal.number);
+        }
+    }
+}
+
+/// Whether any TCP socket listens, or UDP socket is bound, in the calling thread's network namespace.
+fn is_anything_listening() -> bool {
+    const LISTEN: &str = "0A";
+    let lines = |name: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
+    let is_listening = |text: String| text.lines().skip(1).any(|line| line.split_whitespace().nth(3) == Some(LISTEN));
+    ["tcp", "tcp6"].into_iter().any(|name| is_listening(lines(name)))
+        || ["udp", "udp6"].into_iter().any(|name| lines(name).lines().nth(1).is_some())
+}
+
+/// Waits for COMMAND. A terminal sends Ctrl-C to it and to us alike, so that one is not passed on; what someone sent to us
+/// alone is.
+fn wait_for(child: &mut Child, signals: &Signals) -> Result<ExitStatus> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        let Some(signal) = signals.next(Duration::from_secs(1)) else { continue };
+        if signal.number != libc::SIGCHLD && !signal.is_from_terminal {
+            // SAFETY: kill takes no pointers; the child has not been waited for, so its number is still its own.
+            unsafe { libc::kill(child.id() as libc::pid_t, signal.number) };
+        }
+    }
+}
+
+/// Ends the server's session politely; what stays is ended with the pair.
+fn stop(server: &mut Child) {
+    // SAFETY: kill takes no pointers; the group is that of a child that was started as leader of its session.
+    unsafe { libc::kill(-(server.id() as libc::pid_t), libc::SIGTERM) };
+    let deadline = Instant::now() + STOP_GRACE;
+    while matches!(server.try_wait(), Ok(None)) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let _ = server.kill();
+    let _ = server.wait();
+}
+
+/// Says what crossed the path, and what is doubtful about it.
+fn close(args: &WanArgs, path: &PathPlan, tested: Option<&SelfTest>, tally: &PathTally) -> Result<()> {
+    let doubts: Vec<_> = tested.map(SelfTest::doubts).into_iter().flatten().chain(tally.doubts()).collect();
+    if args.json {
+        let value = serde_json::json!({
+            "path": path,
+            "self_test": tested.map(|tested| serde_json::json!({
+                "round_trip_us": tested.round_trip_ns().map(|nanos| nanos as f64 / 1e3),
+                "asked_round_trip_us": path.round_trip_ns(84) / 1e3,
+                "bits_per_sec": tested.bits_per_sec,
+                "asked_bits_per_sec": path.bandwidth_bits_per_sec,
+            })),
+            "figures": tally.figures(),
+            "doubts": doubts,
+        });
+        eprintln!("{}", serde_json::to_string(&value)?);
+        return Ok(());
+    }
+    if path.shapes_packets() {
+        say(args, &summary(tally));
+    }
+    for doubt in tally.doubts() {
+        eprintln!("straingauge: doubt: {}; {}", doubt.what, doubt.remedy);
+    }
+    Ok(())
+}
+
+fn summary(tally: &PathTally) -> String {
+    let mut words = format!("crossed: {} packets", format_si(tally.packets as f64));
+    match tally.lost {
+        Some(lost) => words.push_str(&format!(", {lost} lost, {} dropped at a full queue", tally.dropped)),
+        None => words.push_str(&format!(", {} lost or dropped", tally.dropped)),
+    }
+    let late = |quantile| tally.lateness.as_ref().and_then(|late| late.quantile_ns(quantile));
+    if let (Some(p50), Some(p99), Some(max)) = (late(0.5), late(0.99), late(1.0)) {
+        let [p50, p99, max] = [p50, p99, max].map(|nanos| format_nanos(nanos as f64));
+        words.push_str(&format!("; delivered late by p50 {p50}, p99 {p99}, at most {max}"));
+    }
+    words
+}
+
+fn exit_code(status: ExitStatus) -> ExitCode {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
+    ExitCode::from(u8::try_from(code & 0xff).unwrap_or(1))
+}
+
+/// Signals that are held back and taken one by one.
+struct Signals {
+    set: libc::sigset_t,
+}
+
+/// One signal.
+struct Signal {
+    number: libc::c_int,
+    is_from_terminal: bool,
+}
+
+impl Signals {
+    /// Holds back, in this thread and those it makes, what ends a program, and the news of children.
+    fn hold() -> Self {
+        // SAFETY: an all-zero set is overwritten by sigemptyset; the calls take live sets, or null for "not wanted".
+        unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&mut set);
+            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGCHLD] {
+                libc::sigaddset(&mut set, signal);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+            Signals { set }
+        }
+    }
+
+    /// Holds nothing back any more, in a child before it becomes another program.
+    fn release() -> io::Result<()> {
+        // SAFETY: as in `hold`.
+        unsafe {
+            let mut none: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&mut none);
+            match libc::pthread_sigmask(libc::SIG_SETMASK, &none, std::ptr::null_mut()) {
+                0 => Ok(()),
+                code => Err(io::Error::from_raw_os_error(code)),
+            }
+        }
+    }
+
+    /// The next signal, if one comes in time.
+    fn next(&self, within: Duration) -> Option<Signal> {
+        let timeout =
+            libc::timespec { tv_sec: within.as_secs() as libc::time_t, tv_nsec: within.subsec_nanos() as libc::c_long };
+        // SAFETY: `siginfo_t` is plain data; set, info and timeout live through the call.
+        let (number, code) = unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            (libc::sigtimedwait(&self.set, &mut info, &timeout), info.si_code)
+        };
+        (number > 0).then_some(Signal { number, is_from_terminal: code == libc::SI_KERNEL })
+    }
+}

@@ -1,0 +1,200 @@
+//! `straingauge wan`, and the wide-area path of `load` and `find`: what a user sees of it, and that nothing is left.
+
+use crate::rig::{
+    Running, free_port, is_root, member, needs_server, open_dir, points, run, run_record, skip_unless, straingauge,
+};
+use crate::server::{Kind, serve_words};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+fn wan(arguments: &[&str]) -> crate::rig::Said {
+    run(&mut straingauge(["wan"].iter().chain(arguments)))
+}
+
+#[test]
+fn wan_passes_the_exit_code_on() {
+    skip_unless!(is_root(), "network namespaces need root");
+    wan(&["--", "sh", "-c", "exit 7"]).exits_with(7);
+    wan(&["--delay", "1ms", "--", "true"]).exits_with(0);
+    wan(&["--", "sh", "-c", "kill -TERM $$"]).exits_with(128 + libc::SIGTERM);
+}
+
+#[test]
+fn wan_gives_the_terminal_output_to_the_command_alone() {
+    skip_unless!(is_root(), "network namespaces need root");
+    let said = wan(&["--delay", "2ms", "--loss", "1%", "--", "sh", "-c", "echo $STRAINGAUGE_SERVER"]).exits_with(0);
+    assert_eq!(said.out, "198.18.0.1\n");
+    assert!(said.err.contains("2.00 ms each way (round trip 4.00 ms), loss 1 %"), "{}", said.err);
+    assert!(said.err.contains("self-test: round trip"), "{}", said.err);
+    let quiet = wan(&["--delay", "2ms", "--quiet", "--json", "--", "true"]).exits_with(0);
+    let value: serde_json::Value = serde_json::from_str(quiet.err.lines().last().unwrap_or("")).expect("JSON");
+    assert_eq!(value["path"]["delay_ns"], 2_000_000);
+    assert!(value["self_test"]["round_trip_us"].as_f64().is_some_and(|us| us >= 3_900.0), "{value:#}");
+}
+
+/// Python says how long a connection took: nothing of ours is in the figure.
+const CONNECT: &str = "import socket, time, sys
+began = time.monotonic()
+socket.create_connection(('198.18.0.1', int(sys.argv[1])))
+print(time.monotonic() - began)";
+
+#[test]
+fn wan_reaches_the_server_at_the_other_end_after_a_round_trip() {
+    skip_unless!(is_root(), "network namespaces need root");
+    needs_server!(Kind::Python);
+    let server = "exec python3 -m http.server 8080 --bind 0.0.0.0";
+    let said = wan(&["--delay", "30ms", "--server", server, "--", "python3", "-c", CONNECT, "8080"]).exits_with(0);
+    let seconds: f64 = said.out.trim().parse().expect("a number");
+    assert!(seconds >= 0.0597, "a handshake over 30 ms each way took {seconds} s");
+}
+
+#[test]
+fn wan_says_what_cannot_be() {
+    wan(&["--delay", "8760h", "--", "true"]).exits_with(2).complains_of(&["delay", "too long", "10.0 s"]);
+    wan(&["--loss", "150%", "--", "true"]).exits_with(2).complains_of(&["loss of 150%"]);
+    wan(&["--loss", "-1%", "--", "true"]).exits_with(2).complains_of(&["-1%", "not a share"]);
+    wan(&["--bandwidth", "0", "--", "true"]).exits_with(2).complains_of(&["bandwidth of 0 bit/s"]);
+    wan(&["--bandwidth", "100", "--", "true"]).exits_with(2).complains_of(&["100", "100Mbit"]);
+    wan(&["--delay", "20ms"]).exits_with(2).complains_of(&["needs a command"]);
+    skip_unless!(is_root(), "network namespaces need root");
+    wan(&["--", "no-such-program"]).exits_with(1).complains_of(&["'no-such-program' was not found"]);
+    wan(&["--quiet", "--server", "exit 3", "--", "true"]).exits_with(1).complains_of(&["ended", "3", "listened"]);
+    wan(&["--quiet", "--server", "sleep 60", "--server-timeout", "200ms", "--", "true"])
+        .exits_with(1)
+        .complains_of(&["listens on no port", "--server-timeout"]);
+}
+
+#[test]
+fn wan_without_privilege_says_how_to_get_it() {
+    skip_unless!(is_root(), "only root can give its privileges up");
+    skip_unless!(crate::rig::program("setpriv").is_some(), "setpriv is not installed (apt-get install util-linux)");
+    let line = "exec setpriv --reuid 65534 --regid 65534 --clear-groups --bounding-set -all \"$@\"";
+    // The build folder may be closed to others, so the program is copied to where they can go.
+    let dir = open_dir();
+    let copy = dir.path().join("straingauge");
+    std::fs::copy(env!("CARGO_BIN_EXE_straingauge"), &copy).expect("the program is copied");
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", line, "sh"]).arg(&copy).args(["wan", "--delay", "1ms", "--", "true"]).current_dir("/");
+    run(&mut command).exits_with(1).complains_of(&["need root", "CAP_NET_ADMIN"]);
+}
+
+/// Processes whose command line holds these words.
+fn processes_with(words: &str) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .flatten()
+        .filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
+        .map(|line| String::from_utf8_lossy(&line).replace('\0', " "))
+        .filter(|line| line.contains(words) && !line.contains("straingauge wan"))
+        .collect()
+}
+
+#[track_caller]
+fn all_end(words: &str) {
+    let began = Instant::now();
+    while !processes_with(words).is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(60), "left behind: {:?}", processes_with(words));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn wan_ends_with_everything_when_it_is_told_to() {
+    skip_unless!(is_root(), "network namespaces need root");
+    // The number makes the command line this test's own.
+    let server = "sleep 86411 & python3 -c 'import socket, time; s = socket.socket(); s.bind((\"\", 7)); s.listen(); time.sleep(86411)'";
+    let mut running =
+        Running::start(&mut straingauge(["wan", "--delay", "1ms", "--server", server, "--", "sleep", "86410"]));
+    running.wait_until("the command runs", || !processes_with("sleep 86410").is_empty());
+    running.signal(libc::SIGTERM);
+    running.wait().exits_with(128 + libc::SIGTERM);
+    for words in ["sleep 86410", "sleep 86411", "time.sleep(86411)"] {
+        assert_eq!(processes_with(words), Vec::<String>::new(), "at once, not later");
+    }
+}
+
+#[test]
+fn wan_leaves_nothing_after_kill_9() {
+    skip_unless!(is_root(), "network namespaces need root");
+    let daemons = "setsid sleep 86413 & setsid sleep 86413 & exec sleep 86412";
+    let mut running = Running::start(&mut straingauge(["wan", "--delay", "1ms", "--", "sh", "-c", daemons]));
+    running.wait_until("the command runs", || processes_with("sleep 86413").len() >= 2);
+    running.signal(libc::SIGKILL);
+    let _ = running.wait();
+    all_end("sleep 86412");
+    // What the command put into sessions of its own is found by the next run.
+    wan(&["--", "true"]).exits_with(0);
+    all_end("sleep 86413");
+}
+
+fn nginx_behind(options: &[&str], out: Option<&Path>) -> crate::rig::Said {
+    let dir = open_dir();
+    let port = free_port();
+    let url = format!("http://127.0.0.1:{port}/1k.bin");
+    let mut command = straingauge(["load", &url, "--warmup", "100ms", "--duration", "1s", "--json", "--quiet"]);
+    command.args(options);
+    if let Some(out) = out {
+        command.arg("--out").arg(out);
+    }
+    command.arg("--").args(serve_words(Kind::Nginx, port, dir.path(), "0.0.0.0"));
+    run(&mut command)
+}
+
+#[test]
+fn load_over_a_path_waits_for_it_and_says_so() {
+    skip_unless!(is_root(), "network namespaces need root");
+    needs_server!(Kind::Nginx);
+    let dir = open_dir();
+    let out = dir.path().join("run");
+    let said = nginx_behind(&["--delay", "10ms", "--quickack", "--connections", "4"], Some(&out)).exits_with(0);
+    let json = said.json();
+    let value = |name: &str| member(&json, name)["value"].as_f64().unwrap_or_else(|| panic!("no {name}: {json:#}"));
+    assert!(value("client.response_p50_us") >= 19_800.0, "a round trip takes 20 ms");
+    assert!(value("path.packets") > 100.0);
+    assert_eq!(member(&json, "path")["delay_ns"], 10_000_000);
+    let record = run_record(&out);
+    assert_eq!(record["scenario"]["path"]["delay_ns"], 10_000_000);
+    assert_eq!(record["scenario"]["path"]["quickack"], true);
+    assert!(record["server_facts"]["path"].as_str().is_some_and(|path| path.contains("10.0 ms each way")));
+    let mechanism = record["scenario"]["path"]["mechanism"].as_str().unwrap_or_default().to_string();
+    let lateness = &points(&out)[0]["figures"]["path.lateness_p99_us"];
+    match mechanism.as_str() {
+        "tun-delay-line" => assert!(lateness["value"].as_f64().is_some(), "{lateness}"),
+        _ => assert!(lateness["not_measured"].as_str().is_some(), "{lateness}"),
+    }
+    let log = std::fs::read_to_string(out.join("points/000/latency.hlog")).expect("a latency log");
+    assert_eq!(log.contains("Tag=path-lateness"), mechanism == "tun-delay-line");
+}
+
+#[test]
+fn a_scenario_file_can_name_the_path() {
+    skip_unless!(is_root(), "network namespaces need root");
+    needs_server!(Kind::Nginx);
+    let dir = open_dir();
+    let scenario = dir.path().join("path.toml");
+    std::fs::write(&scenario, "[path]\ndelay = '5ms'\nloss = '0.5%'\nbandwidth = '50Mbit'\n").unwrap();
+    let words = scenario.to_str().unwrap();
+    let json = nginx_behind(&["--scenario", words, "--delay", "7ms"], None).exits_with(0).json();
+    let path = member(&json, "path");
+    assert_eq!((&path["delay_ns"], &path["loss_ratio"]), (&7_000_000.into(), &0.005.into()), "the command line wins");
+    assert_eq!(path["bandwidth_bits_per_sec"], 50_000_000);
+}
+
+#[test]
+fn a_path_without_a_place_is_refused() {
+    let load = |more: &[&str]| {
+        let url = format!("http://127.0.0.1:{}/", free_port());
+        run(&mut straingauge(["load", &url, "--delay", "10ms"].iter().copied().chain(more.iter().copied())))
+    };
+    load(&[]).exits_with(2).complains_of(&["wide-area path", "-- SERVER"]);
+    load(&["--isolate", "never", "--", "true"]).exits_with(2).complains_of(&["--isolate never", "wide-area path"]);
+    load(&["--bandwidth", "0bit", "--", "true"]).exits_with(2).complains_of(&["bandwidth of 0"]);
+    skip_unless!(is_root(), "network namespaces need root");
+    needs_server!(Kind::Python);
+    let port = free_port().to_string();
+    let url = format!("http://127.0.0.1:{port}/");
+    let server = ["python3", "-m", "http.server", &port, "--bind", "127.0.0.1"];
+    let mut command = straingauge(["load", &url, "--delay", "1ms", "--"]);
+    command.args(server);
+    run(&mut command).exits_with(1).complains_of(&["loopback only", "0.0.0.0"]);
+}
