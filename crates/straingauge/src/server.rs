@@ -161,7 +161,7 @@ impl Server {
 
     /// The path that was made between client and server, where one was asked for.
     pub fn path_plan(&self) -> Option<PathPlan> {
-        self.path_meter().map(|meter| meter.plan().clone())
+        self.path_meter().map(|meter| meter.plan())
     }
 
     /// Counters of that path.

@@ -1,9 +1,11 @@
 //! What crossed the path, and how exactly: counted by netem, or by the delay line on every packet.
 
 use crate::delay_line::LineMeter;
+use crate::error::{DuringStep, WanError};
 use crate::rtnetlink::{NetemCounts, Route};
 use record::units::format_nanos;
 use record::{Doubt, DoubtKind, Figure, Figures, Latency, Origin, PathMechanism, PathPlan, Severity, names};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Lateness at the 99th percentile beyond this share of the delay is a doubt.
@@ -22,6 +24,8 @@ struct Inner {
     ends: [(Mutex<Route>, u32); 2],
     line: Option<LineMeter>,
     before: Mutex<Before>,
+    /// The plan's delay, or the one that took its place.
+    delay_ns: AtomicU64,
 }
 
 /// Counters that only grow, as last read.
@@ -54,12 +58,40 @@ pub struct PathTally {
 impl PathMeter {
     pub(crate) fn new(plan: PathPlan, ends: [(Route, u32); 2], line: Option<LineMeter>) -> Self {
         let ends = ends.map(|(route, index)| (Mutex::new(route), index));
-        PathMeter(Arc::new(Inner { plan, ends, line, before: Mutex::default() }))
+        let delay_ns = AtomicU64::new(plan.delay_ns);
+        PathMeter(Arc::new(Inner { plan, ends, line, before: Mutex::default(), delay_ns }))
     }
 
-    /// The path that is metered.
-    pub fn plan(&self) -> &PathPlan {
-        &self.0.plan
+    /// The path as it is now.
+    pub fn plan(&self) -> PathPlan {
+        let delay_ns = self.0.delay_ns.load(Ordering::Relaxed);
+        let queue_bytes = match delay_ns == self.0.plan.delay_ns {
+            true => self.0.plan.queue_bytes,
+            false => PathPlan::default_queue_bytes(delay_ns, self.0.plan.bandwidth_bits_per_sec),
+        };
+        PathPlan { delay_ns, queue_bytes, ..self.0.plan.clone() }
+    }
+
+    /// Delays packets that come from now on by `delay_ns` in each direction; the link's queue follows. A path that was made
+    /// without anything to emulate has nothing that could delay, and refuses.
+    pub fn set_delay(&self, delay_ns: u64) -> Result<(), WanError> {
+        let before = self.0.delay_ns.swap(delay_ns, Ordering::Relaxed);
+        let plan = self.plan();
+        let changed = plan.check().map_err(WanError::from).and_then(|()| match (&self.0.line, plan.mechanism) {
+            (Some(line), _) => {
+                line.set_delay(plan.delay_ns, plan.queue_bytes);
+                Ok(())
+            }
+            (None, PathMechanism::Netem) => self.0.ends.iter().zip(0..).try_for_each(|((route, index), number)| {
+                let route = route.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                route.set_netem(*index, &plan, number).during("change the delay of a netem")
+            }),
+            _ => Err(std::io::Error::from(std::io::ErrorKind::Unsupported)).during("delay a bare link"),
+        });
+        if changed.is_err() {
+            self.0.delay_ns.store(before, Ordering::Relaxed);
+        }
+        changed
     }
 
     pub(crate) fn is_seeded(&self) -> bool {
@@ -79,7 +111,7 @@ impl PathMeter {
     /// What the path did since the last call, on whichever copy.
     pub fn take(&self) -> PathTally {
         let mut tally = PathTally {
-            plan: self.0.plan.clone(),
+            plan: self.plan(),
             packets: 0,
             lost: None,
             dropped: 0,

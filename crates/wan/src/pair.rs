@@ -190,7 +190,8 @@ impl Pair {
     /// Tests whether the path is what was asked for, with pings and, where there is a bandwidth, a train of packets. Takes
     /// about a round trip and a quarter of a second; its packets do not count in the meter's next reading.
     pub fn self_test(&self) -> Result<SelfTest, WanError> {
-        let seen = self_test::run(self.path(), &self.client, &self.server, self.addresses.server_v4.into())?;
+        let now = self.path_meter().map_or_else(PathPlan::default, |meter| meter.plan());
+        let seen = self_test::run(&now, &self.client, &self.server, self.addresses.server_v4.into())?;
         if let Some(joint) = &self.joint {
             joint.meter.take();
         }

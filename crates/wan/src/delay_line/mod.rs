@@ -57,6 +57,9 @@ struct Shared {
     /// Thread id, and whether it runs at a real-time priority.
     thread: Mutex<Option<(i32, bool)>>,
     trouble: Mutex<Option<String>>,
+    /// A delay and a queue that the thread is to take over, and whether there is one.
+    change: Mutex<(u64, u64)>,
+    is_changed: AtomicBool,
 }
 
 /// A running delay line; it ends, and its devices vanish, when this is dropped or the process ends.
@@ -79,7 +82,7 @@ impl DelayLine {
         let mut line = Line {
             devices: [client, server],
             directions: [Direction::new(plan, 0), Direction::new(plan, 1)],
-            early_ns: (plan.delay_ns / EARLY_PART).min(EARLIEST_NS),
+            early_ns: earliness_ns(plan.delay_ns),
             shared: shared.clone(),
             wake: wake.clone(),
         };
@@ -135,6 +138,12 @@ impl LineMeter {
         let (thread, _) = (*lock(&self.0.thread))?;
         let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
         text.split(' ').next()?.parse().ok()
+    }
+
+    /// Delays packets that come from now on by `delay_ns`.
+    pub(crate) fn set_delay(&self, delay_ns: u64, queue_bytes: u64) {
+        *lock(&self.0.change) = (delay_ns, queue_bytes);
+        self.0.is_changed.store(true, Ordering::Release);
     }
 
     /// Why the line ended, if it did.
@@ -258,6 +267,7 @@ struct Line {
 impl Line {
     fn run(&mut self) -> io::Result<()> {
         while !self.shared.should_stop.load(Ordering::Acquire) {
+            self.take_change();
             let mut was_busy = false;
             for (number, direction) in self.directions.iter_mut().enumerate() {
                 was_busy |= direction.deliver(&self.devices[1 - number], self.early_ns, &self.shared.counts);
@@ -268,6 +278,17 @@ impl Line {
             }
         }
         Ok(())
+    }
+
+    /// Takes a new delay over. The change is seen with the next packet at the latest, before that packet's fate is decided.
+    fn take_change(&mut self) {
+        if self.shared.is_changed.swap(false, Ordering::AcqRel) {
+            let (delay_ns, queue_bytes) = *lock(&self.shared.change);
+            self.early_ns = earliness_ns(delay_ns);
+            for direction in &mut self.directions {
+                direction.shaper.set_delay(delay_ns, queue_bytes);
+            }
+        }
     }
 
     /// Sleeps until a packet comes, one is due, or the line is to end.
@@ -293,6 +314,10 @@ impl Line {
         }
         Ok(())
     }
+}
+
+fn earliness_ns(delay_ns: u64) -> u64 {
+    (delay_ns / EARLY_PART).min(EARLIEST_NS)
 }
 
 fn now_ns() -> u64 {

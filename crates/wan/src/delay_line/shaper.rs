@@ -49,6 +49,12 @@ impl Shaper {
         }
     }
 
+    /// Delays what comes from now on by another time. What is on its way stays ahead of it.
+    pub(crate) fn set_delay(&mut self, delay_ns: u64, queue_bytes: u64) {
+        self.delay_ns = delay_ns;
+        self.queue_ns = (queue_bytes as f64 * self.ns_per_byte) as u64;
+    }
+
     /// The fate of a packet of `bytes` that came at `now_ns`.
     pub(crate) fn fate(&mut self, now_ns: u64, bytes: usize) -> Fate {
         if self.loss_below > 0 && self.losses.next_u64() < self.loss_below {
@@ -56,8 +62,8 @@ impl Shaper {
         }
         let undelayed = now_ns + self.delay_ns;
         if self.ns_per_byte == 0.0 {
-            self.last_due_ns = undelayed;
-            return Fate::Due(undelayed);
+            self.last_due_ns = undelayed.max(self.last_due_ns);
+            return Fate::Due(self.last_due_ns);
         }
         let begins = undelayed.max(self.last_due_ns);
         if begins - undelayed > self.queue_ns {
@@ -103,6 +109,15 @@ mod tests {
             assert_eq!(*fate, if index <= 50 { due } else { Fate::Dropped });
         }
         assert_eq!(shaper.fate(200_000_000, 1500), Fate::Due(211_000_000), "an idle link has forgotten its queue");
+    }
+
+    #[test]
+    fn a_shorter_delay_does_not_overtake_what_is_on_its_way() {
+        let mut shaper = Shaper::new(&plan(20, 0.0, 0), 0);
+        assert_eq!(shaper.fate(0, 100), Fate::Due(20_000_000));
+        shaper.set_delay(1_000_000, 0);
+        assert_eq!(shaper.fate(1, 100), Fate::Due(20_000_000));
+        assert_eq!(shaper.fate(30_000_000, 100), Fate::Due(31_000_000));
     }
 
     #[test]

@@ -96,8 +96,13 @@ fn netem_options(plan: &PathPlan, direction: u64) -> Request {
 impl Route {
     /// Puts a netem with the plan's figures in front of `link`.
     pub fn add_netem(&self, link: &str, plan: &PathPlan, direction: u64) -> io::Result<()> {
+        self.set_netem(link_index(link)?, plan, direction)
+    }
+
+    /// The same for a link known by its index in this socket's namespace; a netem that is there takes the figures over.
+    pub fn set_netem(&self, index: u32, plan: &PathPlan, direction: u64) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_NEWQDISC, libc::NLM_F_CREATE | libc::NLM_F_REPLACE);
-        request.queueing(link_index(link)?);
+        request.queueing(index);
         request.text(TCA_KIND, "netem");
         request.attribute(TCA_OPTIONS, &netem_options(plan, direction).bytes);
         self.execute(request)

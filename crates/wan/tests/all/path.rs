@@ -273,6 +273,27 @@ fn the_path_works_for_both_address_families_and_is_steered() {
 }
 
 #[test]
+fn the_delay_of_a_path_can_be_changed() {
+    if !root() {
+        return;
+    }
+    let pair = pair_with(line(50));
+    let meter = pair.path_meter().unwrap();
+    for delay_ms in [5, 30] {
+        meter.set_delay(delay_ms * 1_000_000).unwrap();
+        // The least round trip: below the delay it cannot be, and a busy machine does not make all ten late.
+        let least_ms = pair.self_test().unwrap().round_trips_ns[0] as f64 / 1e6;
+        assert!((2.0 * delay_ms as f64 * 0.99..50.0 + delay_ms as f64).contains(&least_ms), "{least_ms} ms");
+    }
+    assert!(meter.set_delay(u64::MAX).is_err());
+    assert_eq!(meter.plan().delay_ns, 30_000_000, "a refused delay changes nothing");
+    pair.remove().unwrap();
+    let bare = Pair::create(&plan()).unwrap();
+    assert!(bare.path_meter().unwrap().set_delay(1).is_err());
+    bare.remove().unwrap();
+}
+
+#[test]
 fn netem_that_the_kernel_lacks_is_named() {
     if !root() {
         return;
