@@ -189,6 +189,14 @@ impl Gauge {
         time_wait.hold(count, &self.stop, progress)
     }
 
+    /// Delays the path by another time from now on.
+    pub fn set_path_delay(&mut self, delay_ns: u64) -> Result<()> {
+        match &self.path {
+            Some(path) => path.set_delay(delay_ns).map_err(anyhow::Error::from),
+            None => Ok(()),
+        }
+    }
+
     /// Facts about the server's processes.
     pub fn server_facts(&self) -> std::collections::BTreeMap<String, String> {
         self.observer.as_ref().map(Observer::server_facts).unwrap_or_default()

@@ -198,3 +198,30 @@ fn a_path_without_a_place_is_refused() {
     command.args(server);
     run(&mut command).exits_with(1).complains_of(&["loopback only", "0.0.0.0"]);
 }
+
+#[test]
+fn find_varies_the_delay_and_holds_everything_else() {
+    skip_unless!(is_root(), "network namespaces need root");
+    needs_server!(Kind::Nginx);
+    let dir = open_dir();
+    let (state, out) = (dir.path().join("state"), dir.path().join("run"));
+    let port = free_port();
+    let url = format!("http://127.0.0.1:{port}/128.bin");
+    let mut command =
+        straingauge(["find", &url, "--axis", "delay", "--axis-values", "0,2ms,8ms", "--connections", "7"]);
+    command.args(["--duration", "150ms", "--repeats", "2", "--out"]).arg(&out).arg("--");
+    let said = run(command.args(serve_words(Kind::Nginx, port, &state, "0.0.0.0"))).exits_with(0);
+    let measured: Vec<serde_json::Value> = points(&out).into_iter().filter(|point| point["sweep"] == "axis").collect();
+    assert_eq!(measured.len(), 6, "three delays, two repeats");
+    for point in &measured {
+        let delay_us = point["axis"]["value"].as_f64().expect("a value") / 1e3;
+        let p50_us = point["figures"]["client.response_p50_us"]["value"].as_f64().expect("answers");
+        assert!(p50_us >= 1.98 * delay_us, "p50 {p50_us} us over {delay_us} us each way");
+        assert_eq!(point["connections"], 7);
+    }
+    assert!(said.out.contains("8.00 ms"), "{}", said.out);
+    let page = std::fs::read_to_string(out.join("report.html")).expect("report.html is there");
+    assert!(page.contains("Axis: delay") && page.contains("<svg"), "the report draws it");
+    let both = run(straingauge(["find", &url, "--axis", "delay", "--delay", "1ms"]).args(["--", "true"]));
+    both.exits_with(2).complains_of(&["--axis delay", "--delay"]);
+}

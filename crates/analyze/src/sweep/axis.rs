@@ -193,6 +193,9 @@ impl AxisSweep {
     }
 }
 
+/// From a machine room to the other side of the world, each way.
+const DELAYS_MS: [f64; 7] = [0.0, 1.0, 5.0, 10.0, 20.0, 50.0, 100.0];
+
 fn own_values(axis: &AxisPlan, plan: &SweepPlan, capacity_per_sec: Option<f64>) -> Vec<f64> {
     match axis.axis {
         Axis::Connections => {
@@ -214,6 +217,7 @@ fn own_values(axis: &AxisPlan, plan: &SweepPlan, capacity_per_sec: Option<f64>) 
         // The papers' figure goes to 2,000.
         Axis::Cold => vec![0.0, 100.0, 250.0, 500.0, 1000.0, 2000.0],
         Axis::TimeWait => vec![0.0, 20_000.0],
+        Axis::Delay => DELAYS_MS.map(|delay_ms| delay_ms * 1e6).to_vec(),
         _ => Vec::new(),
     }
 }

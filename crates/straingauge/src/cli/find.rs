@@ -29,7 +29,7 @@ pub struct FindOptions {
     /// Vary this one quantity and hold everything else, instead of the sweeps
     #[arg(long, value_enum)]
     pub axis: Option<AxisWord>,
-    /// Values along the axis, as 0,750,2k [default: cold: 0 to 2000; time-wait: 0,20000; connections: doubled; rate: shares
+    /// Values along the axis, as 0,750,2k [default: cold: 0 to 2000; time-wait: 0,20000; delay: 0 to 100ms; connections: doubled; rate: shares
     /// of the capacity; conforming: searched]
     #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     pub axis_values: Option<String>,
@@ -118,6 +118,8 @@ pub enum AxisWord {
     Conforming,
     /// TIME_WAIT sockets on the server
     TimeWait,
+    /// One-way delay of the path between client and server
+    Delay,
 }
 
 impl FindOptions {

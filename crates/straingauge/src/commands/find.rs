@@ -30,11 +30,15 @@ const OVERLOAD_CONNECT_TIMEOUT_NS: u64 = 500_000_000;
 /// Runs the command.
 pub fn run(args: FindArgs) -> Result<ExitCode> {
     let limits = parse_limits(&args.fail_if)?;
-    let drive = plan::drive(args.drive, "straingauge find http://127.0.0.1:8080/ -- SERVER ...")?;
+    let mut drive = plan::drive(args.drive, "straingauge find http://127.0.0.1:8080/ -- SERVER ...")?;
     let find_options = args.find.over(drive.find_in_file);
     let mut sweep = plan::sweep_plan(&find_options, &drive.load)?;
     if drive.workload.rate_series.is_some() {
         sweep.arrival = Arrival::Series;
+    }
+    let is_delay_varied = sweep.axis.as_ref().is_some_and(|axis| axis.axis == Axis::Delay);
+    if is_delay_varied {
+        axis::make_room_for_delay(&mut drive.path, sweep.axis.as_ref().map_or(&[], |axis| &axis.values))?;
     }
     let output = &drive.output;
     let which = find_options.sweep.unwrap_or(SweepWord::Both);
@@ -53,6 +57,11 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
     })?;
     let most = most_connections(&sweep, which, &session.plan);
     load::check(&LoadPlan { connections: most, ..session.plan.clone() }).map_err(anyhow::Error::from)?;
+    if is_delay_varied {
+        session.gauge.set_path_delay(0)?;
+        session.path =
+            session.path_plan().map_or(String::new(), |path| format!("{}; the delay is varied", path.words()));
+    }
     if let Some(axis) = &sweep.axis {
         suit(&mut session.plan, axis, &drive.load)?;
     }

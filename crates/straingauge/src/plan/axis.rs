@@ -29,6 +29,7 @@ pub fn axis_plan(options: &FindOptions, load: &LoadOptions) -> Result<Option<Axi
         AxisWord::Cold => Axis::Cold,
         AxisWord::Conforming => Axis::Conforming,
         AxisWord::TimeWait => Axis::TimeWait,
+        AxisWord::Delay => Axis::Delay,
     };
     if options.sweep.is_some() {
         return Err(wrong_usage("--axis takes the place of the sweeps: leave --sweep out"));
@@ -87,13 +88,20 @@ fn values(text: &str, axis: Axis) -> Result<Vec<f64>> {
     for part in text.split(',').map(str::trim) {
         let value = match axis {
             Axis::Rate => units::parse_rate(part).map_err(|why| wrong(part, format!("({why})")))?,
+            // A bare 0 is as good as 0ms.
+            Axis::Delay => {
+                units::parse_duration(part).map_err(|why| wrong(part, format!("({why})")))?.as_nanos() as f64
+            }
             _ => units::parse_count(part).map_err(|why| wrong(part, format!("({why})")))? as f64,
         };
-        let may_be_none = matches!(axis, Axis::Cold | Axis::TimeWait);
+        let may_be_none = matches!(axis, Axis::Cold | Axis::TimeWait | Axis::Delay);
         if value <= 0.0 && !may_be_none {
             return Err(wrong(part, "would measure nothing".into()));
         }
-        if value > MOST && axis != Axis::Rate {
+        if axis == Axis::Delay && value > record::path::MAX_DELAY_NS as f64 {
+            return Err(wrong(part, "is longer than the 10s that a path may delay".into()));
+        }
+        if value > MOST && !matches!(axis, Axis::Rate | Axis::Delay) {
             return Err(wrong(part, format!("is more than {MOST}")));
         }
         found.push(value);
@@ -139,6 +147,8 @@ mod tests {
         assert_eq!(plan.values, [0.0, 750.0, 2000.0]);
         let plan = axis_plan(&options(AxisWord::Rate, "0.5,10k"), &LoadOptions::default()).unwrap().unwrap();
         assert_eq!(plan.values, [0.5, 10_000.0]);
+        let plan = axis_plan(&options(AxisWord::Delay, "20ms,0,1.5ms"), &LoadOptions::default()).unwrap().unwrap();
+        assert_eq!(plan.values, [0.0, 1.5e6, 20e6]);
     }
 
     #[test]
@@ -148,6 +158,8 @@ mod tests {
             (options(AxisWord::Cold, "1,,2"), &none, "--axis-values"),
             (options(AxisWord::Cold, "-5"), &none, "--axis-values"),
             (options(AxisWord::Connections, "0"), &none, "nothing"),
+            (options(AxisWord::Delay, "20"), &none, "--axis-values"),
+            (options(AxisWord::Delay, "8760h"), &none, "10s"),
             (options(AxisWord::Cold, "1e300"), &none, "--axis-values"),
             (FindOptions { axis_values: Some("1".into()), ..Default::default() }, &none, "--axis"),
             (FindOptions { overload: Some("-1x".into()), ..options(AxisWord::Rate, "1") }, &none, "--overload"),

@@ -1,7 +1,10 @@
 //! One quantity varied, everything else held.
 
 use super::{Ended, Search};
+use crate::cli::PathOptions;
+use crate::failure::wrong_usage;
 use crate::plan::axis;
+use crate::quantity::Time;
 use analyze::axis::value_words;
 use analyze::sweep::{AxisStep, AxisSweep};
 use anyhow::Result;
@@ -10,6 +13,22 @@ use record::{Axis, AxisPlace, AxisPlan, LoadPlan, Pace, Sweep, names};
 
 /// Connections of the closed loop that finds the capacity for an axis of rates.
 const CAPACITY_CONNECTIONS: u64 = 64;
+
+/// The longest delay that an axis of delays goes to by itself.
+const LONGEST_DELAY: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// Asks for a path that can be delayed: it is made, and tested, with the longest of the delays.
+pub(super) fn make_room_for_delay(path: &mut PathOptions, values: &[f64]) -> Result<()> {
+    if path.delay.is_some() {
+        return Err(wrong_usage(
+            "--axis delay varies what --delay would hold: leave --delay out, or give --axis-values",
+        ));
+    }
+    let longest = values.iter().copied().fold(0.0, f64::max);
+    let longest = if longest > 0.0 { std::time::Duration::from_nanos(longest as u64) } else { LONGEST_DELAY };
+    path.delay = Some(Time(longest));
+    Ok(())
+}
 
 impl Search {
     /// Measures the axis to its end.
@@ -39,7 +58,13 @@ impl Search {
                         None => self.measure(at, Sweep::Axis, repeat)?,
                     }
                 }
-                AxisStep::Yardstick => self.yardstick()?,
+                AxisStep::Yardstick => {
+                    if plan.axis == Axis::Delay {
+                        // The same work each time, whatever was measured before.
+                        self.session.gauge.set_path_delay(0)?;
+                    }
+                    self.yardstick()?
+                }
                 AxisStep::Done { reason } => {
                     self.session.progress.say(&format!("{}: {reason}", plan.axis.word()));
                     return Ok(Ended::Complete);
@@ -57,6 +82,7 @@ impl Search {
         match axis {
             Axis::Cold => session.gauge.resize_cold(&session.plan, value as u64, most as u64, &mut session.progress)?,
             Axis::TimeWait => session.gauge.hold_time_wait(&session.plan, value as u64, &mut session.progress)?,
+            Axis::Delay => session.gauge.set_path_delay(value as u64)?,
             _ => {}
         }
         if session.stop.is_set() {
