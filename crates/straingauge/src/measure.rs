@@ -80,7 +80,9 @@ impl LoadEvents for Watching<'_> {
         if let Some(layers) = self.layers.as_deref_mut() {
             layers.begin();
         }
-        self.path.map(PathMeter::take);
+        if let Some(path) = self.path {
+            path.take();
+        }
         if let Some(observer) = self.observer.as_deref_mut() {
             self.trouble = observer.window_begins().err().map(|error| error.to_string());
         }

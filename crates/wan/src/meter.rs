@@ -65,9 +65,10 @@ impl PathMeter {
     /// The path as it is now.
     pub fn plan(&self) -> PathPlan {
         let delay_ns = self.0.delay_ns.load(Ordering::Relaxed);
-        let queue_bytes = match delay_ns == self.0.plan.delay_ns {
-            true => self.0.plan.queue_bytes,
-            false => PathPlan::default_queue_bytes(delay_ns, self.0.plan.bandwidth_bits_per_sec),
+        let queue_bytes = if delay_ns == self.0.plan.delay_ns {
+            self.0.plan.queue_bytes
+        } else {
+            PathPlan::default_queue_bytes(delay_ns, self.0.plan.bandwidth_bits_per_sec)
         };
         PathPlan { delay_ns, queue_bytes, ..self.0.plan.clone() }
     }

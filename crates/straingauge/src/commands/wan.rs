@@ -48,7 +48,9 @@ pub fn run(args: WanArgs) -> Result<ExitCode> {
     prepare(&pair, &mut command);
     pair.run_client(&mut command)?;
     let meter = pair.path_meter();
-    meter.as_ref().map(wan::PathMeter::take);
+    if let Some(meter) = &meter {
+        meter.take();
+    }
     let mut child = command.spawn().map_err(|error| cannot_start(&args.command[0], &error))?;
     let status = wait_for(&mut child, &signals)?;
     if let Some(server) = &mut server {
