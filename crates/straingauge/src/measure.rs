@@ -13,7 +13,7 @@ use observe::{Observer, Window};
 use record::point::Sweep;
 use record::run::{PointFiles, SCHEMA};
 use record::units::{format_nanos, format_si};
-use record::{Doubt, DoubtKind, Latency, LoadPlan, Pace, Point, RunWriter, Severity};
+use record::{Doubt, DoubtKind, LoadPlan, Pace, Point, RunWriter, Severity};
 use wan::{PathMeter, PathTally};
 
 /// How long no new cold connection may be established before the herd is given up.
