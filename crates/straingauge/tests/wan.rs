@@ -57,7 +57,7 @@ fn wan_says_what_cannot_be() {
     wan(&["--bandwidth", "100", "--", "true"]).exits_with(2).complains_of(&["100", "100Mbit"]);
     wan(&["--delay", "20ms"]).exits_with(2).complains_of(&["needs a command"]);
     skip_unless!(is_root(), "network namespaces need root");
-    wan(&["--", "no-such-program"]).exits_with(1).complains_of(&["'no-such-program' was not found"]);
+    wan(&["--quiet", "--", "no-such-program"]).exits_with(1).complains_of(&["'no-such-program' was not found"]);
     wan(&["--quiet", "--server", "exit 3", "--", "true"]).exits_with(1).complains_of(&["ended", "3", "listened"]);
     wan(&["--quiet", "--server", "sleep 60", "--server-timeout", "200ms", "--", "true"])
         .exits_with(1)

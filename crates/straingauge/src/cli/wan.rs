@@ -4,14 +4,18 @@ use super::path::PathOptions;
 use crate::quantity::Time;
 use clap::Args;
 
-/// Runs COMMAND at one end of an emulated wide-area path, and a server at the other.
-///
-/// COMMAND is the client: it runs alone in a network namespace with the address 198.18.0.2 (fd00::2), in this terminal.
-/// What it reaches is the other end of the path, 198.18.0.1 (fd00::1), where --server starts a server; both are told the
-/// server's addresses as STRAINGAUGE_SERVER and STRAINGAUGE_SERVER_V6. Nothing else is reachable from either end.
-///
-/// The exit code is COMMAND's; 128 + N when signal N ended it.
+/// What COMMAND may expect; its lines are wrapped by hand, as clap keeps them.
+const TOPOLOGY: &str = "\
+COMMAND is the client: it runs alone in a network namespace with the address 198.18.0.2 (fd00::2),
+in this terminal. What it reaches is the other end of the path, 198.18.0.1 (fd00::1), where
+--server starts a server; both find the server's addresses in STRAINGAUGE_SERVER and
+STRAINGAUGE_SERVER_V6. Nothing else is reachable from either end.
+
+The exit code is COMMAND's, or 128 + N when signal N ended it.";
+
+/// `straingauge wan`.
 #[derive(Debug, Args)]
+#[command(after_long_help = TOPOLOGY)]
 pub struct WanArgs {
     #[command(flatten)]
     pub path: PathOptions,
