@@ -4,8 +4,8 @@ use super::clients::ClientOptions;
 use super::drive::IsolateWord;
 use super::find::FindOptions;
 use super::load::LoadOptions;
-use super::workload::WorkloadOptions;
 use super::path::PathOptions;
+use super::workload::WorkloadOptions;
 use crate::quantity::Time;
 use serde::Deserialize;
 

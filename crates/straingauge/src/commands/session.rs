@@ -1,8 +1,6 @@
 //! What `load` and `find` share: the target, the server where one is started, the observer, the run's record.
 
-use crate::cli::{
-    ClientOptions, IsolateWord, LoadOptions, PathOptions, ProfileWord, ServerOptions, WorkloadOptions,
-};
+use crate::cli::{ClientOptions, IsolateWord, LoadOptions, PathOptions, ProfileWord, ServerOptions, WorkloadOptions};
 use crate::cpus;
 use crate::failure::wrong_usage;
 use crate::layers::LayerGauge;
