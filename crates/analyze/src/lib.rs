@@ -9,6 +9,7 @@ pub mod chart;
 pub mod growth;
 pub mod json;
 pub mod limit;
+pub mod predict;
 pub mod report;
 pub mod statistics;
 pub mod sweep;

@@ -2,9 +2,11 @@
 
 mod axis;
 mod browser;
+mod fits;
 mod fixture;
 mod golden;
 mod properties;
+mod queueing;
 mod reference;
 mod repair;
 mod reporting;

@@ -1,0 +1,138 @@
+//! Regressions and the Universal Scalability Law against published fits.
+
+use analyze::predict::{regression, usl};
+
+/// SPEC SDM91 on a Sun SPARCcenter 2000, October 1994; in Gunther, Guerrilla Capacity Planning, 2007.
+const SPECSDM91: [(f64, f64); 7] =
+    [(1.0, 64.9), (18.0, 995.9), (36.0, 1652.4), (72.0, 1853.2), (108.0, 1828.9), (144.0, 1775.0), (216.0, 1702.2)];
+/// A ray tracer on an SGI Origin 2000; in the same book.
+const RAYTRACER: [(f64, f64); 11] = [
+    (1.0, 20.0),
+    (4.0, 78.0),
+    (8.0, 130.0),
+    (12.0, 170.0),
+    (16.0, 190.0),
+    (20.0, 200.0),
+    (24.0, 210.0),
+    (28.0, 230.0),
+    (32.0, 260.0),
+    (48.0, 280.0),
+    (64.0, 310.0),
+];
+
+#[track_caller]
+fn prints_as(found: f64, decimals: usize, expected: &str) {
+    assert_eq!(format!("{found:.decimals$}"), expected);
+}
+
+#[test]
+fn sdm91_has_the_parameters_that_the_r_package_prints() {
+    // Moeding and Gunther: R package usl 3.0.4, README and tests.
+    let fit = usl::fit(&SPECSDM91, 0.95).unwrap();
+    prints_as(fit.alpha.value, 7, "0.0277285");
+    prints_as(fit.beta.value, 7, "0.0001044");
+    prints_as(fit.gamma.value, 5, "89.99523");
+    prints_as(fit.alpha.standard_error.unwrap(), 7, "0.0091217");
+    prints_as(fit.beta.standard_error.unwrap(), 7, "0.0000199");
+    prints_as(fit.gamma.standard_error.unwrap(), 4, "14.2135");
+    prints_as(fit.residual_error.unwrap(), 2, "82.85");
+    prints_as(fit.peak_load().unwrap(), 4, "96.5196");
+    prints_as(fit.at(fit.peak_load().unwrap()), 0, "1884");
+    prints_as(fit.limit().unwrap(), 2, "3245.59");
+    let fitted: Vec<String> = SPECSDM91.iter().map(|(load, _)| format!("{:.0}", fit.at(*load))).collect();
+    assert_eq!(fitted, ["90", "1078", "1541", "1850", "1879", "1822", "1646"]);
+}
+
+#[test]
+fn the_ray_tracers_first_points_have_the_errors_that_the_r_package_prints() {
+    let fit = usl::fit(&RAYTRACER[..6], 0.95).unwrap();
+    prints_as(fit.alpha.value, 5, "0.02444");
+    prints_as(fit.beta.value, 5, "0.00163");
+    prints_as(fit.gamma.value, 5, "20.85605");
+    // Half the printed intervals' widths over the quantile that the package multiplies errors with: the one-sided one with
+    // n - 1 degrees of freedom. Ours is two-sided with n - 3, so our intervals are wider.
+    let quantile = regression::student(0.90, 5.0).unwrap();
+    prints_as(quantile, 4, "2.0150");
+    for (parameter, decimals, low, high) in
+        [(fit.alpha, 5, 0.00754, 0.04135), (fit.beta, 5, 0.00110, 0.00215), (fit.gamma, 5, 19.26717, 22.44492)]
+    {
+        let (error, unit) = (parameter.standard_error.unwrap(), 10f64.powi(-decimals));
+        assert!((error * quantile - (high - low) / 2.0).abs() <= unit, "{parameter:?}");
+        let interval = parameter.interval.unwrap();
+        assert!(interval.low < low && high < interval.high, "{parameter:?}");
+    }
+}
+
+#[test]
+fn a_server_without_coherency_cost_stays_at_its_bound() {
+    // The package's vignette: the whole ray tracer data have beta = 0.
+    let fit = usl::fit(&RAYTRACER, 0.95).unwrap();
+    assert_eq!((fit.beta.value, fit.peak_load()), (0.0, None));
+    assert!((0.04..0.06).contains(&fit.alpha.value), "{fit:?}");
+    let exact: Vec<(f64, f64)> =
+        [1.0, 2.0, 4.0, 6.0, 8.0, 10.0].map(|n| (n, usl::throughput(0.02, 0.02, 1.0, n))).to_vec();
+    let fit = usl::fit(&exact, 0.95).unwrap();
+    assert!((fit.alpha.value - 0.02).abs() < 1e-6 && (fit.beta.value - 0.02).abs() < 1e-6, "{fit:?}");
+}
+
+#[test]
+fn points_that_cannot_be_fitted_are_refused() {
+    let said = |points: &[(f64, f64)]| usl::fit(points, 0.95).unwrap_err().to_string();
+    assert!(said(&SPECSDM91[..3]).contains("at least 4 different loads"));
+    assert!(said(&[(8.0, 1.0); 9]).contains("there are 1"));
+    assert!(said(&[(1.0, 1.0), (2.0, -2.0), (3.0, 3.0), (4.0, 4.0)]).contains("-2"));
+    assert!(said(&[(1.0, 1.0), (2.0, f64::NAN), (3.0, 3.0), (4.0, 4.0)]).contains("NaN"));
+}
+
+#[test]
+fn a_line_through_norris_data_has_the_certified_digits() {
+    // NIST Statistical Reference Datasets, Norris (calibration of ozone monitors): certified slope, intercept, errors.
+    let points = [
+        (0.2, 0.1),
+        (337.4, 338.8),
+        (118.2, 118.1),
+        (884.6, 888.0),
+        (10.1, 9.2),
+        (226.5, 228.1),
+        (666.3, 668.5),
+        (996.3, 998.5),
+        (448.6, 449.1),
+        (777.0, 778.9),
+        (558.2, 559.2),
+        (0.4, 0.3),
+        (0.6, 0.1),
+        (775.5, 778.1),
+        (666.9, 668.8),
+        (338.0, 339.3),
+        (447.5, 448.9),
+        (11.6, 10.8),
+        (556.0, 557.7),
+        (228.1, 228.3),
+        (995.8, 998.0),
+        (887.6, 888.8),
+        (120.2, 119.6),
+        (0.3, 0.3),
+        (0.3, 0.6),
+        (556.8, 557.6),
+        (339.1, 339.3),
+        (887.2, 888.0),
+        (999.0, 998.5),
+        (779.0, 778.9),
+        (11.1, 10.2),
+        (118.3, 117.6),
+        (229.2, 228.9),
+        (669.1, 668.4),
+        (448.9, 449.2),
+        (0.5, 0.2),
+    ];
+    let line = regression::line(&points, 0.95).unwrap();
+    prints_as(line.slope.value, 9, "1.002116818");
+    prints_as(line.intercept.value, 9, "-0.262323074");
+    prints_as(line.slope.standard_error.unwrap(), 12, "0.000429796848");
+    prints_as(line.intercept.standard_error.unwrap(), 9, "0.232818234");
+    let at = line.x_intercept.unwrap();
+    let reach = line.x_intercept_interval.unwrap();
+    assert!(reach.low < at && at < reach.high && (reach.high - reach.low) < 1.0, "{line:?}");
+    assert!(regression::line(&[(1.0, 1.0), (1.0, 2.0), (1.0, 3.0)], 0.95).is_none(), "all at one load");
+    assert!(regression::line(&points[..2], 0.95).is_none());
+}
