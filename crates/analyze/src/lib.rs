@@ -6,6 +6,7 @@
 
 pub mod axis;
 pub mod chart;
+pub mod compare;
 pub mod growth;
 pub mod json;
 pub mod limit;

@@ -1,12 +1,143 @@
 //! From measured runs to what-if answers: service demands, models of the server, and their check against measurement.
 //!
-//! Read in this order: [`network`] (queueing networks as data) and their solvers [`exact`], [`approximate`],
-//! [`convolution`], [`open`]; [`usl`] and [`regression`] for fits. Meaning, units and assumptions: `docs/predict.md`.
+//! Read in this order: [`of_runs`], then [`server`] (the model), [`check`] (how it is chosen and tested), [`question`]
+//! (what-ifs), [`demand`] (the demand law and the lines). Queueing networks in general: [`network`] and the solvers
+//! [`exact`], [`approximate`], [`convolution`], [`open`]; fits: [`usl`], [`regression`]. Meaning, units and assumptions:
+//! `docs/predict.md`.
 
 pub mod approximate;
+pub mod check;
 pub mod convolution;
+pub mod demand;
 pub mod exact;
 pub mod network;
 pub mod open;
+pub mod question;
+pub mod readings;
 pub mod regression;
+pub mod server;
+mod text;
 pub mod usl;
+
+pub use question::{Question, Rate};
+pub use readings::PredictError;
+pub use text::text;
+
+use record::RunDir;
+use serde::Serialize;
+
+/// Other work of this size is worth a doubt.
+const NOISY_CPUS: f64 = 0.1;
+
+/// What a sweep's CPU readings say without any model.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Measured {
+    /// `closed loop` or `open loop`.
+    pub sweep: &'static str,
+    /// Service demands by resource and load.
+    pub demands: Vec<demand::Demand>,
+    /// Idle, user and kernel CPU over the rate.
+    pub regressions: Vec<demand::Regression>,
+}
+
+/// A prediction with everything that it rests on.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Prediction {
+    /// Demands and lines.
+    pub measured: Vec<Measured>,
+    /// The chosen model, fitted to all points of the closed loop.
+    pub model: server::Server,
+    /// How every model did on points that it was not fitted to.
+    pub checks: Vec<check::Check>,
+    /// What a fit up to half the yield point says about the rest.
+    pub extrapolation: Option<check::Extrapolation>,
+    /// Resamples behind the intervals.
+    pub resamples: usize,
+    /// The answer.
+    pub answer: question::Answer,
+    /// Reasons not to trust it.
+    pub doubts: Vec<String>,
+}
+
+/// Predicts from runs of one server.
+///
+/// # Errors
+/// One sentence for runs that cannot be modelled (too few points, all at one load, impossible figures, no watching), for a
+/// model that fails its check, and for a question that the data does not support.
+pub fn of_runs(runs: &[RunDir], question: &Question) -> Result<Prediction, PredictError> {
+    let readings = readings::read(runs)?;
+    let confidence = readings.criteria.confidence_ratio;
+    if readings.closed.is_empty() {
+        check::enough(&check::typicals(&readings.open), "open-loop")?;
+        return Err(PredictError::Unsupported(
+            "the models are fitted to the closed loop, and this run has only open-loop points: run find with both sweeps"
+                .into(),
+        ));
+    }
+    let choice = check::choose(&readings.closed, readings.parallel_cpus)?;
+    let yields = choice.server.yield_connections(readings.criteria.elastic_gain_ratio, 0.0);
+    let measured_yield = crate::zones::of_run(&runs[0]).connections.and_then(|sweep| sweep.yield_point.estimate);
+    let extrapolation = check::extrapolate(
+        &readings.closed,
+        readings.parallel_cpus,
+        measured_yield.or(yields),
+        readings.criteria.elastic_gain_ratio,
+    );
+    let servers = check::resampled(&readings.closed, &choice.server, check::RESAMPLES);
+    let answer = question::answer(&readings, &choice, &servers, question)?;
+    let sweeps = [("closed loop", &readings.closed), ("open loop", &readings.open)];
+    let measured = sweeps
+        .into_iter()
+        .filter(|(_, readings)| !readings.is_empty())
+        .map(|(sweep, points)| Measured {
+            sweep,
+            demands: demand::demands(points, confidence),
+            regressions: demand::regressions(
+                points,
+                readings.parallel_cpus,
+                readings.criteria.saturation_ratio,
+                confidence,
+            ),
+        })
+        .collect();
+    Ok(Prediction {
+        measured,
+        model: choice.server,
+        checks: choice.checks,
+        doubts: doubts(&readings, extrapolation.as_ref(), &choice.server),
+        extrapolation,
+        resamples: servers.len(),
+        answer,
+    })
+}
+
+fn doubts(
+    readings: &readings::Readings,
+    extrapolation: Option<&check::Extrapolation>,
+    server: &server::Server,
+) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if readings.others_cpus >= NOISY_CPUS {
+        doubts.push(format!(
+            "other work used {:.2} CPUs of the machine while it was measured: demands come from the server's own account, and \
+             its throughput was the lower for it; repeat the run on a quiet machine",
+            readings.others_cpus
+        ));
+    }
+    if readings.closed.iter().all(|reading| reading.failed) {
+        doubts.push("every point of the closed loop crossed a criterion of failure".into());
+    }
+    doubts.extend(extrapolation.and_then(|found| found.doubt.clone()));
+    if server.form != server::Form::Usl && readings.parallel_cpus > 1.0 {
+        doubts.push(
+            "the server is modelled with one queue before all of its CPUs; contention between them was not measured"
+                .into(),
+        );
+    }
+    doubts
+}
+
+/// The prediction as JSON: `schema`, `kind`, `prediction`. Units stand beside the numbers.
+pub fn json(prediction: &Prediction) -> serde_json::Value {
+    serde_json::json!({ "schema": crate::json::SCHEMA, "kind": "prediction", "prediction": prediction })
+}

@@ -3,7 +3,7 @@
 pub(crate) mod axis;
 mod point;
 mod run;
-mod table;
+pub(crate) mod table;
 mod workload;
 
 pub use point::point;

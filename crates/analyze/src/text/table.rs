@@ -1,7 +1,7 @@
 //! Aligned columns.
 
 /// A table: a header line and rows; the first `left` columns are aligned left, the others right.
-pub(super) struct Table {
+pub(crate) struct Table {
     rows: Vec<Vec<String>>,
     left: usize,
 }

@@ -2,9 +2,11 @@
 
 mod axis;
 mod browser;
+mod comparison;
 mod fits;
 mod fixture;
 mod golden;
+mod prediction;
 mod properties;
 mod queueing;
 mod reference;
@@ -12,3 +14,4 @@ mod repair;
 mod reporting;
 mod search;
 mod server;
+mod simulation;

@@ -1,0 +1,257 @@
+//! Model choice by cross-validation on the run's own points: each level is predicted by a model fitted to the others; and
+//! the hard test, a model fitted up to half the yield point must predict everything beyond.
+
+use super::readings::{PredictError, Reading, levels, typical};
+use super::server::{Form, Server, fit};
+use crate::statistics::{Interval, interval_of, median, random};
+use rand::RngExt;
+use serde::Serialize;
+
+/// A model is offered when half of its cross-validated throughputs are at most this far off.
+pub const MEDIAN_ERROR: f64 = 0.10;
+/// And none is further off than this.
+pub const LARGEST_ERROR: f64 = 0.30;
+/// Resamples of a bootstrap.
+pub const RESAMPLES: usize = 1000;
+const EVALUATIONS: usize = 400;
+const SEED: u64 = 0x5052;
+
+/// How a model did on points that it was not fitted to.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Check {
+    /// Which model.
+    pub form: Form,
+    /// Fitted parameters.
+    pub parameters: usize,
+    /// Median over the levels of |predicted / measured - 1|, each level predicted from the others.
+    pub median_error_ratio: Option<f64>,
+    /// The largest of them.
+    pub largest_error_ratio: Option<f64>,
+    /// The level of the largest error.
+    pub worst_load: Option<f64>,
+    /// Root of the mean square, which the choice goes by.
+    pub rms_error_ratio: Option<f64>,
+    /// Whether it passed.
+    pub is_offered: bool,
+    /// Why not.
+    pub refused: Option<String>,
+}
+
+/// What a fit up to half the yield point said about the rest.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Extrapolation {
+    /// Which model was chosen by cross-validation on the low levels alone; absent where none could be fitted.
+    pub form: Option<Form>,
+    /// Levels up to half the yield point.
+    pub levels: usize,
+    /// The highest of them.
+    pub up_to_load: f64,
+    /// (load, measured, predicted) throughput of each level beyond.
+    pub beyond: Vec<(f64, f64, f64)>,
+    /// Median of |predicted / measured - 1| over them.
+    pub median_error_ratio: Option<f64>,
+    /// Measured and predicted yield point, connections.
+    pub yield_connections: Option<(f64, Option<f64>)>,
+    /// Why it was not possible, or why not to rely on it.
+    pub doubt: Option<String>,
+}
+
+/// The chosen model and how it was chosen.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Choice {
+    /// Fitted to all levels.
+    pub server: Server,
+    /// Every model's check.
+    pub checks: Vec<Check>,
+}
+
+/// The levels' medians.
+pub fn typicals(readings: &[Reading]) -> Vec<Reading> {
+    levels(readings).iter().map(|level| typical(level)).collect()
+}
+
+/// Checks all models and fits the one with the least error; where two are within a tenth, the simpler one.
+pub fn choose(readings: &[Reading], cpus: f64) -> Result<Choice, PredictError> {
+    let levels = typicals(readings);
+    enough(&levels, "closed-loop")?;
+    let checks: Vec<Check> = Form::ALL.into_iter().map(|form| check(form, &levels, cpus)).collect();
+    let offered = || checks.iter().filter(|check| check.is_offered);
+    let least = offered().filter_map(|check| check.rms_error_ratio).fold(f64::INFINITY, f64::min);
+    let near = |check: &&Check| check.rms_error_ratio.is_some_and(|error| error <= least * 1.1);
+    let chosen = offered().filter(near).min_by_key(|check| check.parameters);
+    let server = chosen.and_then(|check| fit(check.form, &levels, cpus, EVALUATIONS * 5));
+    match server {
+        Some(server) => Ok(Choice { server, checks }),
+        None => {
+            let best = checks.iter().filter_map(|check| Some((check.median_error_ratio?, check)));
+            let words = best.min_by(|a, b| a.0.total_cmp(&b.0)).map_or_else(
+                || "none could be fitted; measure more loads".to_string(),
+                |(median, check)| {
+                    format!(
+                        "the best, '{}', misses levels by {:.0} % at the median and {:.0} % at most; measure on a quieter \
+                         machine, with more repeats",
+                        check.form.word(),
+                        median * 100.0,
+                        check.largest_error_ratio.unwrap_or(median) * 100.0
+                    )
+                },
+            );
+            Err(PredictError::NoModel(words))
+        }
+    }
+}
+
+/// Refuses too few levels, and all at one load.
+pub fn enough(levels: &[Reading], kind: &'static str) -> Result<(), PredictError> {
+    let mut loads: Vec<f64> = levels.iter().map(|level| level.load).collect();
+    loads.sort_by(f64::total_cmp);
+    loads.dedup();
+    match loads[..] {
+        [load] => Err(PredictError::OneLoad {
+            load: match kind {
+                "open-loop" => format!("{}/s", record::units::format_si(load)),
+                _ if load == 1.0 => "1 connection".into(),
+                _ => format!("{} connections", crate::text::grouped(load)),
+            },
+        }),
+        [] | [_, _] => Err(PredictError::TooFew { found: loads.len(), kind }),
+        _ => Ok(()),
+    }
+}
+
+fn check(form: Form, levels: &[Reading], cpus: f64) -> Check {
+    let mut errors: Vec<(f64, f64)> = Vec::new();
+    let mut failed = 0;
+    for left in 0..levels.len() {
+        let others: Vec<Reading> =
+            levels.iter().enumerate().filter(|(at, _)| *at != left).map(|(_, level)| *level).collect();
+        match fit(form, &others, cpus, EVALUATIONS) {
+            Some(server) => {
+                let level = levels[left];
+                let predicted = server.closed(level.load, level.cold).throughput_per_sec;
+                errors.push((level.load, (predicted / level.throughput_per_sec - 1.0).abs()));
+            }
+            None => failed += 1,
+        }
+    }
+    let values: Vec<f64> = errors.iter().map(|(_, error)| *error).collect();
+    let median_error_ratio = median(&values);
+    let worst = errors.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1));
+    let rms = (!values.is_empty()).then(|| (values.iter().map(|e| e * e).sum::<f64>() / values.len() as f64).sqrt());
+    let refused = match (median_error_ratio, worst) {
+        _ if failed > 0 => Some("too few levels for its parameters, or no fit".to_string()),
+        (Some(median), _) if median > MEDIAN_ERROR => Some(format!("median error above {:.0} %", MEDIAN_ERROR * 100.0)),
+        (_, Some((_, worst))) if worst > LARGEST_ERROR => {
+            Some(format!("an error above {:.0} %", LARGEST_ERROR * 100.0))
+        }
+        (None, _) => Some("no level could be predicted".to_string()),
+        _ => None,
+    };
+    Check {
+        form,
+        parameters: form.parameters(),
+        median_error_ratio,
+        largest_error_ratio: worst.map(|(_, error)| error),
+        worst_load: worst.map(|(load, _)| load),
+        rms_error_ratio: rms,
+        is_offered: refused.is_none(),
+        refused,
+    }
+}
+
+/// Fits to the levels up to half of `yield_connections` and predicts the rest.
+pub fn extrapolate(
+    readings: &[Reading],
+    cpus: f64,
+    yield_connections: Option<f64>,
+    gain: f64,
+) -> Option<Extrapolation> {
+    let yields = yield_connections?;
+    let levels = typicals(readings);
+    let (low, beyond): (Vec<Reading>, Vec<Reading>) = levels.iter().partition(|level| level.load <= yields / 2.0);
+    let mut found = Extrapolation {
+        form: None,
+        levels: low.len(),
+        up_to_load: low.last().map_or(0.0, |level| level.load),
+        beyond: Vec::new(),
+        median_error_ratio: None,
+        yield_connections: None,
+        doubt: None,
+    };
+    if low.len() < 3 {
+        found.doubt = Some(format!(
+            "only {} of the loads lie up to half the yield point ({yields:.1} connections), and a model needs three: with so \
+             short a path the server saturates at once; the models rest on points beyond it",
+            low.len()
+        ));
+        return Some(found);
+    }
+    // Growth with connections shows beyond the yield point only; of the forms that low loads can tell apart the best is taken.
+    let forms = [Form::Constant, Form::Variance, Form::Waking];
+    let checked = forms.map(|form| check(form, &low, cpus));
+    let best = checked.iter().filter_map(|check| Some((check.rms_error_ratio?, check.form)));
+    let Some((_, form)) = best.min_by(|a, b| a.0.total_cmp(&b.0)) else {
+        found.doubt = Some("no model could be fitted to the low loads".into());
+        return Some(found);
+    };
+    let server = fit(form, &low, cpus, EVALUATIONS * 5)?;
+    let predicted = |level: &Reading| server.closed(level.load, level.cold).throughput_per_sec;
+    found.form = Some(form);
+    found.beyond = beyond.iter().map(|level| (level.load, level.throughput_per_sec, predicted(level))).collect();
+    let errors: Vec<f64> =
+        found.beyond.iter().map(|(_, measured, predicted)| (predicted / measured - 1.0).abs()).collect();
+    found.median_error_ratio = median(&errors);
+    found.yield_connections = Some((yields, server.yield_connections(gain, 0.0)));
+    let worst = found.beyond.iter().zip(&errors).max_by(|a, b| a.1.total_cmp(b.1));
+    if let (Some(median), Some(((load, ..), largest))) = (found.median_error_ratio, worst)
+        && (median > MEDIAN_ERROR || *largest > LARGEST_ERROR)
+    {
+        found.doubt = Some(format!(
+            "loads up to half the yield point do not tell all of this server: fitted to them alone a model is {:.0} % off at \
+             {} connections; what happens there was not to be seen below",
+            largest * 100.0,
+            crate::text::grouped(*load)
+        ));
+    }
+    Some(found)
+}
+
+/// Servers fitted to resampled points: within each level as many points as it has, with replacement; a level measured once
+/// is moved by the scatter of the others. The same seed gives the same servers.
+pub fn resampled(readings: &[Reading], server: &Server, resamples: usize) -> Vec<Server> {
+    let groups = levels(readings);
+    let mut random = random(SEED);
+    let scatter: Vec<f64> = groups
+        .iter()
+        .flat_map(|level| {
+            let middle = typical(level).throughput_per_sec;
+            level.iter().filter(|_| level.len() > 1).map(move |r| (r.throughput_per_sec / middle).ln())
+        })
+        .collect();
+    (0..resamples)
+        .filter_map(|_| {
+            let drawn: Vec<Reading> = groups
+                .iter()
+                .map(|level| {
+                    let mut pick = || level[random.random_range(0..level.len())];
+                    let drawn: Vec<Reading> = (0..level.len()).map(|_| pick()).collect();
+                    let mut middle = typical(&drawn);
+                    if level.len() == 1 && !scatter.is_empty() {
+                        middle.throughput_per_sec *= scatter[random.random_range(0..scatter.len())].exp();
+                    }
+                    middle
+                })
+                .collect();
+            fit(server.form, &drawn, server.cpus, 60)
+        })
+        .collect()
+}
+
+/// The interval of a quantity over resampled servers; none where a tenth of them has no value.
+pub fn interval(servers: &[Server], confidence: f64, value: impl Fn(&Server) -> Option<f64>) -> Option<Interval> {
+    let values: Vec<f64> = servers.iter().filter_map(value).filter(|value| value.is_finite()).collect();
+    if servers.is_empty() || values.len() * 10 < servers.len() * 9 {
+        return None;
+    }
+    interval_of(&values, confidence)
+}

@@ -1,0 +1,106 @@
+//! The demand law, D = U / X, for each resource, and straight lines of idle, user and kernel CPU over the rate.
+//!
+//! Banga and Mogul (1998) extrapolate idle CPU to the rate at which none is left, and warn that the cost of a request need
+//! not stay the same until there; so the x-intercept is printed beside the models, not instead of them.
+
+use super::readings::{Reading, levels, typical};
+use super::regression::{Line, line, student};
+use crate::statistics::Interval;
+use serde::Serialize;
+
+/// Service demand of one resource at one load.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Demand {
+    /// `cpu`, `user` or `kernel`.
+    pub resource: &'static str,
+    /// Connections or offered requests per second.
+    pub load: f64,
+    /// Busy time for a request, microseconds: mean over the points.
+    pub demand_us: f64,
+    /// Interval of the mean by Student's t; absent with one point.
+    pub interval_us: Option<Interval>,
+    /// Points.
+    pub n: usize,
+}
+
+/// Demands of each resource at each load of one sweep.
+pub fn demands(readings: &[Reading], confidence: f64) -> Vec<Demand> {
+    let resources: [(&str, fn(&Reading) -> Option<f64>); 3] = [
+        ("cpu", |r| Some(r.demand_s)),
+        ("user", |r| Some(r.user_cpus? / r.throughput_per_sec)),
+        ("kernel", |r| Some(r.kernel_cpus? / r.throughput_per_sec)),
+    ];
+    let mut found = Vec::new();
+    for (resource, value) in resources {
+        for level in levels(readings) {
+            let values: Vec<f64> = level.iter().filter_map(value).map(|seconds| seconds * 1e6).collect();
+            let n = values.len();
+            if n == 0 {
+                continue;
+            }
+            let mean = values.iter().sum::<f64>() / n as f64;
+            let interval_us = (n > 1).then(|| {
+                let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1) as f64;
+                let reach = student(confidence, (n - 1) as f64)? * (variance / n as f64).sqrt();
+                Some(Interval { low: mean - reach, high: mean + reach, confidence })
+            });
+            found.push(Demand {
+                resource,
+                load: level[0].load,
+                demand_us: mean,
+                interval_us: interval_us.flatten(),
+                n,
+            });
+        }
+    }
+    found
+}
+
+/// One CPU share over the rate of completed requests.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Regression {
+    /// `idle`, `user` or `kernel`.
+    pub part: &'static str,
+    /// The line: CPUs over requests per second.
+    pub line: Line,
+}
+
+/// Lines through the points below saturation; none where fewer than three loads are.
+pub fn regressions(readings: &[Reading], cpus: f64, saturation: f64, confidence: f64) -> Vec<Regression> {
+    let elastic: Vec<Reading> =
+        readings.iter().copied().filter(|r| !r.failed && r.busy_cpus < saturation * cpus).collect();
+    if levels(&elastic).len() < 3 {
+        return Vec::new();
+    }
+    let parts: [(&str, &dyn Fn(&Reading) -> Option<f64>); 3] =
+        [("idle", &|r| Some(cpus - r.busy_cpus)), ("user", &|r| r.user_cpus), ("kernel", &|r| r.kernel_cpus)];
+    parts
+        .into_iter()
+        .filter_map(|(part, value)| {
+            let points: Vec<(f64, f64)> =
+                elastic.iter().filter_map(|r| Some((r.throughput_per_sec, value(r)?))).collect();
+            Some(Regression { part, line: line(&points, confidence)? })
+        })
+        .collect()
+}
+
+/// Shapes of the response time's distribution: median and 99th percentile over the mean, below and at saturation.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Shape {
+    /// p50 / mean.
+    pub p50: f64,
+    /// p99 / mean.
+    pub p99: f64,
+}
+
+/// The shape at the measured levels on the same side of saturation; all levels where there are none on that side.
+pub fn shape(readings: &[Reading], is_saturated: impl Fn(&Reading) -> bool, wanted: bool) -> Option<Shape> {
+    let all: Vec<Reading> = levels(readings).iter().map(|level| typical(level)).collect();
+    let same: Vec<&Reading> = all.iter().filter(|reading| is_saturated(reading) == wanted).collect();
+    let chosen = if same.is_empty() { all.iter().collect() } else { same };
+    let ratio = |part: fn(&Reading) -> Option<f64>| {
+        let ratios: Vec<f64> = chosen.iter().filter_map(|r| Some(part(r)? / r.mean_s?)).collect();
+        crate::statistics::median(&ratios)
+    };
+    Some(Shape { p50: ratio(|r| r.p50_s)?, p99: ratio(|r| r.p99_s)? })
+}

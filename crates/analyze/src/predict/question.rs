@@ -1,0 +1,295 @@
+//! What-ifs: other loads, more CPUs, a longer path, cold connections; what the data cannot answer is refused.
+
+use super::check::{Choice, interval, typicals};
+use super::demand::{Shape, shape};
+use super::open::{Queue, general_service};
+use super::readings::{PredictError, Readings};
+use super::server::{Form, Server, first};
+use crate::statistics::Interval;
+use record::units::format_si;
+use serde::Serialize;
+
+/// A rate to ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub enum Rate {
+    /// Requests per second.
+    PerSec(f64),
+    /// So many times the highest throughput of the run.
+    Times(f64),
+}
+
+/// What is asked. The default asks for the server as it was measured.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Question {
+    /// CPUs for the server.
+    pub cpus: Option<f64>,
+    /// Open loop at this rate.
+    pub rate: Option<Rate>,
+    /// Closed loop with so many connections.
+    pub connections: Option<f64>,
+    /// Added to the path: seconds for each round trip.
+    pub delay_s: f64,
+    /// Cold connections beside the load.
+    pub cold: Option<f64>,
+    /// With scalable select: no cost that grows with idle connections.
+    pub scaled_select: bool,
+}
+
+/// A predicted number.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Predicted {
+    /// What it is.
+    pub name: &'static str,
+    /// Its unit: `1/s`, `s`, `ratio`, `connections`.
+    pub unit: &'static str,
+    /// The number; absent with a reason.
+    pub value: Option<f64>,
+    /// Bootstrap interval; absent where the points have no repeats or the number often does not exist.
+    pub interval: Option<Interval>,
+    /// Why there is no number.
+    pub not_predicted: Option<String>,
+}
+
+/// The answer to a question.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Answer {
+    /// The question in words.
+    pub question: String,
+    /// Numbers.
+    pub numbers: Vec<Predicted>,
+    /// What limits the server there.
+    pub bottleneck: String,
+    /// What must hold for the numbers to be right.
+    pub assumptions: Vec<String>,
+}
+
+/// Answers a question with the chosen model; `resampled` gives the intervals.
+pub fn answer(
+    readings: &Readings,
+    choice: &Choice,
+    resampled: &[Server],
+    question: &Question,
+) -> Result<Answer, PredictError> {
+    let server = choice.server;
+    let assumptions = refuse(readings, &server, question)?;
+    let asked = Asked { readings, question, shapes: shapes(readings) };
+    let mut numbers = Vec::new();
+    let mut put = |name, unit, value: &dyn Fn(&Server) -> Option<f64>, why: &str| {
+        let changed = |server: &Server| value(&asked.change(server));
+        let value = changed(&server).filter(|value| value.is_finite());
+        numbers.push(Predicted {
+            name,
+            unit,
+            value,
+            interval: value.and_then(|_| interval(resampled, readings.criteria.confidence_ratio, changed)),
+            not_predicted: value.is_none().then(|| why.to_string()),
+        });
+    };
+    let cold = question.cold.unwrap_or(0.0);
+    let criteria = &readings.criteria;
+    if let Some(n) = question.connections {
+        put("throughput", "1/s", &|s| Some(s.closed(n, cold).throughput_per_sec), "");
+        put("utilisation", "ratio", &|s| Some(s.closed(n, cold).utilisation), "");
+        let why = "the points have no response times";
+        put("response mean", "s", &|s| Some(n / s.closed(n, cold).throughput_per_sec), why);
+        put("response p50", "s", &|s| asked.closed_quantile(s, n, |shape| shape.p50), why);
+        put("response p99", "s", &|s| asked.closed_quantile(s, n, |shape| shape.p99), why);
+    }
+    if let Some(rate) = asked.rate() {
+        let over = "the offered rate is beyond the capacity: the queue grows as long as the load lasts";
+        put("throughput", "1/s", &|s| Some(rate.min(s.capacity_per_sec(cold))), "");
+        put(
+            "utilisation",
+            "ratio",
+            &|s| Some((rate * asked.open_demand(s, rate)? / s.cpus).min(1.0)).or(Some(1.0)),
+            "",
+        );
+        put("response mean", "s", &|s| Some(asked.queue(s, rate)?.response_s + s.path_s), over);
+        for (name, quantile) in [("response p50", 0.5), ("response p99", 0.99)] {
+            let time = |s: &Server| {
+                let queue = asked.queue(s, rate)?;
+                Some(queue.wait_quantile_s(quantile) + (queue.response_s - queue.wait_s) + s.path_s)
+            };
+            put(name, "s", &time, over);
+        }
+    }
+    if server.form != Form::Usl {
+        put("capacity", "1/s", &|s| Some(s.capacity_per_sec(cold)), "");
+        let rate_at = |s: &Server| Some(criteria.saturation_ratio * s.capacity_per_sec(cold));
+        put("yield rate", "1/s", &rate_at, "");
+        put("failure rate", "1/s", &|s| Some(s.capacity_per_sec(cold) / criteria.goodput_ratio), "");
+    }
+    put(
+        "yield point",
+        "connections",
+        &|s| s.yield_connections(criteria.elastic_gain_ratio, cold),
+        "not below 1M connections",
+    );
+    let limit_s = criteria.p99_limit_ns as f64 * 1e-9;
+    let late = |s: &Server| {
+        first(1.0, 1e6, |n| asked.closed_quantile(s, n, |shape| shape.p99).is_some_and(|p99| p99 > limit_s))
+    };
+    put("failure point", "connections", &late, "no response time beyond the limit below 1M connections");
+    Ok(Answer {
+        question: words(question, asked.rate()),
+        numbers,
+        bottleneck: bottleneck(&asked, &server),
+        assumptions,
+    })
+}
+
+struct Asked<'a> {
+    readings: &'a Readings,
+    question: &'a Question,
+    /// Below and at saturation.
+    shapes: (Option<Shape>, Option<Shape>),
+}
+
+fn shapes(readings: &Readings) -> (Option<Shape>, Option<Shape>) {
+    let limit = readings.criteria.saturation_ratio * readings.parallel_cpus;
+    let of = |wanted| shape(&readings.closed, |reading| reading.busy_cpus >= limit, wanted);
+    (of(false), of(true))
+}
+
+impl Asked<'_> {
+    fn change(&self, server: &Server) -> Server {
+        let mut changed = *server;
+        if let Some(cpus) = self.question.cpus {
+            // One thread's work spreads over as many processes; else the CPUs are what changes.
+            changed.cpus = server.cpus * cpus / self.readings.allowed_cpus.min(server.cpus.max(1.0));
+        }
+        changed.path_s += self.question.delay_s;
+        if self.question.scaled_select {
+            changed.cold_growth_s = 0.0;
+        }
+        changed
+    }
+
+    fn rate(&self) -> Option<f64> {
+        let highest = |readings: &[super::readings::Reading]| {
+            typicals(readings).iter().map(|level| level.throughput_per_sec).fold(0.0, f64::max)
+        };
+        match self.question.rate? {
+            Rate::PerSec(rate) => Some(rate),
+            Rate::Times(times) => Some(times * highest(&self.readings.closed).max(highest(&self.readings.open))),
+        }
+    }
+
+    fn open_demand(&self, server: &Server, rate: f64) -> Option<f64> {
+        // demand = base + wake (1 - rate demand / cpus), solved for the demand.
+        let lasting = server.base_s + server.cold_growth_s * self.question.cold.unwrap_or(0.0);
+        let demand = (lasting + server.wake_s) / (1.0 + server.wake_s * rate / server.cpus);
+        (rate * demand < server.cpus).then_some(demand)
+    }
+
+    fn queue(&self, server: &Server, rate: f64) -> Option<Queue> {
+        let demand = self.open_demand(server, rate)?;
+        general_service(rate, demand, server.cv_squared, server.cpus.round().max(1.0) as u32).ok()
+    }
+
+    /// Little's law gives the mean; the shape of the distribution is the measured one, and a longer path shifts it.
+    fn closed_quantile(&self, server: &Server, n: f64, part: impl Fn(&Shape) -> f64) -> Option<f64> {
+        let state = server.closed(n, self.question.cold.unwrap_or(0.0));
+        let is_saturated = state.utilisation >= self.readings.criteria.saturation_ratio;
+        let shape = if is_saturated { self.shapes.1 } else { self.shapes.0 }?;
+        let mean = n / state.throughput_per_sec - self.question.delay_s;
+        Some(mean * part(&shape) + self.question.delay_s)
+    }
+}
+
+/// Says no to what the data does not support, and what is assumed for the rest.
+fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<Vec<String>, PredictError> {
+    let no = |words: &str| Err(PredictError::Unsupported(words.into()));
+    let asks_for_structure =
+        question.cpus.is_some() || question.delay_s > 0.0 || question.rate.is_some() || question.scaled_select;
+    if server.form == Form::Usl && asks_for_structure {
+        return no(
+            "the model that fits these points is the Universal Scalability Law, which knows neither CPUs nor paths nor \
+                   open loops: only --connections can be answered",
+        );
+    }
+    let mut colds: Vec<f64> = readings.closed.iter().map(|reading| reading.cold).collect();
+    colds.sort_by(f64::total_cmp);
+    colds.dedup();
+    if question.cold.is_some() && colds.len() < 2 {
+        return no(
+            "--cold needs runs with different numbers of cold connections: measure one with find --cold and give both \
+                   runs",
+        );
+    }
+    if question.scaled_select && server.cold_growth_s <= 0.0 {
+        return no(
+            "--scaled-select needs runs in which a request costs more with cold connections: measure one with find \
+                   --cold and give both runs, or try it with straingauge scale",
+        );
+    }
+    let mut assumed = vec!["the mix of requests and the machine's speed stay as measured".to_string()];
+    if question.cpus.is_some() {
+        assumed.push("the CPUs do not contend with each other (measured with one number of CPUs only)".into());
+        if readings.one_thread {
+            assumed.push("nearly all work was one thread's: the server gets as many workers as CPUs".into());
+        }
+        assumed.push("the network and the client keep up".into());
+    }
+    if question.delay_s > 0.0 {
+        assumed.push("a longer path costs the server's CPU nothing, and bandwidth and windows suffice".into());
+    }
+    if question.rate.is_some() {
+        assumed.push("requests arrive independently (a Poisson process) on connections that are open".into());
+        assumed.push("the variance of service is the one fitted to the closed loop".into());
+    }
+    if let Some(cold) = question.cold {
+        let most = colds.last().copied().unwrap_or(0.0);
+        if cold > 2.0 * most {
+            assumed.push(format!("the cost grows in a straight line from {most:.0} to {cold:.0} cold connections"));
+        }
+    }
+    if question.scaled_select {
+        assumed.push("all cost that grows with cold connections is that of select or poll".into());
+    }
+    let highest = readings.closed.iter().map(|reading| reading.load).fold(0.0, f64::max);
+    if question.connections.is_some_and(|n| n > 2.0 * highest) {
+        assumed.push(format!("what was seen up to {highest:.0} connections goes on beyond them"));
+    }
+    assumed.push("response times are spread around their mean as at the measured points".into());
+    Ok(assumed)
+}
+
+fn words(question: &Question, rate: Option<f64>) -> String {
+    let mut parts = Vec::new();
+    if let Some(n) = question.connections {
+        parts.push(if n == 1.0 { "1 connection".into() } else { format!("{} connections", crate::text::grouped(n)) });
+    }
+    if let Some(rate) = rate {
+        parts.push(format!("{}/s offered", format_si(rate)));
+    }
+    if let Some(cpus) = question.cpus {
+        parts.push(if cpus == 1.0 { "1 CPU".into() } else { format!("{cpus} CPUs") });
+    }
+    if question.delay_s > 0.0 {
+        parts.push(format!("{} more delay", record::units::format_nanos(question.delay_s * 1e9)));
+    }
+    if let Some(cold) = question.cold {
+        parts.push(format!("{} cold connections", crate::text::grouped(cold)));
+    }
+    if question.scaled_select {
+        parts.push("scalable select".into());
+    }
+    if parts.is_empty() { "as measured".into() } else { parts.join(", ") }
+}
+
+fn bottleneck(asked: &Asked<'_>, server: &Server) -> String {
+    let changed = asked.change(server);
+    let cold = asked.question.cold.unwrap_or(0.0);
+    let busy = match (asked.question.connections, asked.rate()) {
+        (Some(n), _) => changed.closed(n, cold).utilisation,
+        (None, Some(rate)) => asked.open_demand(&changed, rate).map_or(1.0, |demand| rate * demand / changed.cpus),
+        (None, None) => 1.0,
+    };
+    let what = if changed.cpus <= 1.0 { "the server's CPU" } else { "the server's CPUs" };
+    if busy >= asked.readings.criteria.saturation_ratio {
+        format!("{what}: {:.0} % busy", busy * 100.0)
+    } else {
+        format!("none: {what} would be {:.0} % busy; the path bounds a single connection", busy * 100.0)
+    }
+}

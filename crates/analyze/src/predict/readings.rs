@@ -1,0 +1,252 @@
+//! What models are made from: the readings of the points of one or more runs, and why some runs have none.
+
+use crate::statistics::median;
+use record::{Criteria, Pace, Point, RunDir, Sweep, names};
+
+/// Other work of this size on the machine makes the CPUs' busy share useless for the server's demand.
+const OTHERS_CPUS: f64 = 0.1;
+
+/// Why a run cannot be modelled; each message says what to do.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum PredictError {
+    /// No usable point.
+    #[error("{run} has no point with a throughput: measure with find first")]
+    Empty {
+        /// Which run.
+        run: String,
+    },
+    /// The server's CPU is unknown.
+    #[error(
+        "{run} was made without watching the server's CPU, so no service demand is known: run find with the server's \
+         command, or on the server's machine"
+    )]
+    NotWatched {
+        /// Which run.
+        run: String,
+    },
+    /// Fewer loads than a model needs.
+    #[error("{found} {kind} loads are too few for a model (at least 3 different ones): measure more with find")]
+    TooFew {
+        /// Different loads found.
+        found: usize,
+        /// `closed-loop` or `open-loop`.
+        kind: &'static str,
+    },
+    /// Every point at one load.
+    #[error("all points are at one load, {load}: a model needs at least 3 different ones; measure a sweep with find")]
+    OneLoad {
+        /// Which load, in words.
+        load: String,
+    },
+    /// A figure that cannot be.
+    #[error("point {index:03} of {run} says {name} = {value}, which cannot be: measure that point again")]
+    Impossible {
+        /// Which run.
+        run: String,
+        /// Which point.
+        index: u32,
+        /// Which figure.
+        name: &'static str,
+        /// Its value.
+        value: f64,
+    },
+    /// Runs that do not describe one server.
+    #[error("{0}")]
+    Mixed(String),
+    /// No model passed its check.
+    #[error("no model passed its check on this run's own points: {0}")]
+    NoModel(String),
+    /// A question that the data does not support.
+    #[error("{0}")]
+    Unsupported(String),
+}
+
+/// One point as the models see it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reading {
+    /// Connections (closed loop) or offered requests per second (open loop).
+    pub load: f64,
+    /// Cold connections beside the load.
+    pub cold: f64,
+    /// Requests per second.
+    pub throughput_per_sec: f64,
+    /// Server CPU time of a request, seconds.
+    pub demand_s: f64,
+    /// CPUs of the server that were busy.
+    pub busy_cpus: f64,
+    /// Its user part, in CPUs.
+    pub user_cpus: Option<f64>,
+    /// Its kernel part (system and softirq), in CPUs.
+    pub kernel_cpus: Option<f64>,
+    /// Mean, median and 99th percentile of the response time, seconds.
+    pub mean_s: Option<f64>,
+    /// Median.
+    pub p50_s: Option<f64>,
+    /// 99th percentile.
+    pub p99_s: Option<f64>,
+    /// Whether a criterion of failure was crossed.
+    pub failed: bool,
+}
+
+/// The readings of all runs together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Readings {
+    /// Closed loop, by ascending load.
+    pub closed: Vec<Reading>,
+    /// Open loop, by ascending load.
+    pub open: Vec<Reading>,
+    /// How many CPUs' worth of work the server can do at once.
+    pub parallel_cpus: f64,
+    /// CPUs that it may use.
+    pub allowed_cpus: f64,
+    /// Whether nearly all of its CPU time is one thread's.
+    pub one_thread: bool,
+    /// CPUs that other work used, median.
+    pub others_cpus: f64,
+    /// The criteria of the first run.
+    pub criteria: Criteria,
+}
+
+/// Reads the points of runs of one server.
+pub fn read(runs: &[RunDir]) -> Result<Readings, PredictError> {
+    let first = runs.first().ok_or_else(|| PredictError::Mixed("no run was given".into()))?;
+    let allowed = allowed_cpus(first);
+    let mut all: Vec<(&RunDir, &Point)> = Vec::new();
+    for run in runs {
+        if allowed_cpus(run) != allowed {
+            let words = format!(
+                "{} gave the server {} CPUs, {} gave it {}: predict from runs with the same CPUs, or from one run with --cores",
+                first.path.display(),
+                allowed,
+                run.path.display(),
+                allowed_cpus(run)
+            );
+            return Err(PredictError::Mixed(words));
+        }
+        let measures = |point: &&Point| matches!(point.sweep, Sweep::Connections | Sweep::Rate | Sweep::Single);
+        let points: Vec<&Point> = run.points.iter().filter(measures).collect();
+        let name = || run.path.display().to_string();
+        if !points.iter().any(|point| point.value(names::THROUGHPUT).is_some_and(|rate| rate > 0.0)) {
+            return Err(PredictError::Empty { run: name() });
+        }
+        if !points.iter().any(|point| point.value(names::SERVER_CPU_BUSY).or(point.value(names::SERVER_CPU)).is_some())
+        {
+            return Err(PredictError::NotWatched { run: name() });
+        }
+        all.extend(points.into_iter().map(|point| (run, point)));
+    }
+    let criteria = first.record.scenario.sweep.as_ref().map(|sweep| sweep.criteria).unwrap_or_default();
+    let typical = |name: &str| median(&all.iter().filter_map(|(_, point)| point.value(name)).collect::<Vec<_>>());
+    let others_cpus = typical(names::MACHINE_OTHERS).unwrap_or(0.0);
+    let thread_share = |(_, point): &(&RunDir, &Point)| {
+        Some(
+            point.value(names::SERVER_BUSIEST_THREAD)?
+                / point.value(names::SERVER_CPUS_USED).filter(|used| *used > 0.0)?,
+        )
+    };
+    let one_thread = allowed < 2.0
+        || median(&all.iter().filter_map(thread_share).collect::<Vec<_>>()).is_some_and(|share| share > 0.8);
+    let mut readings = Readings {
+        closed: Vec::new(),
+        open: Vec::new(),
+        parallel_cpus: if one_thread { 1.0 } else { allowed },
+        allowed_cpus: allowed,
+        one_thread,
+        others_cpus,
+        criteria,
+    };
+    for (run, point) in all {
+        if let Some((is_open, reading)) = reading(run, point, allowed, others_cpus, &criteria)? {
+            if is_open { readings.open.push(reading) } else { readings.closed.push(reading) }
+        }
+    }
+    for list in [&mut readings.closed, &mut readings.open] {
+        list.sort_by(|a, b| a.load.total_cmp(&b.load).then(a.throughput_per_sec.total_cmp(&b.throughput_per_sec)));
+    }
+    Ok(readings)
+}
+
+fn allowed_cpus(run: &RunDir) -> f64 {
+    let pinned = run.record.scenario.server.as_ref().map_or(0, |server| server.cpus.len());
+    (if pinned > 0 { pinned as f64 } else { f64::from(u32::try_from(run.record.machine.cpus).unwrap_or(1)) }).max(1.0)
+}
+
+fn reading(
+    run: &RunDir,
+    point: &Point,
+    cpus: f64,
+    others_cpus: f64,
+    criteria: &Criteria,
+) -> Result<Option<(bool, Reading)>, PredictError> {
+    let checked = |name: &'static str| match point.value(name) {
+        Some(value) if !(value.is_finite() && value >= 0.0) => {
+            let run = run.path.display().to_string();
+            Err(PredictError::Impossible { run, index: point.index, name, value })
+        }
+        value => Ok(value),
+    };
+    let (rate, busy, own) =
+        (checked(names::THROUGHPUT)?, checked(names::SERVER_CPU_BUSY)?, checked(names::SERVER_CPU)?);
+    let (user, system, softirq) =
+        (checked(names::SERVER_CPU_USER)?, checked(names::SERVER_CPU_SYSTEM)?, checked(names::SERVER_SOFTIRQ)?);
+    let Some(rate) = rate.filter(|rate| *rate > 0.0) else { return Ok(None) };
+    // The CPUs' own account is complete where nothing else runs there; with other work only the server group's is its own.
+    let own = own.map(|own| (own + softirq.unwrap_or(0.0)) * 1e-6 * rate);
+    let used = match busy {
+        Some(busy) if others_cpus < OTHERS_CPUS || own.is_none() => Some(busy * cpus),
+        _ => own,
+    };
+    let Some(busy_cpus) = used.filter(|used| *used > 0.0) else { return Ok(None) };
+    let load = match point.pace {
+        Pace::Open { rate_per_sec, .. } => rate_per_sec,
+        Pace::Closed => point.connections as f64,
+    };
+    if !(load.is_finite() && load > 0.0) {
+        return Ok(None);
+    }
+    let seconds = |name| point.value(name).filter(|us| us.is_finite() && *us > 0.0).map(|us| us * 1e-6);
+    let as_cpus = |us: Option<f64>| us.map(|us| us * 1e-6 * rate);
+    let failed = crate::zones::crossed(point, criteria).is_some_and(|reasons| !reasons.is_empty());
+    Ok(Some((
+        point.pace != Pace::Closed,
+        Reading {
+            load,
+            cold: point.value(names::COLD).filter(|cold| cold.is_finite()).unwrap_or(0.0).max(0.0),
+            throughput_per_sec: rate,
+            demand_s: busy_cpus / rate,
+            busy_cpus,
+            user_cpus: as_cpus(user),
+            kernel_cpus: as_cpus(system.map(|system| system + softirq.unwrap_or(0.0))),
+            // Little's law: in a closed loop without thinking the mean is connections over throughput.
+            mean_s: seconds(names::RESPONSE_MEAN).or((point.pace == Pace::Closed).then(|| load / rate)),
+            p50_s: seconds(names::RESPONSE_P50),
+            p99_s: seconds(names::RESPONSE_P99),
+            failed,
+        },
+    )))
+}
+
+/// The readings of one load and number of cold connections.
+pub fn levels(readings: &[Reading]) -> Vec<Vec<Reading>> {
+    let mut sorted = readings.to_vec();
+    sorted.sort_by(|a, b| a.load.total_cmp(&b.load).then(a.cold.total_cmp(&b.cold)));
+    sorted.chunk_by(|a, b| a.load == b.load && a.cold == b.cold).map(<[Reading]>::to_vec).collect()
+}
+
+/// A level's medians as one reading.
+pub fn typical(level: &[Reading]) -> Reading {
+    let middle = |value: &dyn Fn(&Reading) -> Option<f64>| median(&level.iter().filter_map(value).collect::<Vec<_>>());
+    let sure = |value: fn(&Reading) -> f64| middle(&|reading| Some(value(reading))).unwrap_or(0.0);
+    Reading {
+        throughput_per_sec: sure(|r| r.throughput_per_sec),
+        demand_s: sure(|r| r.demand_s),
+        busy_cpus: sure(|r| r.busy_cpus),
+        user_cpus: middle(&|r| r.user_cpus),
+        kernel_cpus: middle(&|r| r.kernel_cpus),
+        mean_s: middle(&|r| r.mean_s),
+        p50_s: middle(&|r| r.p50_s),
+        p99_s: middle(&|r| r.p99_s),
+        failed: 2 * level.iter().filter(|reading| reading.failed).count() > level.len(),
+        ..level[0]
+    }
+}

@@ -1,0 +1,241 @@
+//! The server as a closed network of one class: a station with the server's CPUs, and a delay for everything else (path,
+//! client). What is special to servers is the demand, which changes with the load:
+//!
+//! demand(N, U) = base + wake (1 - U) + growth N + cold_growth C
+//!
+//! A request that finds the CPU idle pays for waking it (`wake`); the work that grows with connections (the plastic zone)
+//! is `growth`. The queue is solved by Schweitzer's approximation with the residual service of Pollaczek and Khinchine
+//! (`cv_squared` 1 gives the exponential case), which is a quadratic in the throughput; several CPUs as Seidmann does.
+
+use super::readings::Reading;
+use super::regression::minimise;
+use super::usl;
+use serde::Serialize;
+
+/// Which parameters a model has, simplest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Form {
+    /// The same demand at every load, exponential service.
+    Constant,
+    /// The same demand, measured variance of service.
+    Variance,
+    /// Demand with a part for waking an idle CPU.
+    Waking,
+    /// Demand that grows with connections.
+    Growing,
+    /// Both.
+    WakingGrowing,
+    /// The Universal Scalability Law on throughput alone.
+    Usl,
+}
+
+impl Form {
+    /// All, simplest first.
+    pub const ALL: [Form; 6] =
+        [Form::Constant, Form::Variance, Form::Waking, Form::Growing, Form::WakingGrowing, Form::Usl];
+
+    /// The name in tables.
+    pub fn word(self) -> &'static str {
+        match self {
+            Form::Constant => "queue, constant demand",
+            Form::Variance => "queue, fitted variance",
+            Form::Waking => "queue, idle wake-ups",
+            Form::Growing => "queue, growing demand",
+            Form::WakingGrowing => "queue, wake-ups and growth",
+            Form::Usl => "Universal Scalability Law",
+        }
+    }
+
+    fn has_variance(self) -> bool {
+        !matches!(self, Form::Constant | Form::Usl)
+    }
+
+    fn wakes(self) -> bool {
+        matches!(self, Form::Waking | Form::WakingGrowing)
+    }
+
+    fn grows(self) -> bool {
+        matches!(self, Form::Growing | Form::WakingGrowing)
+    }
+
+    /// Fitted parameters.
+    pub fn parameters(self) -> usize {
+        match self {
+            Form::Usl => 3,
+            _ => 2 + usize::from(self.has_variance()) + usize::from(self.wakes()) + usize::from(self.grows()),
+        }
+    }
+}
+
+/// A fitted server.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Server {
+    /// Which form.
+    pub form: Form,
+    /// CPU time of a request on a busy CPU with few connections, seconds.
+    pub base_s: f64,
+    /// More CPU time of a request that finds the CPU idle, seconds.
+    pub wake_s: f64,
+    /// More CPU time of a request for each connection, seconds.
+    pub growth_s: f64,
+    /// More CPU time of a request for each cold connection, seconds.
+    pub cold_growth_s: f64,
+    /// Time of a request outside of the server's CPU, seconds.
+    pub path_s: f64,
+    /// Squared coefficient of variation of the service time.
+    pub cv_squared: f64,
+    /// CPUs that work at once.
+    pub cpus: f64,
+    /// The law's parameters (alpha, beta, gamma) for [`Form::Usl`].
+    pub usl: Option<(f64, f64, f64)>,
+}
+
+/// A server under a load.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct State {
+    /// Requests per second.
+    pub throughput_per_sec: f64,
+    /// CPU time of a request, seconds.
+    pub demand_s: f64,
+    /// Busy share of the CPUs, at most 1.
+    pub utilisation: f64,
+}
+
+impl Server {
+    /// Closed loop with `connections` (any positive real number) and `cold` idle ones beside.
+    pub fn closed(&self, connections: f64, cold: f64) -> State {
+        if let Some((alpha, beta, gamma)) = self.usl {
+            let rate = usl::throughput(alpha, beta, gamma, connections);
+            let demand_s = self.base_s;
+            return State { throughput_per_sec: rate, demand_s, utilisation: (rate * demand_s / self.cpus).min(1.0) };
+        }
+        let lasting = self.base_s + self.growth_s * connections + self.cold_growth_s * cold;
+        let mut idle: f64 = 0.5;
+        let mut state = State { throughput_per_sec: 0.0, demand_s: lasting, utilisation: 0.0 };
+        for _ in 0..40 {
+            let demand_s = lasting + self.wake_s * idle;
+            let throughput_per_sec = self.rate(connections, demand_s);
+            let utilisation = (throughput_per_sec * demand_s / self.cpus).min(1.0);
+            state = State { throughput_per_sec, demand_s, utilisation };
+            if (1.0 - utilisation - idle).abs() < 1e-10 || self.wake_s == 0.0 {
+                break;
+            }
+            idle = 0.5 * (idle + 1.0 - utilisation);
+        }
+        state
+    }
+
+    fn rate(&self, n: f64, demand_s: f64) -> f64 {
+        let queued = demand_s / self.cpus;
+        let path = self.path_s + demand_s * (self.cpus - 1.0) / self.cpus;
+        let others = ((n - 1.0) / n).max(0.0);
+        let square = queued * others * (path + queued * (1.0 - self.cv_squared) / 2.0);
+        let linear = path + queued * (1.0 + others * n);
+        let root = (linear * linear - 4.0 * square * n).max(0.0).sqrt();
+        // The smaller root in the form that keeps its digits when `square` is near 0.
+        let rate = 2.0 * n / (linear + root);
+        rate.min(1.0 / queued).min(n / (path + queued))
+    }
+
+    /// The highest rate that the CPUs can serve with few connections, requests per second.
+    pub fn capacity_per_sec(&self, cold: f64) -> f64 {
+        self.cpus / (self.base_s + self.cold_growth_s * cold)
+    }
+
+    /// The connections at which doubling them gains less than `gain` (the criterion of the yield point).
+    pub fn yield_connections(&self, gain: f64, cold: f64) -> Option<f64> {
+        let half = std::f64::consts::SQRT_2;
+        let rate = |n: f64| self.closed(n, cold).throughput_per_sec;
+        first(half, 1e6, |n| rate(n * half) / rate(n / half) < 1.0 + gain)
+    }
+}
+
+/// The first x from `low` on at which `crossed` holds, by steps of 3 % and bisection; `None` up to `high`.
+pub fn first(low: f64, high: f64, crossed: impl Fn(f64) -> bool) -> Option<f64> {
+    let mut before = low;
+    if crossed(low) {
+        return Some(low);
+    }
+    loop {
+        let next = before * 1.03;
+        if next > high {
+            return None;
+        }
+        if crossed(next) {
+            let (mut low, mut high) = (before, next);
+            for _ in 0..30 {
+                let middle = (low * high).sqrt();
+                if crossed(middle) { high = middle } else { low = middle }
+            }
+            return Some(high);
+        }
+        before = next;
+    }
+}
+
+/// Fits a form to one reading a level. `None` where the levels are fewer than the parameters.
+pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Option<Server> {
+    let mut loads: Vec<f64> = levels.iter().map(|level| level.load).collect();
+    loads.dedup();
+    let lowest = levels.iter().map(|level| level.demand_s).fold(f64::INFINITY, f64::min);
+    let server = Server {
+        form,
+        base_s: lowest,
+        wake_s: 0.0,
+        growth_s: 0.0,
+        cold_growth_s: 0.0,
+        path_s: 0.0,
+        cv_squared: 1.0,
+        cpus,
+        usl: None,
+    };
+    if form == Form::Usl {
+        let points: Vec<(f64, f64)> = levels.iter().map(|level| (level.load, level.throughput_per_sec)).collect();
+        let law = usl::fit(&points, 0.95).ok()?;
+        return Some(Server { usl: Some((law.alpha.value, law.beta.value, law.gamma.value)), ..server });
+    }
+    // Each level says two things, throughput and demand.
+    if loads.len() < 2 || 2 * loads.len() < form.parameters() + 1 {
+        return None;
+    }
+    let first = levels[0];
+    let highest = loads[loads.len() - 1];
+    let path = (first.load / first.throughput_per_sec - first.demand_s).max(0.05 * first.demand_s);
+    let has_cold = levels.iter().any(|level| level.cold != first.cold);
+    let of = |p: &[f64]| {
+        let mut rest = p[2..].iter().map(|root| root * root);
+        let mut next = |used: bool, otherwise: f64| if used { rest.next().unwrap_or(otherwise) } else { otherwise };
+        Server {
+            base_s: p[0].exp(),
+            path_s: p[1].exp(),
+            cv_squared: next(form.has_variance(), 1.0),
+            wake_s: next(form.wakes(), 0.0) * lowest,
+            growth_s: next(form.grows(), 0.0) * lowest / highest,
+            cold_growth_s: next(has_cold, 0.0) * lowest / 1000.0,
+            ..server
+        }
+    };
+    let residuals = |p: &[f64]| {
+        let server = of(p);
+        levels
+            .iter()
+            .flat_map(|level| {
+                let state = server.closed(level.load, level.cold);
+                let rate = (state.throughput_per_sec / level.throughput_per_sec).ln();
+                [rate, (state.demand_s / level.demand_s).ln() * 0.7]
+            })
+            .collect::<Vec<f64>>()
+    };
+    let mut start = vec![lowest.ln(), path.ln()];
+    start.extend(form.has_variance().then_some(0.7));
+    start.extend(form.wakes().then_some(0.5));
+    start.extend(form.grows().then_some(0.4));
+    start.extend(has_cold.then_some(0.3));
+    let scales = vec![1.0; start.len()];
+    let (found, _) = minimise(&residuals, &start, &scales, evaluations)?;
+    let server = of(&found);
+    let sane =
+        [server.base_s, server.path_s, server.cv_squared].iter().all(|v| v.is_finite()) && server.cv_squared < 1e4;
+    sane.then_some(server)
+}

@@ -1,0 +1,176 @@
+//! A prediction as text for a terminal: the answer first, then what it rests on.
+
+use super::Prediction;
+use super::demand::Demand;
+use super::question::Predicted;
+use super::server::Form;
+use crate::statistics::Interval;
+use crate::text::table::Table;
+use crate::text::{grouped, plain, wrap};
+use record::units::{format_nanos, format_si};
+
+fn number(value: f64, unit: &str) -> String {
+    match unit {
+        "1/s" => format!("{}/s", format_si(value)),
+        "s" => format_nanos(value * 1e9),
+        "ratio" => format!("{:.0} %", value * 100.0),
+        "connections" if value < 10.0 => format!("{value:.1} connections"),
+        "connections" => format!("{} connections", grouped(value)),
+        _ => format_si(value),
+    }
+}
+
+fn between(interval: Option<Interval>, words: impl Fn(f64) -> String) -> String {
+    interval.map_or_else(|| "-".into(), |interval| format!("{} to {}", words(interval.low), words(interval.high)))
+}
+
+fn percent(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| "-".into(), |ratio| format!("{:.1} %", ratio * 100.0))
+}
+
+/// Answer, assumptions, doubts, the model and its checks, demands and lines.
+pub fn text(prediction: &Prediction) -> String {
+    let answer = &prediction.answer;
+    let mut out = wrap(&format!("predicted for {}", plain(&answer.question, 300)), "", "");
+    let mut table = Table::new(&["", "value", "95 % interval"], 1);
+    for Predicted { name, unit, value, interval, .. } in &answer.numbers {
+        let value = value.map_or_else(|| "none".into(), |value| number(value, unit));
+        table.row(vec![name.to_string(), value, between(*interval, |end| number(end, unit))]);
+    }
+    out.push_str(&table.lines());
+    let mut reasons: Vec<&String> = answer.numbers.iter().filter_map(|n| n.not_predicted.as_ref()).collect();
+    reasons.dedup();
+    for reason in reasons {
+        out.push_str(&wrap(reason, "  none: ", "        "));
+    }
+    out.push_str(&wrap(&answer.bottleneck, "bottleneck: ", "            "));
+    list(&mut out, "assumes that", &answer.assumptions);
+    list(&mut out, "doubts", &prediction.doubts);
+    out.push('\n');
+    out.push_str(&model(prediction));
+    out.push_str(&checks(prediction));
+    for measured in &prediction.measured {
+        out.push_str(&format!(
+            "\n{}: CPU time of a request (demand law), us, mean and 95 % interval\n",
+            measured.sweep
+        ));
+        out.push_str(&demands(&measured.demands));
+        for regression in &measured.regressions {
+            let line = &regression.line;
+            let mut words = format!(
+                "{} CPUs = {:.3} {:+.3} us x rate (slope {}, r = {:.3}, n = {})",
+                regression.part,
+                line.intercept.value,
+                line.slope.value * 1e6,
+                between(line.slope.interval, |end| format!("{:.3}", end * 1e6)),
+                line.correlation,
+                line.n,
+            );
+            if let ("idle", Some(x)) = (regression.part, line.x_intercept) {
+                let range = between(line.x_intercept_interval, |end| format!("{}/s", format_si(end)));
+                words.push_str(&format!("; none left at {}/s ({range})", format_si(x)));
+            }
+            out.push_str(&wrap(&words, "  ", "    "));
+        }
+    }
+    out
+}
+
+fn list(out: &mut String, title: &str, items: &[String]) {
+    if !items.is_empty() {
+        out.push_str(&format!("{title}\n"));
+        for item in items {
+            out.push_str(&wrap(&plain(item, 600), "  - ", "    "));
+        }
+    }
+}
+
+fn model(prediction: &Prediction) -> String {
+    let server = &prediction.model;
+    let words = match (server.form, server.usl) {
+        (Form::Usl, Some((alpha, beta, gamma))) => {
+            format!("alpha (contention) {alpha:.4}, beta (coherency) {beta:.3e}, gamma {}/s", format_si(gamma))
+        }
+        _ => {
+            let mut parts = vec![format!("{:.2} us of CPU a request", server.base_s * 1e6)];
+            let parts_of = [
+                (server.wake_s * 1e6, "us more when the CPU is idle"),
+                (server.growth_s * 1e9, "us more for each 1,000 connections"),
+                (server.cold_growth_s * 1e9, "us more for each 1,000 cold connections"),
+            ];
+            parts.extend(parts_of.iter().filter(|(v, _)| *v > 0.0).map(|(v, words)| format!("{v:.2} {words}")));
+            parts.push(format!("{} outside of it", format_nanos(server.path_s * 1e9)));
+            parts.push(format!("squared variation of service {:.2}", server.cv_squared));
+            parts.push(if server.cpus == 1.0 { "1 CPU".into() } else { format!("{} CPUs", server.cpus) });
+            parts.join(", ")
+        }
+    };
+    wrap(&format!("{}: {words}; {} resamples", server.form.word(), prediction.resamples), "model: ", "       ")
+}
+
+fn checks(prediction: &Prediction) -> String {
+    let mut out =
+        "models on points that they were not fitted to: |predicted / measured - 1| of the throughput\n".to_string();
+    let mut table = Table::new(&["", "parameters", "median", "largest", "at", ""], 1);
+    for check in &prediction.checks {
+        let verdict = match &check.refused {
+            Some(why) => format!("not offered: {why}"),
+            None if check.form == prediction.model.form => "chosen".into(),
+            None => "offered".into(),
+        };
+        table.row(vec![
+            check.form.word().into(),
+            check.parameters.to_string(),
+            percent(check.median_error_ratio),
+            percent(check.largest_error_ratio),
+            check.worst_load.map(grouped).unwrap_or_default(),
+            verdict,
+        ]);
+    }
+    out.push_str(&table.lines());
+    if let Some(found) = &prediction.extrapolation
+        && let Some(form) = found.form
+    {
+        let yields = found.yield_connections.map_or_else(String::new, |(measured, predicted)| {
+            let predicted = predicted.map_or_else(|| "none".into(), |n| format!("{n:.1}"));
+            format!("; yield point {predicted} predicted, {measured:.1} measured")
+        });
+        let words = format!(
+            "fitted up to half the yield point ({} loads up to {}), '{}' predicts the {} loads beyond with a median error of {}{yields}",
+            found.levels,
+            grouped(found.up_to_load),
+            form.word(),
+            found.beyond.len(),
+            percent(found.median_error_ratio)
+        );
+        out.push_str(&wrap(&words, "", "  "));
+        for (load, measured, predicted) in &found.beyond {
+            let (measured_words, predicted_words) = (format_si(*measured), format_si(*predicted));
+            let error = (predicted / measured - 1.0) * 100.0;
+            out.push_str(&format!(
+                "  {:>7}  measured {measured_words:>6}/s  predicted {predicted_words:>6}/s  {error:+.1} %\n",
+                grouped(*load)
+            ));
+        }
+    }
+    out
+}
+
+fn demands(demands: &[Demand]) -> String {
+    let mut loads: Vec<f64> = demands.iter().map(|demand| demand.load).collect();
+    loads.sort_by(f64::total_cmp);
+    loads.dedup();
+    let mut table = Table::new(&["load", "cpu", "", "user", "", "kernel", "", "n"], 0);
+    for load in loads {
+        let of = |resource: &str| demands.iter().find(|demand| demand.load == load && demand.resource == resource);
+        let mut row = vec![if load >= 1e4 { format_si(load) } else { grouped(load) }];
+        for resource in ["cpu", "user", "kernel"] {
+            row.push(of(resource).map(|demand| format!("{:.2}", demand.demand_us)).unwrap_or_default());
+            let interval = of(resource).and_then(|demand| demand.interval_us);
+            row.push(interval.map(|i| format!("{:.2} to {:.2}", i.low, i.high)).unwrap_or_default());
+        }
+        row.push(of("cpu").map(|demand| demand.n.to_string()).unwrap_or_default());
+        table.row(row);
+    }
+    table.lines()
+}

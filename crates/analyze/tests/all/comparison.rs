@@ -1,0 +1,77 @@
+//! Two runs against each other: real differences are found, chance is not.
+
+use crate::fixture;
+use crate::server::{Bench, Server};
+use analyze::compare::{self, Outcome};
+use record::{RunDir, names};
+use std::path::PathBuf;
+
+fn run(server: &Server, seed: u64, repeats: u32) -> RunDir {
+    let mut bench = Bench::new(server.clone(), seed);
+    for repeat in 0..repeats {
+        for load in [1, 8, 64, 512] {
+            bench.closed(load, repeat, 1_000_000_000);
+        }
+    }
+    RunDir {
+        path: PathBuf::from(format!("runs/{seed}")),
+        record: fixture::record(),
+        points: bench.points,
+        reading_doubts: vec![],
+    }
+}
+
+fn steady() -> Server {
+    Server { noise: 0.02, drift: 0.01, ..Server::default() }
+}
+
+#[test]
+fn a_slower_server_is_a_regression_and_the_same_one_is_not() {
+    let slower = Server { demand: steady().demand * 1.2, ..steady() };
+    let (a, b) = (run(&steady(), 1, 5), run(&slower, 2, 5));
+    let found = compare::runs(&a, &b, 0.05).unwrap();
+    let worst: Vec<_> = found.regressions().collect();
+    assert!(worst.iter().any(|found| found.load == 512.0 && found.figure == names::THROUGHPUT), "{worst:?}");
+    for found in worst.iter().filter(|found| found.load == 512.0 && found.figure == names::SERVER_CPU) {
+        let interval = found.interval.unwrap();
+        assert!(interval.low < 1.25 && 1.1 < interval.high, "{found:?}");
+    }
+    let back = compare::runs(&b, &a, 0.05).unwrap();
+    assert_eq!(back.regressions().count(), 0);
+    assert!(back.differences.iter().any(|found| found.outcome == Outcome::Improvement));
+    assert_eq!(compare::runs(&a, &b, 0.5).unwrap().regressions().count(), 0, "the threshold is 50 %");
+    let words = compare::text(&found);
+    assert!(words.starts_with("B is worse than A by more than 5 %"), "{words}");
+    assert!(words.lines().all(|line| line.chars().count() <= analyze::text::WIDTH), "{words}");
+}
+
+#[test]
+fn chance_is_called_a_regression_about_as_rarely_as_stated() {
+    let alarms = (0..60)
+        .filter(|seed| {
+            let (a, b) = (run(&steady(), 100 + seed, 4), run(&steady(), 500 + seed, 4));
+            compare::runs(&a, &b, 0.0).unwrap().regressions().count() > 0
+        })
+        .count();
+    // 5 % of 60 is 3; seven or more would happen in 3 of 100 such tests, and the seeds are fixed.
+    assert!(alarms <= 6, "{alarms} of 60");
+}
+
+#[test]
+fn what_cannot_be_tested_is_said() {
+    let (a, b) = (run(&steady(), 1, 1), run(&steady(), 2, 1));
+    let found = compare::runs(&a, &b, 0.05).unwrap();
+    assert!(found.differences.iter().all(|found| found.outcome == Outcome::Untested));
+    assert!(found.doubts.iter().any(|doubt| doubt.contains("nothing could be tested")));
+    let mut other = run(&steady(), 3, 1);
+    for point in &mut other.points {
+        point.connections += 10_000;
+    }
+    let said = compare::runs(&a, &other, 0.05).unwrap_err().to_string();
+    assert!(said.contains("no load in common"), "{said}");
+    let mut elsewhere = b.clone();
+    elsewhere.record.machine.kernel = "other".into();
+    elsewhere.record.started_unix_ms += 3_600_000;
+    let doubts = compare::runs(&a, &elsewhere, 0.05).unwrap().doubts;
+    assert!(doubts[0].contains("different machines") && doubts[1].contains("60 minutes"), "{doubts:?}");
+}
