@@ -2,12 +2,14 @@
 //! resolves or measures.
 
 mod clients;
+mod compare;
 mod doctor;
 mod drive;
 mod files;
 mod find;
 mod load;
 mod path;
+mod predict;
 mod profile;
 mod report;
 mod scale;
@@ -17,12 +19,14 @@ mod watch;
 mod workload;
 
 pub use clients::{ClientOptions, CloseWord, SwitchWord};
+pub use compare::CompareArgs;
 pub use doctor::DoctorArgs;
 pub use drive::{DriveArgs, IsolateWord, OutputOptions, ServerOptions};
 pub use files::FilesArgs;
 pub use find::{AxisWord, FindArgs, FindOptions, ProfileWord, SweepWord};
 pub use load::{ArrivalWord, LoadArgs, LoadOptions};
 pub use path::{PathOptions, PathWord};
+pub use predict::{PredictArgs, RateWord};
 pub use profile::ProfileArgs;
 pub use report::ReportArgs;
 pub use scale::ScaleArgs;
@@ -57,6 +61,10 @@ pub enum Command {
     Profile(ProfileArgs),
     /// Monitor a running server: requests, connections, phases, service demands
     Watch(Box<WatchArgs>),
+    /// Predict from measured runs what other loads, CPUs or paths would do, with intervals
+    Predict(PredictArgs),
+    /// Compare two runs load by load, with a statistical test; exit code 3 on a regression
+    Compare(CompareArgs),
     /// Draw the report of a run directory again
     Report(ReportArgs),
     /// Make the documents that a server needs to answer a size mix or a log

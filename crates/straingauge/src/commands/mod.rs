@@ -1,10 +1,12 @@
 //! One file a command; each reads as the sentence that the command is.
 
+mod compare;
 mod doctor;
 mod files;
 mod find;
 mod load;
 #[cfg(feature = "bpf")]
+mod predict;
 mod profile;
 mod report;
 mod scale;
@@ -30,6 +32,8 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Profile(_) | Command::Watch(_) => {
             anyhow::bail!("this straingauge was built without its BPF programs: build it with the feature bpf")
         }
+        Command::Predict(args) => predict::run(args),
+        Command::Compare(args) => compare::run(args),
         Command::Report(args) => report::run(args),
         Command::Files(args) => files::run(args),
         Command::Wan(args) => wan::run(args),

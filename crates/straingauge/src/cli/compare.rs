@@ -1,0 +1,22 @@
+//! `straingauge compare`.
+
+use crate::quantity::Share;
+use clap::Args;
+use std::path::PathBuf;
+
+/// `straingauge compare`.
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// Run directory of the reference (A)
+    #[arg(value_name = "RUN_A")]
+    pub a: PathBuf,
+    /// Run directory of what is compared with it (B)
+    #[arg(value_name = "RUN_B")]
+    pub b: PathBuf,
+    /// Worse by more than this is a regression (exit code 3)
+    #[arg(long, value_name = "SHARE", default_value = "5%")]
+    pub threshold: Share,
+    /// Print JSON instead of text
+    #[arg(long)]
+    pub json: bool,
+}

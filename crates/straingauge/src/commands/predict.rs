@@ -1,0 +1,40 @@
+//! `straingauge predict`: from run directories to a what-if answer; nothing is measured.
+
+use crate::cli::{PredictArgs, RateWord};
+use crate::failure::{self, print, wrong_usage};
+use analyze::predict::{self, Question, Rate};
+use anyhow::Result;
+use record::RunDir;
+use std::process::ExitCode;
+
+/// Runs the command.
+pub fn run(args: PredictArgs) -> Result<ExitCode> {
+    let question = question(&args)?;
+    let runs = args.runs.iter().map(|path| RunDir::open(path)).collect::<Result<Vec<_>, _>>()?;
+    let prediction = predict::of_runs(&runs, &question)?;
+    if args.json {
+        print(&format!("{}\n", serde_json::to_string_pretty(&predict::json(&prediction))?))?;
+    } else {
+        print(&predict::text(&prediction))?;
+    }
+    Ok(ExitCode::from(failure::DONE))
+}
+
+fn question(args: &PredictArgs) -> Result<Question> {
+    for (option, count) in [("--connections", args.connections), ("--cores", args.cores)] {
+        if count.is_some_and(|count| count.0 == 0) {
+            return Err(wrong_usage(format!("{option} must be at least 1")));
+        }
+    }
+    Ok(Question {
+        cpus: args.cores.map(|count| count.0 as f64),
+        rate: args.rate.map(|rate| match rate {
+            RateWord::PerSec(rate) => Rate::PerSec(rate),
+            RateWord::Times(times) => Rate::Times(times),
+        }),
+        connections: args.connections.map(|count| count.0 as f64),
+        delay_s: args.delay.map_or(0.0, |delay| delay.0.as_secs_f64()),
+        cold: args.cold.map(|count| count.0 as f64),
+        scaled_select: args.scaled_select,
+    })
+}
