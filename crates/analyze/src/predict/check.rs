@@ -139,11 +139,9 @@ fn check(form: Form, levels: &[Reading], cpus: f64) -> Check {
     let worst = errors.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1));
     let rms = (!values.is_empty()).then(|| (values.iter().map(|e| e * e).sum::<f64>() / values.len() as f64).sqrt());
     let refused = match (median_error_ratio, worst) {
-        _ if failed > 0 => Some("too few levels for its parameters, or no fit".to_string()),
-        (Some(median), _) if median > MEDIAN_ERROR => Some(format!("median error above {:.0} %", MEDIAN_ERROR * 100.0)),
-        (_, Some((_, worst))) if worst > LARGEST_ERROR => {
-            Some(format!("an error above {:.0} %", LARGEST_ERROR * 100.0))
-        }
+        _ if failed > 0 => Some("too few levels, or no fit".to_string()),
+        (Some(median), _) if median > MEDIAN_ERROR => Some(format!("median above {:.0} %", MEDIAN_ERROR * 100.0)),
+        (_, Some((_, worst))) if worst > LARGEST_ERROR => Some(format!("largest above {:.0} %", LARGEST_ERROR * 100.0)),
         (None, _) => Some("no level could be predicted".to_string()),
         _ => None,
     };
@@ -180,7 +178,7 @@ pub fn extrapolate(
     };
     if low.len() < 3 {
         found.doubt = Some(format!(
-            "only {} of the loads lie up to half the yield point ({yields:.1} connections), and a model needs three: with so \
+            "{} of the loads lie up to half the yield point ({yields:.1} connections), and a model needs three: with so \
              short a path the server saturates at once; the models rest on points beyond it",
             low.len()
         ));

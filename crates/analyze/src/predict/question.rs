@@ -89,7 +89,9 @@ pub fn answer(
     let criteria = &readings.criteria;
     if let Some(n) = question.connections {
         put("throughput", "1/s", &|s| Some(s.closed(n, cold).throughput_per_sec), "");
-        put("utilisation", "ratio", &|s| Some(s.closed(n, cold).utilisation), "");
+        if server.form != Form::Usl {
+            put("utilisation", "ratio", &|s| Some(s.closed(n, cold).utilisation), "");
+        }
         let why = "the points have no response times";
         put("response mean", "s", &|s| Some(n / s.closed(n, cold).throughput_per_sec), why);
         put("response p50", "s", &|s| asked.closed_quantile(s, n, |shape| shape.p50), why);
@@ -279,6 +281,9 @@ fn words(question: &Question, rate: Option<f64>) -> String {
 }
 
 fn bottleneck(asked: &Asked<'_>, server: &Server) -> String {
+    if server.form == Form::Usl {
+        return "not known: the law that fits these points describes throughput alone".into();
+    }
     let changed = asked.change(server);
     let cold = asked.question.cold.unwrap_or(0.0);
     let busy = match (asked.question.connections, asked.rate()) {

@@ -114,7 +114,7 @@ fn checks(prediction: &Prediction) -> String {
     let mut table = Table::new(&["", "parameters", "median", "largest", "at", ""], 1);
     for check in &prediction.checks {
         let verdict = match &check.refused {
-            Some(why) => format!("not offered: {why}"),
+            Some(why) => format!("no: {why}"),
             None if check.form == prediction.model.form => "chosen".into(),
             None => "offered".into(),
         };

@@ -144,6 +144,50 @@ fn the_measured_nginx_sweep_is_modelled_and_its_short_path_is_a_doubt() {
     assert!(doubt.contains("up to half the yield point"), "{doubt}");
 }
 
+/// Medians that `find` printed for nginx with one worker (bench/runs/2026-11-21-find-nginx): connections, requests per
+/// second, busy share of the server's CPU.
+const KEPT: [(u64, f64, f64); 14] = [
+    (1, 33.4e3, 0.59),
+    (2, 51.4e3, 0.77),
+    (3, 69.5e3, 0.98),
+    (4, 71.2e3, 0.99),
+    (8, 72.7e3, 0.99),
+    (16, 70.9e3, 0.99),
+    (32, 71.7e3, 1.0),
+    (64, 70.7e3, 0.99),
+    (128, 71.2e3, 1.0),
+    (256, 71.9e3, 1.0),
+    (512, 66.8e3, 1.0),
+    (1024, 62.1e3, 1.0),
+    (2048, 64.1e3, 1.0),
+    (4096, 60.6e3, 1.0),
+];
+
+#[test]
+fn the_kept_run_of_nginx_predicts_each_of_its_loads_from_the_others() {
+    let mut points = reference::points();
+    points.truncate(KEPT.len());
+    for (point, (connections, rate, busy)) in points.iter_mut().zip(KEPT) {
+        point.connections = connections;
+        point.figures.set(names::THROUGHPUT, Figure::new(rate, "1/s", 1, Origin::Counted));
+        point.figures.set(names::SERVER_CPU_BUSY, Figure::new(busy, "ratio", 1, Origin::Counted));
+        point.figures.set(names::SERVER_CPU, Figure::new(busy / rate * 1e6, "us", 1, Origin::Counted));
+    }
+    let prediction = asked(&run_of(points, 1), Question { connections: Some(6.0), ..Question::default() });
+    let chosen = prediction.checks.iter().find(|check| check.form == prediction.model.form).unwrap();
+    println!("{}", predict::text(&prediction));
+    assert!(chosen.median_error_ratio.unwrap() < 0.10 && prediction.model.form != Form::Usl, "{chosen:?}");
+    assert!(prediction.model.growth_s > 0.0, "a request cost more at 4,096 connections: {:?}", prediction.model);
+    within(value(&prediction, "throughput"), 72e3, 0.10);
+    within(value(&prediction, "yield point"), 3.4, 0.25);
+    // The yield point is at 3 connections: there is nothing to fit below half of it, and that is said.
+    assert!(
+        prediction.doubts.iter().any(|doubt| doubt.contains("up to half the yield point")),
+        "{:?}",
+        prediction.doubts
+    );
+}
+
 #[test]
 fn demands_and_lines_are_those_of_the_server() {
     let mut bench = Bench::new(quiet(), 3);

@@ -15,7 +15,9 @@ fn single_stations_lie_within_the_simulations_interval() {
     let has_ciw = Command::new(&python).args(["-c", "import ciw"]).output();
     match has_ciw {
         Ok(output) if output.status.success() => {}
-        Ok(_) => return skipped("python3 has no module ciw (pip install ciw; STRAINGAUGE_CIW_PYTHON names another python)"),
+        Ok(_) => {
+            return skipped("python3 has no module ciw (pip install ciw; STRAINGAUGE_CIW_PYTHON names another python)");
+        }
         Err(error) => return skipped(&format!("{python} does not start: {error}")),
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/simulation.py");
