@@ -8,6 +8,9 @@ use super::regression::{Line, line, student};
 use crate::statistics::Interval;
 use serde::Serialize;
 
+/// A part of a reading, where it was measured.
+type Part<'a> = (&'static str, &'a dyn Fn(&Reading) -> Option<f64>);
+
 /// Service demand of one resource at one load.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Demand {
@@ -25,10 +28,10 @@ pub struct Demand {
 
 /// Demands of each resource at each load of one sweep.
 pub fn demands(readings: &[Reading], confidence: f64) -> Vec<Demand> {
-    let resources: [(&str, fn(&Reading) -> Option<f64>); 3] = [
-        ("cpu", |r| Some(r.demand_s)),
-        ("user", |r| Some(r.user_cpus? / r.throughput_per_sec)),
-        ("kernel", |r| Some(r.kernel_cpus? / r.throughput_per_sec)),
+    let resources: [Part<'_>; 3] = [
+        ("cpu", &|r| Some(r.demand_s)),
+        ("user", &|r| Some(r.user_cpus? / r.throughput_per_sec)),
+        ("kernel", &|r| Some(r.kernel_cpus? / r.throughput_per_sec)),
     ];
     let mut found = Vec::new();
     for (resource, value) in resources {
@@ -72,7 +75,7 @@ pub fn regressions(readings: &[Reading], cpus: f64, saturation: f64, confidence:
     if levels(&elastic).len() < 3 {
         return Vec::new();
     }
-    let parts: [(&str, &dyn Fn(&Reading) -> Option<f64>); 3] =
+    let parts: [Part<'_>; 3] =
         [("idle", &|r| Some(cpus - r.busy_cpus)), ("user", &|r| r.user_cpus), ("kernel", &|r| r.kernel_cpus)];
     parts
         .into_iter()
