@@ -35,6 +35,11 @@ const LEAD_NS: u64 = 5_000_000;
 ///
 /// A handler may take its time: the engine threads go on, only the next event comes later.
 pub trait LoadEvents {
+    /// All connections are open, or have failed once. Says when requests begin, on the monotonic clock and not before
+    /// `earliest_ns`; may wait to learn it, while connections stand idle. Load that starts with that of other machines.
+    fn starts_at(&mut self, earliest_ns: u64) -> u64 {
+        earliest_ns
+    }
     /// The measured window begins now.
     fn window_begins(&mut self) {}
     /// About every 200 ms, from the first connection to the last response.
@@ -258,7 +263,8 @@ impl<'a> Conductor<'a> {
                 return;
             }
         }
-        let start_ns = monotonic_ns() + LEAD_NS;
+        let earliest_ns = monotonic_ns() + LEAD_NS;
+        let start_ns = self.events.starts_at(earliest_ns).max(earliest_ns);
         self.begin_ns = start_ns + self.plan.warmup_ns;
         self.end_ns = self.begin_ns + self.plan.duration_ns;
         self.control.start_at(start_ns);

@@ -36,6 +36,10 @@ pub enum DoubtKind {
     Interrupted,
     /// The server answered with errors, so the figures describe its error path.
     ServerErrors,
+    /// A client machine was lost while it sent load: what it did after its last word is not in the figures.
+    WorkerLost,
+    /// The clocks of client machines could not be compared well enough for a common start.
+    ClockOffset,
     /// Parts of a run directory could not be read and were left out.
     Unreadable,
     /// The emulated path delivered late, or is not what was asked for.

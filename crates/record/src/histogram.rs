@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::interval_log::{
     IntervalLogHistogram, IntervalLogIterator, IntervalLogWriterBuilder, LogEntry, Tag,
 };
-use hdrhistogram::serialization::{Deserializer, V2DeflateSerializer};
+use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use std::time::Duration;
 
 /// The largest value kept apart: one hour.
@@ -50,6 +50,22 @@ impl Latency {
     pub fn merge(&mut self, other: &Latency) {
         self.histogram.add(&other.histogram).expect("all latency histograms have the same bounds");
         self.clamped += other.clamped;
+    }
+
+    /// The whole histogram as text: HdrHistogram's V2 compressed encoding in base64, as it stands in an `.hlog`.
+    pub fn to_base64(&self) -> Result<String, LogError> {
+        let mut raw = Vec::new();
+        V2DeflateSerializer::new()
+            .serialize(&self.histogram, &mut raw)
+            .map_err(|error| LogError::Encode(format!("{error:?}")))?;
+        Ok(BASE64_STANDARD.encode(&raw))
+    }
+
+    /// Reads what [`to_base64`](Self::to_base64) wrote, with this many of its values beyond the range. Any text is safe.
+    pub fn from_base64(encoded: &str, clamped: u64) -> Result<Latency, LogError> {
+        let mut latency = decode_payload(encoded)?;
+        latency.clamped = clamped;
+        Ok(latency)
     }
 
     /// The number of values.
@@ -161,9 +177,14 @@ pub fn read_log(bytes: &[u8]) -> Result<Vec<(String, Latency)>, LogError> {
 }
 
 fn decode(interval: &IntervalLogHistogram<'_>) -> Result<(String, Latency), LogError> {
+    let latency = decode_payload(interval.encoded_histogram())?;
+    let tag = interval.tag().map(|tag| tag.as_str().to_string()).unwrap_or_default();
+    Ok((tag, latency))
+}
+
+fn decode_payload(encoded: &str) -> Result<Latency, LogError> {
     /// The payload's own header says how many counts it holds; a lie there must not make us allocate gigabytes.
     const MAX_PAYLOAD: usize = 4 << 20;
-    let encoded = interval.encoded_histogram();
     if encoded.len() > MAX_PAYLOAD {
         return Err(LogError::TooLarge(encoded.len()));
     }
@@ -178,8 +199,7 @@ fn decode(interval: &IntervalLogHistogram<'_>) -> Result<(String, Latency), LogE
         return Err(LogError::Decode("a histogram has another range than straingauge writes".into()));
     }
     latency.histogram.add(&decoded).map_err(|error| LogError::Decode(format!("{error:?}")))?;
-    let tag = interval.tag().map(|tag| tag.as_str().to_string()).unwrap_or_default();
-    Ok((tag, latency))
+    Ok(latency)
 }
 
 #[cfg(test)]
@@ -215,7 +235,20 @@ mod tests {
     }
 
     #[test]
+    fn a_histogram_comes_back_equal_as_text() {
+        let mut latency = Latency::new();
+        for value in 1..5000u64 {
+            latency.record_ns(value * 977);
+        }
+        latency.record_ns(MAX_NS * 2);
+        assert_eq!(Latency::from_base64(&latency.to_base64().unwrap(), latency.clamped()).unwrap(), latency);
+        let empty = Latency::new();
+        assert_eq!(Latency::from_base64(&empty.to_base64().unwrap(), 0).unwrap().len(), 0);
+    }
+
+    #[test]
     fn garbage_is_refused_in_words() {
+        assert!(Latency::from_base64("AAAA", 0).is_err());
         assert!(read_log(b"not a log").is_err());
         assert!(read_log(b"Tag=a,0.0,1.0,1.0,AAAA\n").is_err());
     }

@@ -5,6 +5,7 @@ use crate::layers::LayerGauge;
 use crate::progress::Progress;
 use crate::signals::Stop;
 use crate::time_wait::TimeWait;
+use crate::worker::Fleet;
 use crate::workload::Supplied;
 use anyhow::{Context, Result};
 use load::cold::ColdCounts;
@@ -38,6 +39,8 @@ pub struct Gauge {
     pub server_pid: Option<u32>,
     /// The emulated path, where there is one.
     path: Option<PathMeter>,
+    /// Workers that send the load instead of this process.
+    fleet: Option<Fleet>,
 }
 
 /// A point and the engine's full result (histograms, series).
@@ -129,12 +132,33 @@ impl Gauge {
             server_pid: None,
             layers: None,
             path: None,
+            fleet: None,
         }
     }
 
     /// Gives the points a rate series or a log to follow.
     pub fn supply(&mut self, supplied: Supplied) {
         self.supplied = supplied;
+    }
+
+    /// Has these workers send the load.
+    pub fn send_from(&mut self, fleet: Fleet) {
+        self.fleet = Some(fleet);
+    }
+
+    /// Whether workers send the load.
+    pub fn has_clients(&self) -> bool {
+        self.fleet.is_some()
+    }
+
+    /// What each client did in the last point, in a line each.
+    pub fn client_lines(&self) -> Vec<String> {
+        self.fleet.as_ref().map(Fleet::lines).unwrap_or_default()
+    }
+
+    /// The loss of a client that ends the run, in a sentence.
+    pub fn lost_client(&self) -> Option<String> {
+        self.fleet.as_ref().and_then(Fleet::failure)
     }
 
     /// Fits a sweep's plan to the log, where one is replayed.
@@ -222,8 +246,11 @@ impl Gauge {
             progress,
             label: label(plan),
         };
-        let result = load::run_supplied(plan, &self.supplied, self.stop.flag(), &mut events)
-            .context("the load engine stopped")?;
+        let result = match &mut self.fleet {
+            Some(fleet) => fleet.run(plan, self.stop.flag(), &mut events)?,
+            None => load::run_supplied(plan, &self.supplied, self.stop.flag(), &mut events)
+                .context("the load engine stopped")?,
+        };
         let (window, trouble, cold_before) = (events.window.take(), events.trouble.take(), events.cold_before);
         let crossed = events.crossed.take();
         progress.clear();
@@ -269,6 +296,9 @@ impl Gauge {
         if let Some(crossed) = &crossed {
             point.figures.extend(crossed.figures());
             point.doubts.extend(crossed.doubts());
+        }
+        if let Some(fleet) = &self.fleet {
+            point.figures.extend(fleet.figures.clone());
         }
         if let Some(herd) = &self.cold {
             point.figures.extend(herd.figures(cold_before, result.window_ns));

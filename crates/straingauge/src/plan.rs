@@ -4,8 +4,8 @@ pub mod axis;
 mod clients;
 
 use crate::cli::{
-    ArrivalWord, ClientOptions, DriveArgs, FindOptions, LoadOptions, OutputOptions, PathOptions, PathWord,
-    ScenarioToml, ServerOptions, WorkloadOptions,
+    ArrivalWord, ClientOptions, DriveArgs, FindOptions, FleetOptions, LoadOptions, OutputOptions, PathOptions,
+    PathWord, ScenarioToml, ServerOptions, WorkloadOptions,
 };
 use crate::cpus;
 use crate::failure::wrong_usage;
@@ -45,6 +45,7 @@ pub struct Drive {
     pub workload: WorkloadOptions,
     pub clients: ClientOptions,
     pub path: PathOptions,
+    pub fleet: FleetOptions,
     pub server: ServerOptions,
     pub output: OutputOptions,
     /// The server to start; empty = it is there.
@@ -65,6 +66,7 @@ pub fn drive(args: DriveArgs, example: &str) -> Result<Drive> {
         workload: args.workload.over(file.workload),
         clients: args.clients.over(file.clients),
         path: args.path.over(file.path),
+        fleet: args.fleet.over(file.fleet),
         server: args.server.over(&file.server),
         output: args.output,
         command: if args.command.is_empty() { file.server.command } else { args.command },

@@ -23,3 +23,4 @@ mod scale;
 mod server;
 mod stall;
 mod wan;
+mod workers;

@@ -1,6 +1,7 @@
 //! What `load` and `find` have in common: a target, its server, the load, the output.
 
 use super::clients::ClientOptions;
+use super::fleet::FleetOptions;
 use super::load::LoadOptions;
 use super::path::PathOptions;
 use super::scenario::ServerToml;
@@ -16,7 +17,7 @@ pub struct DriveArgs {
     /// Where to send requests: http://HOST:PORT/PATH
     #[arg(help_heading = None)]
     pub url: Option<String>,
-    /// Read options from a TOML file (sections load, workload, clients, path, find, server; keys are the long options); the command line wins
+    /// Read options from a TOML file (sections load, workload, clients, fleet, path, find, server; keys are the long options); the command line wins
     #[arg(long, value_name = "FILE", help_heading = None)]
     pub scenario: Option<PathBuf>,
     #[command(flatten)]
@@ -25,6 +26,8 @@ pub struct DriveArgs {
     pub workload: WorkloadOptions,
     #[command(flatten)]
     pub clients: ClientOptions,
+    #[command(flatten)]
+    pub fleet: FleetOptions,
     #[command(flatten)]
     pub path: PathOptions,
     #[command(flatten)]

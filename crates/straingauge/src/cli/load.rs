@@ -10,6 +10,9 @@ use std::path::PathBuf;
 /// `straingauge load`.
 #[derive(Debug, Args)]
 pub struct LoadArgs {
+    /// Take plans from standard input and answer on standard output, for a straingauge that was given --client
+    #[arg(long, conflicts_with_all = ["url", "scenario", "client", "out"], help_heading = "Client machines")]
+    pub worker: bool,
     #[command(flatten)]
     pub drive: DriveArgs,
     /// Exit with code 3 when this holds, as in 'p99 > 50ms', 'errors > 0.1%' or 'throughput < 10k' (repeatable)

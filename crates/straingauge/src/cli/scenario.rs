@@ -3,6 +3,7 @@
 use super::clients::ClientOptions;
 use super::drive::IsolateWord;
 use super::find::FindOptions;
+use super::fleet::FleetOptions;
 use super::load::LoadOptions;
 use super::path::PathOptions;
 use super::workload::WorkloadOptions;
@@ -23,6 +24,8 @@ pub struct ScenarioToml {
     pub workload: WorkloadOptions,
     /// What kind of clients.
     pub clients: ClientOptions,
+    /// Client machines.
+    pub fleet: FleetOptions,
     /// Options of the sweeps.
     pub find: FindOptions,
     /// The wide-area path between client and server.

@@ -49,6 +49,7 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
         workload: &drive.workload,
         is_sweep: true,
         clients: &drive.clients,
+        fleet: &drive.fleet,
         server: &drive.server,
         command: &drive.command,
         path: &drive.path,
@@ -56,7 +57,9 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
         is_quiet: output.quiet,
     })?;
     let most = most_connections(&sweep, which, &session.plan);
-    load::check(&LoadPlan { connections: most, ..session.plan.clone() }).map_err(anyhow::Error::from)?;
+    if !session.gauge.has_clients() {
+        load::check(&LoadPlan { connections: most, ..session.plan.clone() }).map_err(anyhow::Error::from)?;
+    }
     if is_delay_varied {
         session.gauge.set_path_delay(0)?;
         session.path =

@@ -16,6 +16,9 @@ use std::time::Duration;
 
 /// Runs the command.
 pub fn run(args: LoadArgs) -> Result<ExitCode> {
+    if args.worker {
+        return crate::worker::serve::serve();
+    }
     let limits = parse_limits(&args.fail_if)?;
     let drive = plan::drive(args.drive, "straingauge load http://127.0.0.1:8080/")?;
     let output = &drive.output;
@@ -28,14 +31,17 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
         workload: &drive.workload,
         is_sweep: false,
         clients: &drive.clients,
+        fleet: &drive.fleet,
         server: &drive.server,
         command: &drive.command,
         path: &drive.path,
         default_warmup: Duration::from_secs(1),
         is_quiet: output.quiet,
     })?;
-    knock(&session)?;
-    greet_tls(&session)?;
+    if !session.gauge.has_clients() {
+        knock(&session)?;
+        greet_tls(&session)?;
+    }
     let mut writer = match &output.out {
         Some(path) => {
             let scenario = Scenario {
@@ -88,6 +94,12 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
             print(&format!("path: {}\n", path.words()))?;
         }
         print(&analyze::text::point(&measured.point, &latencies))?;
+        for line in session.gauge.client_lines() {
+            print(&format!("{line}\n"))?;
+        }
+    }
+    if let Some(lost) = session.gauge.lost_client() {
+        bail!("{lost}; the figures are those of the other clients until then");
     }
     finish(&measured.point, &measured.result, &checks, output.any_status, session.server_gone())
 }

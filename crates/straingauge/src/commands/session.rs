@@ -1,6 +1,8 @@
 //! What `load` and `find` share: the target, the server where one is started, the observer, the run's record.
 
-use crate::cli::{ClientOptions, IsolateWord, LoadOptions, PathOptions, ProfileWord, ServerOptions, WorkloadOptions};
+use crate::cli::{
+    ClientOptions, FleetOptions, IsolateWord, LoadOptions, PathOptions, ProfileWord, ServerOptions, WorkloadOptions,
+};
 use crate::cpus;
 use crate::failure::wrong_usage;
 use crate::layers::LayerGauge;
@@ -11,6 +13,7 @@ use crate::quantity::Time;
 use crate::server::{Server, ServerPlan};
 use crate::signals::Stop;
 use crate::url::Target;
+use crate::worker;
 use anyhow::{Context, Result, bail};
 use observe::{Group, Observer};
 use record::machine::{self, MachineFacts};
@@ -45,6 +48,7 @@ pub struct Wanted<'a> {
     /// The plan is a sweep's: pace and window change from point to point.
     pub is_sweep: bool,
     pub clients: &'a ClientOptions,
+    pub fleet: &'a FleetOptions,
     pub server: &'a ServerOptions,
     pub command: &'a [String],
     pub path: &'a PathOptions,
@@ -74,7 +78,14 @@ impl Session {
         };
         // Everything that can be refused is refused before a server is started.
         let (mut plan, supplied) = plan::load_plan(wanted.load, setting)?;
-        load::check(&plan).map_err(anyhow::Error::from)?;
+        let fleet = {
+            let starts_server = !wanted.command.is_empty();
+            let host = &wanted.target.name;
+            worker::connect(wanted.fleet, wanted.load, starts_server, host, &plan, &stop, &mut progress)?
+        };
+        if fleet.is_none() {
+            load::check(&plan).map_err(anyhow::Error::from)?;
+        }
         let path_plan = plan::path_plan(wanted.path, plan.seed)?;
         if path_plan.is_some() && wanted.command.is_empty() {
             return Err(wrong_usage(
@@ -98,6 +109,9 @@ impl Session {
         gauge.supply(supplied);
         gauge.server_pid = server.as_ref().and_then(Server::netns_pid);
         gauge.meter_path(server.as_ref().and_then(Server::path_meter));
+        if let Some(fleet) = fleet {
+            gauge.send_from(fleet);
+        }
         if let Some(cold) = wanted.load.cold.filter(|cold| cold.0 > 0) {
             gauge.hold_cold(&plan, cold.0, &mut progress)?;
         }

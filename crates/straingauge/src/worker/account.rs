@@ -1,0 +1,81 @@
+//! What is told of each worker: its loss, its clock, its part of the load.
+
+use super::fleet::{OnLoss, PINGS};
+use super::link::{Link, Stand};
+use load::LoadResult;
+use record::figure::{Figure, Figures, Origin};
+use record::units::{format_nanos, format_si};
+use record::{Doubt, DoubtKind, Severity};
+
+/// A start that is less certain than this is doubted.
+const CLOCK_LIMIT_NS: u64 = 1_000_000;
+
+/// A worker is gone, and what it had told of with it.
+pub fn loss_doubt(link: &Link, why: &str, on_loss: OnLoss) -> Doubt {
+    let (severity, rest) = match on_loss {
+        OnLoss::End => (Severity::Invalid, "the others were stopped"),
+        OnLoss::GoOn => (Severity::Warning, "the others went on with their shares"),
+    };
+    Doubt::new(
+        DoubtKind::WorkerLost,
+        severity,
+        format!(
+            "{} was lost: {why}; {} responses of the window that it had told of are not in the figures, {rest}",
+            link.name(),
+            link.progress.completed
+        ),
+        "see what became of that machine, and measure again",
+    )
+}
+
+/// The start of a worker was not that of the others, or nobody knows.
+pub fn clock_doubt(link: &Link, late_ns: u64) -> Option<Doubt> {
+    let uncertain_ns = link.clock.map_or(u64::MAX, |clock| clock.uncertainty_ns);
+    if uncertain_ns <= CLOCK_LIMIT_NS && late_ns <= CLOCK_LIMIT_NS {
+        return None;
+    }
+    let what = if late_ns > CLOCK_LIMIT_NS {
+        format!("{} began {} after the agreed start", link.name(), format_nanos(late_ns as f64))
+    } else {
+        format!("the start of {} is known to {} only", link.name(), format_nanos(uncertain_ns as f64))
+    };
+    Some(Doubt::new(DoubtKind::ClockOffset, Severity::Note, what, "use a quicker connection to that machine"))
+}
+
+/// What each worker did, and its clock: `worker.1.throughput_per_sec`.
+pub fn worker_figures(links: &[Link], results: &[(String, LoadResult)]) -> Figures {
+    let mut figures = Figures::default();
+    for link in links {
+        let name = |what: &str| format!("worker.{}.{what}", link.number);
+        let result = results.iter().find(|(known, _)| *known == link.name()).map(|(_, result)| result);
+        let throughput = match (&link.stand, result) {
+            (_, Some(result)) => {
+                let done = result.completed_in_window;
+                Figure::new(done as f64 / result.window_s(), "1/s", done, Origin::Counted)
+            }
+            (Stand::Lost(why), None) => Figure::not_measured("1/s", format!("lost: {why}")),
+            _ => Figure::not_measured("1/s", "it had no share of this load"),
+        };
+        figures.set(&name("throughput_per_sec"), throughput);
+        if let (Some(clock), Some(_)) = (link.clock, result) {
+            let n = link.pongs.min(PINGS);
+            let us = |nanos: f64| Figure::new(nanos / 1e3, "us", n, Origin::Timed);
+            figures.set(&name("clock_offset_us"), us(clock.offset_ns as f64));
+            figures.set(&name("clock_uncertainty_us"), us(clock.uncertainty_ns as f64));
+        }
+    }
+    figures
+}
+
+/// `client 1 (ssh c1 ...) on c1: 12.3k requests/s, clock known to 40 us`.
+pub fn worker_line(link: &Link, figures: &Figures) -> String {
+    let at = if link.host.is_empty() { String::new() } else { format!(" on {}", link.host) };
+    let value = |what: &str| figures.value(&format!("worker.{}.{what}", link.number));
+    let did = match (&link.stand, value("throughput_per_sec")) {
+        (Stand::Lost(why), _) => format!("lost: {why}"),
+        (_, Some(rate)) => format!("{} requests/s", format_si(rate)),
+        _ => "no share of this load".into(),
+    };
+    let clock = value("clock_uncertainty_us").map(|us| format!(", clock known to {}", format_nanos(us * 1e3)));
+    format!("{}{at}: {did}{}", link.name(), clock.unwrap_or_default())
+}

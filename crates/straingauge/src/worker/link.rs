@@ -1,0 +1,270 @@
+//! One worker as the driver sees it: its process, its pipes, its clock, and whether it is still there.
+
+use super::protocol::{FromWorker, LEASE_NS, Lines, PROTOCOL, ToWorker, WireProgress, WireResult, clean, line};
+use anyhow::{Context, Result};
+use record::time::monotonic_ns;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// What the reading threads hand to the driver.
+pub enum Event {
+    /// A message, and when it came on the driver's monotonic clock.
+    Message(Box<FromWorker>, u64),
+    /// The worker's output ended or is no protocol; why, in words.
+    Ended(String),
+}
+
+/// Where a worker stands.
+#[derive(Debug)]
+pub enum Stand {
+    /// Started, not yet heard.
+    Greeting,
+    /// Waits for a plan.
+    Idle,
+    /// Opens connections.
+    Preparing,
+    /// Waits for the start.
+    Ready,
+    /// Sends load.
+    Running,
+    /// Has sent its result.
+    Done(Box<WireResult>),
+    /// Gone; why.
+    Lost(String),
+}
+
+/// The worker's clock against the driver's, estimated over the pipe as NTP does: the exchange with the shortest round
+/// trip is the best (Mills, Internet Time Synchronization, 1991).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ClockOffset {
+    /// Worker's monotonic clock minus the driver's.
+    pub offset_ns: i128,
+    /// Half the round trip: the estimate is wrong by at most this.
+    pub uncertainty_ns: u64,
+}
+
+/// Where a worker's messages are queued; closed once it is given up, whoever else holds it.
+#[derive(Debug, Clone)]
+pub struct Out(Arc<Mutex<Option<SyncSender<String>>>>);
+
+impl Out {
+    /// Queues a line; false when closed. One that finds the queue full is dropped: the silence that follows is noticed.
+    pub fn send(&self, text: String) -> bool {
+        match &*self.0.lock().expect("no holder panics") {
+            Some(out) => {
+                let _ = out.try_send(text);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn close(&self) {
+        *self.0.lock().expect("no holder panics") = None;
+    }
+}
+
+/// A worker's process and what is known of it.
+#[derive(Debug)]
+pub struct Link {
+    /// As typed after `--client`.
+    pub command: String,
+    /// Its number for people, from 1.
+    pub number: usize,
+    pub stand: Stand,
+    pub clock: Option<ClockOffset>,
+    pub pongs: u64,
+    pub progress: WireProgress,
+    /// Its host's name, by its own word.
+    pub host: String,
+    heard_ns: u64,
+    child: Child,
+    out: Out,
+}
+
+impl Link {
+    /// Starts the command; its messages come through `events` with this index.
+    pub fn start(index: usize, command: &str, events: SyncSender<(usize, Event)>) -> Result<Link> {
+        // A group of its own: Ctrl-C reaches the driver alone, which then asks for the results.
+        let mut child = Command::new("sh")
+            .args(["-c", command])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot start --client '{command}'"))?;
+        let mut stdin = child.stdin.take().expect("was asked for");
+        let stdout = child.stdout.take().expect("was asked for");
+        std::thread::Builder::new().name(format!("client-{index}")).spawn(move || {
+            let mut lines = Lines::new(stdout);
+            loop {
+                let event = match lines.next::<FromWorker>() {
+                    Ok(Some(message)) => Event::Message(Box::new(message), monotonic_ns()),
+                    Ok(None) => Event::Ended("it ended".into()),
+                    Err(error) => Event::Ended(error.to_string()),
+                };
+                let is_last = matches!(event, Event::Ended(_));
+                if events.send((index, event)).is_err() || is_last {
+                    return;
+                }
+            }
+        })?;
+        // Writing may block for ever on a hung worker, so a thread of its own does it; a full queue is no progress.
+        let (out, queued) = sync_channel::<String>(64);
+        std::thread::Builder::new().name(format!("to-client-{index}")).spawn(move || {
+            for text in queued {
+                if stdin.write_all(text.as_bytes()).and_then(|()| stdin.flush()).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Link {
+            command: command.into(),
+            number: index + 1,
+            stand: Stand::Greeting,
+            clock: None,
+            pongs: 0,
+            progress: WireProgress::default(),
+            host: String::new(),
+            heard_ns: monotonic_ns(),
+            child,
+            out: Out(Arc::new(Mutex::new(Some(out)))),
+        })
+    }
+
+    /// `client 2 (ssh c2 straingauge load --worker)`.
+    pub fn name(&self) -> String {
+        format!("client {} ({})", self.number, clean(&self.command, 100))
+    }
+
+    /// Sends a message.
+    pub fn send(&self, message: &ToWorker) {
+        self.out.send(line(message));
+    }
+
+    /// A ping, if it may be one of many: the lease is kept and the clocks are compared.
+    pub fn ping(&self) {
+        self.send(&ToWorker::Ping { sent_ns: monotonic_ns() });
+    }
+
+    /// The queue of its messages, for the thread that keeps the leases.
+    pub fn out(&self) -> Out {
+        self.out.clone()
+    }
+
+    pub fn is_lost(&self) -> bool {
+        matches!(self.stand, Stand::Lost(_))
+    }
+
+    /// Takes what came from it.
+    pub fn hear(&mut self, event: Event) {
+        if self.is_lost() {
+            return;
+        }
+        match event {
+            Event::Ended(why) => {
+                let why = match self.exit_words() {
+                    Some(how) if why == "it ended" => how,
+                    _ => why,
+                };
+                self.lose(why);
+            }
+            Event::Message(message, at_ns) => {
+                self.heard_ns = at_ns;
+                self.take(*message, at_ns);
+            }
+        }
+    }
+
+    fn take(&mut self, message: FromWorker, at_ns: u64) {
+        match message {
+            FromWorker::Hello { protocol, version, host, .. } => {
+                if protocol != PROTOCOL {
+                    let version = clean(&version, 20);
+                    return self.lose(format!(
+                        "it speaks version {protocol} of the worker protocol (straingauge {version}), this driver {PROTOCOL}; use the same straingauge on all machines"
+                    ));
+                }
+                self.host = clean(&host, 60);
+                if matches!(self.stand, Stand::Greeting) {
+                    self.stand = Stand::Idle;
+                }
+            }
+            FromWorker::Pong { sent_ns, clock_ns } => {
+                // Only a number that this driver can have sent.
+                if sent_ns <= at_ns {
+                    self.pongs += 1;
+                    let trip_ns = at_ns - sent_ns;
+                    if self.clock.is_none_or(|best| trip_ns / 2 < best.uncertainty_ns) {
+                        let middle = i128::from(sent_ns) + i128::from(trip_ns / 2);
+                        self.clock =
+                            Some(ClockOffset { offset_ns: i128::from(clock_ns) - middle, uncertainty_ns: trip_ns / 2 });
+                    }
+                }
+            }
+            FromWorker::Ready {} if matches!(self.stand, Stand::Preparing) => self.stand = Stand::Ready,
+            FromWorker::Progress(progress) => self.progress = progress,
+            FromWorker::Result(result) if matches!(self.stand, Stand::Running | Stand::Preparing | Stand::Ready) => {
+                self.stand = Stand::Done(result);
+            }
+            FromWorker::Refused { why } => self.lose(format!("it refused: {}", clean(&why, 300))),
+            FromWorker::Ready {} | FromWorker::Result(_) => {
+                self.lose("it sent a message that was not its turn".into());
+            }
+        }
+    }
+
+    /// Gives it up when it was silent for the lease.
+    pub fn look(&mut self, now_ns: u64, patience_ns: u64) {
+        if !self.is_lost() && now_ns.saturating_sub(self.heard_ns) > LEASE_NS.max(patience_ns) {
+            self.lose(format!("it was silent for {} s", LEASE_NS.max(patience_ns) / 1_000_000_000));
+        }
+    }
+
+    /// Gives it up: its process is killed, so that no load of it goes on where that is in our hands.
+    pub fn lose(&mut self, why: String) {
+        self.stand = Stand::Lost(why);
+        self.out.close();
+        self.kill();
+    }
+
+    fn exit_words(&mut self) -> Option<String> {
+        let until = Instant::now() + Duration::from_millis(200);
+        while Instant::now() < until {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Some(format!("it ended ({status})"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        None
+    }
+
+    fn kill(&mut self) {
+        if let Ok(group) = i32::try_from(self.child.id())
+            && matches!(self.child.try_wait(), Ok(None))
+        {
+            // SAFETY: kill takes numbers; the group is the child's own, and it is not reaped yet.
+            unsafe { libc::kill(-group, libc::SIGKILL) };
+        }
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // The worker's input ends, so it ends by itself; one that does not is killed.
+        self.out.close();
+        let until = Instant::now() + Duration::from_secs(1);
+        while Instant::now() < until {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.kill();
+    }
+}

@@ -1,0 +1,17 @@
+//! Load from several machines: a *worker* is any command that speaks the protocol on its standard input and output
+//! (`straingauge load --worker`, over ssh or here), the *driver* is the straingauge that started it (`--client`).
+//!
+//! Read next: [`protocol`] (messages), [`serve`] (the worker's side), [`link`] (one worker as the driver sees it),
+//! [`fleet`] (a load over all of them), [`merge`] (shares and sums), [`account`] (what is told of
+//! each), [`permit`] (what is refused before).
+
+mod account;
+mod fleet;
+mod link;
+mod merge;
+mod permit;
+pub mod protocol;
+pub mod serve;
+
+pub use fleet::Fleet;
+pub use permit::connect;

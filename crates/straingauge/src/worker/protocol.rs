@@ -1,0 +1,353 @@
+//! The worker protocol's messages and the bounded reader of their lines (docs/worker-protocol.md).
+//!
+//! One JSON object a line. What comes from the other end is untrusted: lines have a limit, numbers a range, and texts are
+//! cleaned of control characters before anybody sees them. This file stands alone, so that it can be fuzzed.
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use load::{EngineCost, LoadResult, Progress};
+use record::{Doubt, Latency, LoadPlan, Outcomes};
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, Read};
+
+/// Version of the protocol; both ends must speak the same.
+pub const PROTOCOL: u32 = 1;
+/// A longer line is refused: a plan with many targets and a result with whole histograms stay far below.
+pub const MAX_LINE_BYTES: usize = 16 << 20;
+/// A worker that hears nothing for this long stops sending load; a driver that hears nothing gives the worker up.
+pub const LEASE_NS: u64 = 5_000_000_000;
+/// Nothing in a plan may last longer.
+const MAX_SPAN_NS: u64 = 7 * 24 * 3_600_000_000_000;
+const MAX_SERIES_BYTES: usize = 8 << 20;
+const MAX_WORDS: usize = 300;
+
+/// What the driver says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum ToWorker {
+    /// Open the connections of this plan, then say ready.
+    Plan(Box<PlanMessage>),
+    /// Still there; answered at once by a pong with the same number.
+    Ping { sent_ns: u64 },
+    /// Requests begin at this instant of the worker's own clock.
+    Start { at_ns: u64 },
+    /// End the load now and send the result.
+    Stop {},
+}
+
+/// A worker's share of a load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlanMessage {
+    /// [`PROTOCOL`] of the driver.
+    pub protocol: u32,
+    /// The engine's plan; `threads` 0 leaves their number to the worker, `cpus` are the worker's own.
+    pub plan: LoadPlan,
+    /// The request body in base64, which the plan itself does not carry.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub body: String,
+    /// The worker refuses a plan that offers more than this, requests per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_cap_per_sec: Option<f64>,
+}
+
+/// What a worker says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum FromWorker {
+    /// First line: who is there.
+    Hello { protocol: u32, version: String, host: String, pid: u32 },
+    /// Answer to a ping: its number, and the worker's monotonic clock.
+    Pong { sent_ns: u64, clock_ns: u64 },
+    /// The connections are open, or have failed once.
+    Ready {},
+    /// About every 200 ms.
+    Progress(WireProgress),
+    /// The load is over.
+    Result(Box<WireResult>),
+    /// The plan or a line cannot be followed; one sentence.
+    Refused { why: String },
+}
+
+/// How a worker's load is going; see [`load::Progress`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct WireProgress {
+    pub connected: u64,
+    pub completed: u64,
+    pub failed: u64,
+    pub throughput_per_sec: f64,
+}
+
+impl From<&Progress> for WireProgress {
+    fn from(progress: &Progress) -> Self {
+        WireProgress {
+            connected: progress.connected,
+            completed: progress.completed,
+            failed: progress.failed,
+            throughput_per_sec: progress.interval_throughput_per_sec,
+        }
+    }
+}
+
+/// A histogram as HdrHistogram's V2 compressed encoding in base64.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WireLatency {
+    pub v2: String,
+    #[serde(default)]
+    pub clamped: u64,
+}
+
+/// See [`load::EngineCost`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct WireCost {
+    pub cpu_user_ns: u64,
+    pub cpu_system_ns: u64,
+    pub busiest_thread_ratio: f64,
+    pub run_queue_wait_ratio: Option<f64>,
+    pub polling_ns: u64,
+    pub system_calls: u64,
+    pub memory_bytes_per_connection: f64,
+    pub memory_bytes_fixed: u64,
+    pub threads: usize,
+    pub wait_method: String,
+    pub scheduling: String,
+}
+
+/// See [`load::LoadResult`]; the histograms are whole.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WireResult {
+    pub started_unix_ms: u64,
+    pub window_ns: u64,
+    pub warmup_ns: u64,
+    pub outcomes: Outcomes,
+    /// By tag, as in latency.hlog, and `own-lag`.
+    pub latencies: Vec<(String, WireLatency)>,
+    pub never_sent: u64,
+    pub body_bytes: u64,
+    pub received_bytes: u64,
+    pub sent_bytes: u64,
+    pub completed_in_window: u64,
+    pub ok_in_window: u64,
+    pub received_in_window_bytes: u64,
+    pub stray_responses: u64,
+    pub series_csv: String,
+    pub engine: WireCost,
+    pub status_counts: Vec<(u16, u64)>,
+    pub first_errors: Vec<String>,
+    pub interrupted: bool,
+    pub doubts: Vec<Doubt>,
+    /// How long after the agreed instant requests began; 0 = in time.
+    pub started_late_ns: u64,
+}
+
+/// Why a line was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum ProtocolError {
+    /// The limit is there so that no end can fill the other's memory.
+    #[error("a line has more than {MAX_LINE_BYTES} bytes, so it is no message of the worker protocol")]
+    TooLong,
+    /// Not JSON, or not one of the messages.
+    #[error("'{0}' is no message of the worker protocol ({1})")]
+    NotAMessage(String, String),
+    /// The stream ended within a line.
+    #[error("the stream ended in the middle of a message")]
+    Torn,
+    /// A message with a value that cannot be meant.
+    #[error("a message is not usable: {0}")]
+    Unusable(String),
+    /// The pipe broke.
+    #[error("reading failed: {0}")]
+    Read(#[from] std::io::Error),
+}
+
+/// Lines of the other end, one message each.
+pub struct Lines<R> {
+    source: BufReader<R>,
+}
+
+impl<R: Read> Lines<R> {
+    /// Reads from a pipe.
+    pub fn new(source: R) -> Self {
+        Lines { source: BufReader::new(source) }
+    }
+
+    /// The next message; `None` at the end of the stream. Keeps at most [`MAX_LINE_BYTES`] in memory.
+    pub fn next<T: serde::de::DeserializeOwned>(&mut self) -> Result<Option<T>, ProtocolError> {
+        let mut line = Vec::new();
+        (&mut self.source).take(MAX_LINE_BYTES as u64 + 1).read_until(b'\n', &mut line)?;
+        if line.is_empty() {
+            return Ok(None);
+        }
+        if line.len() > MAX_LINE_BYTES {
+            return Err(ProtocolError::TooLong);
+        }
+        if line.pop() != Some(b'\n') {
+            return Err(ProtocolError::Torn);
+        }
+        serde_json::from_slice(&line).map(Some).map_err(|error| {
+            let shown = String::from_utf8_lossy(&line[..line.len().min(120)]);
+            ProtocolError::NotAMessage(clean(&shown, 60), clean(&error.to_string(), 120))
+        })
+    }
+}
+
+/// A message as its line, end included.
+pub fn line(message: &impl Serialize) -> String {
+    let mut text = serde_json::to_string(message).expect("messages have only string keys");
+    text.push('\n');
+    text
+}
+
+/// Text of the other end, fit to be shown: no control characters, bounded.
+pub fn clean(text: &str, limit: usize) -> String {
+    text.chars().filter(|c| !c.is_control()).take(limit).collect()
+}
+
+impl PlanMessage {
+    /// A driver's message for a plan.
+    pub fn new(plan: LoadPlan, rate_cap_per_sec: Option<f64>) -> Self {
+        let body = BASE64_STANDARD.encode(&plan.body);
+        PlanMessage { protocol: PROTOCOL, plan, body, rate_cap_per_sec }
+    }
+
+    /// The plan that the worker drives, with its body; refused where no engine could mean it.
+    pub fn into_plan(self) -> Result<LoadPlan, ProtocolError> {
+        let unusable = |why: String| Err(ProtocolError::Unusable(why));
+        if self.protocol != PROTOCOL {
+            return unusable(format!(
+                "the driver speaks version {} of the worker protocol, this worker {PROTOCOL}; use the same straingauge on all machines",
+                self.protocol
+            ));
+        }
+        let mut plan = self.plan;
+        plan.body = BASE64_STANDARD
+            .decode(&self.body)
+            .map_err(|error| ProtocolError::Unusable(format!("the body is not base64: {error}")))?;
+        let spans = [plan.warmup_ns, plan.duration_ns, plan.timeout_ns, plan.connect_timeout_ns];
+        if spans.iter().any(|span| *span > MAX_SPAN_NS) {
+            return unusable("a time in the plan is longer than a week".into());
+        }
+        if plan.addresses.is_empty() || plan.targets.is_empty() || plan.connections == 0 || plan.threads > 1024 {
+            return unusable("the plan needs an address, a target, a connection and at most 1024 threads".into());
+        }
+        if let record::Pace::Open { rate_per_sec, .. } = plan.pace {
+            if !(rate_per_sec > 0.0 && rate_per_sec.is_finite()) {
+                return unusable("the plan's rate is not a positive number".into());
+            }
+            if let Some(cap) = self.rate_cap_per_sec
+                && rate_per_sec > cap * (1.0 + 1e-9)
+            {
+                return unusable(format!("the plan offers {rate_per_sec} requests/s, more than its cap of {cap}"));
+            }
+        }
+        Ok(plan)
+    }
+}
+
+impl WireResult {
+    /// A worker's result, ready to be sent.
+    pub fn new(result: &LoadResult, started_late_ns: u64) -> Result<Self, record::histogram::LogError> {
+        let mut latencies = Vec::new();
+        for (tag, latency) in result.latencies().into_iter().chain([("own-lag", &result.own_lag)]) {
+            latencies.push((tag.into(), WireLatency { v2: latency.to_base64()?, clamped: latency.clamped() }));
+        }
+        let engine = &result.engine;
+        Ok(WireResult {
+            started_unix_ms: result.started_unix_ms,
+            window_ns: result.window_ns,
+            warmup_ns: result.warmup_ns,
+            outcomes: result.outcomes,
+            latencies,
+            never_sent: result.never_sent,
+            body_bytes: result.body_bytes,
+            received_bytes: result.received_bytes,
+            sent_bytes: result.sent_bytes,
+            completed_in_window: result.completed_in_window,
+            ok_in_window: result.ok_in_window,
+            received_in_window_bytes: result.received_in_window_bytes,
+            stray_responses: result.stray_responses,
+            series_csv: result.series_csv.clone(),
+            engine: WireCost {
+                cpu_user_ns: engine.cpu_user_ns,
+                cpu_system_ns: engine.cpu_system_ns,
+                busiest_thread_ratio: engine.busiest_thread_ratio,
+                run_queue_wait_ratio: engine.run_queue_wait_ratio,
+                polling_ns: engine.polling_ns,
+                system_calls: engine.system_calls,
+                memory_bytes_per_connection: engine.memory_bytes_per_connection,
+                memory_bytes_fixed: engine.memory_bytes_fixed,
+                threads: engine.threads,
+                wait_method: engine.wait_method.clone(),
+                scheduling: engine.scheduling.clone(),
+            },
+            status_counts: result.status_counts.iter().map(|(status, count)| (*status, *count)).collect(),
+            first_errors: result.first_errors.clone(),
+            interrupted: result.interrupted,
+            doubts: result.doubts.clone(),
+            started_late_ns,
+        })
+    }
+
+    /// The result as the engine would have given it; refused where a histogram is missing or unreadable.
+    pub fn into_result(self) -> Result<LoadResult, ProtocolError> {
+        if self.series_csv.len() > MAX_SERIES_BYTES || self.status_counts.len() > 1000 || self.latencies.len() > 100 {
+            return Err(ProtocolError::Unusable("the result is larger than any that straingauge sends".into()));
+        }
+        let latency = |tag: &str| -> Result<Latency, ProtocolError> {
+            let (_, wire) = self
+                .latencies
+                .iter()
+                .find(|(known, _)| known == tag)
+                .ok_or_else(|| ProtocolError::Unusable(format!("the result has no histogram of {tag}")))?;
+            Latency::from_base64(&wire.v2, wire.clamped)
+                .map_err(|error| ProtocolError::Unusable(clean(&error.to_string(), MAX_WORDS)))
+        };
+        let words = |text: &String| clean(text, MAX_WORDS);
+        Ok(LoadResult {
+            started_unix_ms: self.started_unix_ms,
+            window_ns: self.window_ns.min(MAX_SPAN_NS),
+            warmup_ns: self.warmup_ns.min(MAX_SPAN_NS),
+            outcomes: self.outcomes,
+            response: latency("response")?,
+            service: latency("service")?,
+            first_byte: latency("first-byte")?,
+            lag: latency("lag")?,
+            connection_wait: latency("connection-wait")?,
+            own_lag: latency("own-lag")?,
+            connect: latency("connect")?,
+            unfinished_age: latency("unfinished-age")?,
+            never_sent: self.never_sent,
+            body_bytes: self.body_bytes,
+            received_bytes: self.received_bytes,
+            sent_bytes: self.sent_bytes,
+            completed_in_window: self.completed_in_window,
+            ok_in_window: self.ok_in_window,
+            received_in_window_bytes: self.received_in_window_bytes,
+            stray_responses: self.stray_responses,
+            engine: EngineCost {
+                cpu_user_ns: self.engine.cpu_user_ns,
+                cpu_system_ns: self.engine.cpu_system_ns,
+                busiest_thread_ratio: self.engine.busiest_thread_ratio,
+                run_queue_wait_ratio: self.engine.run_queue_wait_ratio,
+                polling_ns: self.engine.polling_ns,
+                system_calls: self.engine.system_calls,
+                memory_bytes_per_connection: self.engine.memory_bytes_per_connection,
+                memory_bytes_fixed: self.engine.memory_bytes_fixed,
+                threads: self.engine.threads.min(1024),
+                wait_method: words(&self.engine.wait_method),
+                scheduling: words(&self.engine.scheduling),
+            },
+            status_counts: self.status_counts.iter().copied().collect(),
+            first_errors: self.first_errors.iter().take(8).map(words).collect(),
+            bits_per_sec: Vec::new(),
+            tls: None,
+            interrupted: self.interrupted,
+            workload: Default::default(),
+            doubts: self
+                .doubts
+                .iter()
+                .take(50)
+                .map(|doubt| Doubt::new(doubt.kind, doubt.severity, words(&doubt.what), words(&doubt.remedy)))
+                .collect(),
+            series_csv: self.series_csv,
+        })
+    }
+}

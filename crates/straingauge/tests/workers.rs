@@ -1,0 +1,281 @@
+//! Load from several workers: totals equal the server's log, and a worker that is lost, hung, or no worker at all is
+//! said in one sentence. The workers are local commands, as ssh would start them elsewhere.
+
+use crate::rig::{Running, Said, member, needs_server, open_dir, run, straingauge};
+use crate::server::{Kind, Server};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+fn worker() -> String {
+    format!("exec {} load --worker", env!("CARGO_BIN_EXE_straingauge"))
+}
+
+fn from(clients: &[&str], more: &[&str]) -> Command {
+    let mut command = straingauge(["load", "--threads", "1", "--warmup", "0s", "--json", "--quiet"]);
+    for client in clients {
+        command.args(["--client", client]);
+    }
+    command.args(more);
+    command
+}
+
+fn count(json: &Value, name: &str) -> u64 {
+    member(json, "outcomes")[name].as_u64().unwrap_or_else(|| panic!("no count '{name}' in {json:#}"))
+}
+
+fn doubt_kinds(json: &Value) -> Vec<String> {
+    let doubts = member(json, "doubts").as_array().cloned().unwrap_or_default();
+    doubts.iter().filter_map(|doubt| doubt["kind"].as_str().map(str::to_string)).collect()
+}
+
+fn agrees_with_the_log(options: &[&str]) {
+    needs_server!(Kind::Nginx);
+    let server = Server::start(Kind::Nginx);
+    let (url, worker) = (server.url("1k.bin"), worker());
+    let clients = [worker.as_str(); 3];
+    let said = run(from(&clients, &[&url, "--duration", "600ms"]).args(options)).exits_with(0);
+    let json = said.json();
+    let (ok, unfinished) = (count(&json, "ok"), count(&json, "unfinished"));
+    assert!(ok > 0 && count(&json, "sent") == ok + unfinished, "{json:#}");
+    let logged = server.end_and_read_log().iter().filter(|line| line.status == 200).count() as u64;
+    assert!((ok..=ok + unfinished).contains(&logged), "{logged} logged, {ok} counted, {unfinished} unfinished");
+    for number in 1..=3 {
+        let figure = |what: &str| json["point"]["figures"][format!("worker.{number}.{what}")].clone();
+        assert!(figure("throughput_per_sec")["value"].as_f64().unwrap() > 0.0, "{json:#}");
+        // One machine has one monotonic clock, so the offset is within what the estimate says of itself.
+        let (offset, uncertain) =
+            (figure("clock_offset_us")["value"].as_f64().unwrap(), figure("clock_uncertainty_us"));
+        assert!(offset.abs() <= uncertain["value"].as_f64().unwrap() + 1.0, "{json:#}");
+    }
+}
+
+#[test]
+fn totals_of_three_workers_are_those_of_the_servers_log() {
+    agrees_with_the_log(&["--connections", "7"]);
+}
+
+#[test]
+fn an_open_loop_is_split_over_the_workers() {
+    agrees_with_the_log(&["--rate", "900", "--connections", "30"]);
+}
+
+fn loses(bad: &str, more: &[&str]) -> Option<Said> {
+    if let Some(why) = Kind::Nginx.missing() {
+        crate::rig::skipped(&why);
+        return None;
+    }
+    let server = Server::start(Kind::Nginx);
+    let (url, worker) = (server.url("1k.bin"), worker());
+    let said = run(from(&[&worker, bad], &[&url, "--connections", "4", "--duration", "1500ms"]).args(more));
+    drop(server);
+    Some(said)
+}
+
+/// A worker that is killed half a second into its load.
+fn killed() -> String {
+    let worker = env!("CARGO_BIN_EXE_straingauge");
+    format!("(sleep 1; kill -9 $$) & exec {worker} load --worker")
+}
+
+#[test]
+fn a_worker_killed_in_the_middle_ends_the_run_with_its_name() {
+    let Some(said) = loses(&killed(), &[]) else { return };
+    let said = said.exits_with(1).complains_of(&["client 2", "was lost", "signal: 9"]);
+    assert!(doubt_kinds(&said.json()).contains(&"worker-lost".to_string()), "{}", said.out);
+}
+
+#[test]
+fn with_go_on_the_others_measure_to_the_end() {
+    let Some(said) = loses(&killed(), &["--on-worker-loss", "go-on"]) else { return };
+    let json = said.exits_with(0).json();
+    assert!(doubt_kinds(&json).contains(&"worker-lost".to_string()));
+    assert!(json["point"]["duration_ns"].as_u64().unwrap() >= 1_400_000_000, "{json:#}");
+    assert!(json["point"]["figures"]["worker.2.throughput_per_sec"]["not_measured"].is_string(), "{json:#}");
+}
+
+#[test]
+fn what_is_no_worker_is_refused_in_one_sentence() {
+    for (bad, words) in [
+        ("echo hello", "no message of the worker protocol"),
+        ("exit 7", "exit status: 7"),
+        ("yes | tr -d '\\n'", "more than"),
+        (
+            "echo '{\"type\":\"hello\",\"protocol\":99,\"version\":\"9\",\"host\":\"h\",\"pid\":1}'; sleep 9",
+            "version 99",
+        ),
+        ("printf '{\"type\":'", "middle of a message"),
+    ] {
+        let said = run(&mut from(&[bad], &["http://127.0.0.1:9/", "--connections", "4"]));
+        let said = said.exits_with(1).complains_of(&["client 1", words]);
+        assert!(said.out.is_empty(), "{}", said.out);
+    }
+}
+
+#[test]
+fn clients_are_refused_where_they_cannot_be_meant() {
+    let worker = worker();
+    for (clients, more, words) in [
+        (2, vec!["http://192.0.2.1/"], "--allow-target 192.0.2.1"),
+        (2, vec!["http://127.0.0.1:9/", "--connections", "1"], "cannot be split"),
+        (1, vec!["http://127.0.0.1:9/", "--cpus", "0"], "--cpus"),
+        (1, vec!["http://127.0.0.1:9/", "--", "true"], "start the server yourself"),
+        (0, vec!["http://127.0.0.1:9/", "--on-worker-loss", "end"], "--client"),
+        (0, vec!["--worker", "http://127.0.0.1:9/"], "--worker"),
+    ] {
+        let clients = vec![worker.as_str(); clients];
+        run(&mut from(&clients, &more)).exits_with(2).complains_of(&[words]);
+    }
+}
+
+/// A worker that a test talks to by hand.
+struct Spoken {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<std::process::ChildStdout>,
+}
+
+impl Spoken {
+    fn start() -> Spoken {
+        let mut child = straingauge(["load", "--worker"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("straingauge starts");
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let input = child.stdin.take();
+        let mut spoken = Spoken { child, input, output };
+        assert_eq!(spoken.hear()["type"], "hello");
+        spoken
+    }
+
+    fn say(&mut self, text: &str) {
+        writeln!(self.input.as_mut().unwrap(), "{text}").unwrap();
+    }
+
+    fn hear(&mut self) -> Value {
+        let mut text = String::new();
+        self.output.read_line(&mut text).unwrap();
+        serde_json::from_str(&text).unwrap_or_else(|why| panic!("{why}: {text}"))
+    }
+
+    fn hear_of(&mut self, kind: &str) -> Value {
+        loop {
+            let message = self.hear();
+            if message["type"] == kind {
+                return message;
+            }
+        }
+    }
+
+    fn plan(&mut self, address: &str, duration_ns: u64) {
+        let plan = serde_json::json!({ "type": "plan", "protocol": 1, "plan": {
+            "addresses": [address], "host": "test", "method": "GET", "targets": [{ "path": "/1k.bin" }], "headers": [],
+            "pace": { "loop": "closed" }, "connections": 2, "requests_per_connection": 0, "threads": 0, "cpus": [],
+            "warmup_ns": 0, "duration_ns": duration_ns, "timeout_ns": 1_000_000_000u64,
+            "connect_timeout_ns": 1_000_000_000u64, "connect_rate_per_sec": 0.0, "source_addresses": [], "seed": 1,
+            "precise": false } });
+        self.say(&plan.to_string());
+    }
+
+    fn ends(&mut self) {
+        let until = Instant::now() + Duration::from_secs(60);
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < until, "the worker lives on");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Spoken {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_worker_stops_by_itself_when_its_driver_is_silent() {
+    needs_server!(Kind::Nginx);
+    let server = Server::start(Kind::Nginx);
+    let address = server.url("").trim_start_matches("http://").trim_end_matches('/').to_string();
+    let mut spoken = Spoken::start();
+    spoken.plan(&address, 600_000_000_000);
+    spoken.hear_of("ready");
+    spoken.say(r#"{"type":"start","at_ns":0}"#);
+    // Not a word more: the load of ten minutes ends with the lease, and the process after it.
+    let result = spoken.hear_of("result");
+    assert_eq!(result["interrupted"], true);
+    assert!(result["outcomes"]["ok"].as_u64().unwrap() > 0, "{result}");
+    spoken.ends();
+}
+
+#[test]
+fn a_worker_whose_driver_is_gone_ends() {
+    needs_server!(Kind::Nginx);
+    let server = Server::start(Kind::Nginx);
+    let address = server.url("").trim_start_matches("http://").trim_end_matches('/').to_string();
+    let mut spoken = Spoken::start();
+    spoken.plan(&address, 600_000_000_000);
+    spoken.hear_of("ready");
+    spoken.say(r#"{"type":"start","at_ns":0}"#);
+    spoken.input = None;
+    spoken.hear_of("result");
+    spoken.ends();
+}
+
+#[test]
+fn a_worker_refuses_what_is_no_protocol_in_one_sentence() {
+    for (text, words) in [
+        ("GET / HTTP/1.1", "no message of the worker protocol"),
+        (r#"{"type":"plan"}"#, "no message of the worker protocol"),
+        (r#"{"type":"dance"}"#, "no message of the worker protocol"),
+    ] {
+        let mut spoken = Spoken::start();
+        spoken.say(text);
+        let why = spoken.hear_of("refused")["why"].as_str().unwrap().to_string();
+        assert!(why.contains(words), "{why}");
+        spoken.ends();
+    }
+}
+
+#[test]
+fn a_worker_does_not_take_a_line_without_end() {
+    let mut spoken = Spoken::start();
+    let mut input = spoken.input.take().unwrap();
+    let writer = std::thread::spawn(move || {
+        let block = vec![b'x'; 1 << 20];
+        // Until the worker hangs up.
+        (0..1024).take_while(|_| input.write_all(&block).is_ok()).count()
+    });
+    let why = spoken.hear_of("refused")["why"].as_str().unwrap().to_string();
+    assert!(why.contains("more than 16777216 bytes"), "{why}");
+    spoken.ends();
+    assert!(writer.join().unwrap() < 40, "it went on reading");
+}
+
+#[test]
+fn a_driver_killed_outright_leaves_no_worker() {
+    needs_server!(Kind::Nginx);
+    let folder = open_dir();
+    let server = Server::start(Kind::Nginx);
+    let (url, pid_file) = (server.url("1k.bin"), folder.path().join("pid"));
+    let client = format!("echo $$ > {}; {}", pid_file.display(), worker());
+    let mut driver = Running::start(&mut from(&[&client], &[&url, "--connections", "2", "--duration", "600s"]));
+    let mut pid = String::new();
+    driver
+        .wait_until("the worker started", || std::fs::read_to_string(&pid_file).is_ok_and(|text| text.ends_with('\n')));
+    std::fs::File::open(&pid_file).unwrap().read_to_string(&mut pid).unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    driver.signal(libc::SIGKILL);
+    driver.wait();
+    let stat = format!("/proc/{}/stat", pid.trim());
+    let is_gone = || std::fs::read_to_string(&stat).map_or(true, |text| text.contains(") Z "));
+    let until = Instant::now() + Duration::from_secs(60);
+    while !is_gone() {
+        assert!(Instant::now() < until, "worker {pid} lives on");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
