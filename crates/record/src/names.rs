@@ -193,9 +193,9 @@ names! {
     /// Packets that the kernel's backlog queue dropped per second (softnet).
     NET_BACKLOG_DROPS = "net.backlog_drops_per_sec", "1/s";
     /// TIME_WAIT sockets of the server's port, put there for an axis: counted when the window begins.
-    TIME_WAIT = "tcp.time_wait_sockets", "sockets";
+    TIME_WAIT = "client.time_wait_sockets", "sockets";
     /// Kernel memory of the machine's TIME_WAIT sockets (slab), when the window begins.
-    TIME_WAIT_MEMORY = "tcp.time_wait_kernel_bytes", "bytes";
+    TIME_WAIT_MEMORY = "client.time_wait_kernel_bytes", "bytes";
     /// Length of the listener's accept queue: largest reading of the window.
     ACCEPT_QUEUE_MAX = "tcp.accept_queue_max", "connections";
 

@@ -75,7 +75,7 @@ fn time_wait_sockets_are_there_while_the_load_runs() {
     assert_eq!(values(&measured, "time-wait").len(), 4);
     for point in measured.iter().filter(|point| point["sweep"] == "axis") {
         let asked = point["axis"]["value"].as_f64().unwrap();
-        let there = figure(point, "tcp.time_wait_sockets").expect("counted");
+        let there = figure(point, "client.time_wait_sockets").expect("counted");
         assert!(there >= 0.98 * asked && there <= asked + 200.0, "{there} of {asked}");
     }
 }
