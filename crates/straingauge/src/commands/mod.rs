@@ -5,8 +5,8 @@ mod doctor;
 mod files;
 mod find;
 mod load;
-#[cfg(feature = "bpf")]
 mod predict;
+#[cfg(feature = "bpf")]
 mod profile;
 mod report;
 mod scale;

@@ -1,7 +1,7 @@
 //! From workload options to what the engine needs: targets with weights and classes in the plan, arrivals and logs
 //! beside it.
 //!
-//! - [`resolve`]: options read, checked, and put into the plan;
+//! - [`mod@resolve`]: options read, checked, and put into the plan;
 //! - [`targets`]: URL lists, mixes and their classes;
 //! - [`supply`]: the files that the engine threads read while they run.
 
