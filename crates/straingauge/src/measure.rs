@@ -80,14 +80,14 @@ struct Watching<'a> {
 impl LoadEvents for Watching<'_> {
     fn window_begins(&mut self) {
         self.cold_before = self.cold.map(Cold::counts).unwrap_or_default();
-        if let Some(layers) = self.layers.as_deref_mut() {
-            layers.begin();
-        }
         if let Some(path) = self.path {
             path.take();
         }
         if let Some(observer) = self.observer.as_deref_mut() {
             self.trouble = observer.window_begins().err().map(|error| error.to_string());
+        }
+        if let Some(layers) = self.layers.as_deref_mut() {
+            layers.begin();
         }
     }
 

@@ -109,13 +109,13 @@ impl Profiler {
         Ok(profiler)
     }
 
-    /// Opens a window. One that is still open is given up.
+    /// Opens a window, which is to begin now: what takes long was done when the last one ended. One that is still open is
+    /// given up.
     pub fn begin(&mut self) -> Result<(), ProfileError> {
         if self.window.take().is_some() {
             self.sampler.set_gate(false, 0)?;
+            self.sampler.forget()?;
         }
-        self.sampler.forget()?;
-        self.admit()?;
         let machine_before = self.machine.read()?;
         self.group.read();
         let (packets, losses_before) = self.sampler.rows()?;
@@ -170,6 +170,8 @@ impl Profiler {
         let counters: Vec<(u64, f64)> = self.sampler.events.iter().map(|event| event.read()).collect();
         let mut raw = self.sampler.read()?;
         raw.losses = raw.losses.since(&window.losses_before);
+        self.sampler.forget()?;
+        self.admit()?;
         let rule = Rule::built_in();
         let mut names = Names::new(&self.symbols);
         let stacks = attribute(&raw, &mut names, rule);
