@@ -60,7 +60,8 @@ impl Actor {
 }
 
 fn command(role: &str) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    // By the link of the kernel, which leads there also for a user who may not enter the folders on the way.
+    let mut command = Command::new("/proc/self/exe");
     command.args(["--exact", "actors::role_process", "--nocapture", "--test-threads=1"]).env(ROLE, role);
     command
 }
