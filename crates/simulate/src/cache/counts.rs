@@ -1,0 +1,71 @@
+//! What the model counts, for one row of a table.
+
+use std::ops::AddAssign;
+
+/// So many L2 geometries may be simulated in one pass.
+pub const MOST_L2: usize = 8;
+
+/// Counts of a level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LevelCounts {
+    /// Instruction fetches that missed.
+    pub fetch_misses: u64,
+    /// Reads and writes that missed.
+    pub data_misses: u64,
+    /// Dirty lines that made room.
+    pub write_backs: u64,
+    /// Lines that the prefetcher brought.
+    pub prefetches: u64,
+    /// Prefetched lines that were used before they made room.
+    pub useful_prefetches: u64,
+}
+
+impl LevelCounts {
+    /// All misses.
+    pub fn misses(&self) -> u64 {
+        self.fetch_misses + self.data_misses
+    }
+}
+
+impl AddAssign for LevelCounts {
+    fn add_assign(&mut self, other: LevelCounts) {
+        self.fetch_misses += other.fetch_misses;
+        self.data_misses += other.data_misses;
+        self.write_backs += other.write_backs;
+        self.prefetches += other.prefetches;
+        self.useful_prefetches += other.useful_prefetches;
+    }
+}
+
+/// Simulated events; exact for the model, whatever a real processor would have done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Instruction fetches that missed L1I, a line each.
+    pub l1i_misses: u64,
+    /// Reads and writes that missed L1D, a line each.
+    pub l1d_misses: u64,
+    /// Dirty lines that left L1D.
+    pub l1d_write_backs: u64,
+    /// The L2 geometries in the order of the setup.
+    pub l2: [LevelCounts; MOST_L2],
+    /// The L3 behind the first L2.
+    pub l3: LevelCounts,
+    /// Instruction pages that missed the ITLB.
+    pub itlb_misses: u64,
+    /// Data pages that missed the DTLB.
+    pub dtlb_misses: u64,
+}
+
+impl AddAssign<&Counts> for Counts {
+    fn add_assign(&mut self, other: &Counts) {
+        self.l1i_misses += other.l1i_misses;
+        self.l1d_misses += other.l1d_misses;
+        self.l1d_write_backs += other.l1d_write_backs;
+        for (mine, theirs) in self.l2.iter_mut().zip(other.l2) {
+            *mine += theirs;
+        }
+        self.l3 += other.l3;
+        self.itlb_misses += other.itlb_misses;
+        self.dtlb_misses += other.dtlb_misses;
+    }
+}

@@ -1,0 +1,235 @@
+//! The levels together: L1I and L1D before any number of L2 geometries, an L3 behind the first, and the TLBs.
+
+use super::{Counts, Geometry, GeometryError, Level, MOST_L2, StackDistances};
+use std::fmt::Write;
+
+/// What is simulated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setup {
+    /// First level, instructions.
+    pub l1i: Geometry,
+    /// First level, data.
+    pub l1d: Geometry,
+    /// Second level, unified: each sees the same misses of L1, and they do not see each other. At most [`MOST_L2`].
+    pub l2: Vec<Geometry>,
+    /// Third level, behind the first of the L2s.
+    pub l3: Option<Geometry>,
+    /// TLB of instructions; its lines are pages.
+    pub itlb: Option<Geometry>,
+    /// TLB of data; its lines are pages.
+    pub dtlb: Option<Geometry>,
+    /// Each L2 brings the next line when it misses.
+    pub next_line_prefetch: bool,
+    /// Keep the distances of reuse of what L2 sees, of one line in 2^this.
+    pub curve_sample_shift: Option<u32>,
+}
+
+impl Setup {
+    /// The setup as lines of text, for the plugin.
+    pub fn to_text(&self) -> String {
+        let mut text = format!("l1i {}\nl1d {}\n", self.l1i, self.l1d);
+        for l2 in &self.l2 {
+            let _ = writeln!(text, "l2 {l2}");
+        }
+        for (name, level) in [("l3", self.l3), ("itlb", self.itlb), ("dtlb", self.dtlb)] {
+            if let Some(level) = level {
+                let _ = writeln!(text, "{name} {level}");
+            }
+        }
+        if self.next_line_prefetch {
+            text.push_str("next_line_prefetch\n");
+        }
+        if let Some(shift) = self.curve_sample_shift {
+            let _ = writeln!(text, "curve {shift}");
+        }
+        text
+    }
+
+    /// Reads what [`Setup::to_text`] wrote; says which line it does not understand.
+    pub fn from_text(text: &str) -> Result<Setup, String> {
+        let mut levels: [Option<Geometry>; 5] = [None; 5];
+        let (mut l2, mut next_line_prefetch, mut curve_sample_shift) = (Vec::new(), false, None);
+        for line in text.lines() {
+            let wrong = |why: GeometryError| format!("'{line}': {why}");
+            let (word, value) = line.split_once(' ').unwrap_or((line, ""));
+            match word {
+                "l1i" => levels[0] = Some(value.parse().map_err(wrong)?),
+                "l1d" => levels[1] = Some(value.parse().map_err(wrong)?),
+                "l2" => l2.push(value.parse().map_err(wrong)?),
+                "l3" => levels[2] = Some(value.parse().map_err(wrong)?),
+                "itlb" => levels[3] = Some(value.parse().map_err(wrong)?),
+                "dtlb" => levels[4] = Some(value.parse().map_err(wrong)?),
+                "next_line_prefetch" => next_line_prefetch = true,
+                "curve" => curve_sample_shift = Some(value.parse().map_err(|_| format!("'{line}' has no shift"))?),
+                _ => return Err(format!("'{line}' is no part of a cache setup")),
+            }
+        }
+        let [l1i, l1d, l3, itlb, dtlb] = levels;
+        let (Some(l1i), Some(l1d)) = (l1i, l1d) else { return Err("L1I or L1D is missing".into()) };
+        if l2.is_empty() || l2.len() > MOST_L2 {
+            return Err(format!("{} L2 geometries are not between 1 and {MOST_L2}", l2.len()));
+        }
+        Ok(Setup { l1i, l1d, l2, l3, itlb, dtlb, next_line_prefetch, curve_sample_shift })
+    }
+}
+
+/// The caches at work.
+#[derive(Debug)]
+pub struct Hierarchy {
+    l1i: Level,
+    l1d: Level,
+    l2: Vec<Level>,
+    l3: Option<Level>,
+    itlb: Option<Level>,
+    dtlb: Option<Level>,
+    next_line_prefetch: bool,
+    curve: Option<StackDistances>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Fetch,
+    Data,
+}
+
+impl Hierarchy {
+    /// Empty caches.
+    pub fn new(setup: &Setup) -> Hierarchy {
+        Hierarchy {
+            l1i: Level::new(setup.l1i),
+            l1d: Level::new(setup.l1d),
+            l2: setup.l2.iter().take(MOST_L2).map(|geometry| Level::new(*geometry)).collect(),
+            l3: setup.l3.map(Level::new),
+            itlb: setup.itlb.map(Level::new),
+            dtlb: setup.dtlb.map(Level::new),
+            next_line_prefetch: setup.next_line_prefetch,
+            curve: setup.curve_sample_shift.map(StackDistances::new),
+        }
+    }
+
+    /// How far an address is shifted to give its line in L1I and L1D.
+    pub fn l1_line_shifts(&self) -> (u32, u32) {
+        (self.l1i.line_shift(), self.l1d.line_shift())
+    }
+
+    /// Fetches an instruction line.
+    #[inline(always)]
+    pub fn fetch(&mut self, address: u64, counts: &mut Counts) {
+        if !self.l1i.is_latest(address, false) {
+            self.fetch_slowly(address, counts);
+        }
+    }
+
+    /// Reads or writes within one line of L1D.
+    #[inline(always)]
+    pub fn data(&mut self, address: u64, is_write: bool, counts: &mut Counts) {
+        if !self.l1d.is_latest(address, is_write) {
+            self.data_slowly(address, is_write, counts);
+        }
+    }
+
+    /// Translates an instruction's page. The address is the virtual one, shifted so that a page of the TLB is its page.
+    #[inline]
+    pub fn translate_fetch(&mut self, page_address: u64, counts: &mut Counts) {
+        if let Some(itlb) = &mut self.itlb
+            && !itlb.is_latest(page_address, false)
+        {
+            counts.itlb_misses += u64::from(!itlb.access(page_address, false).is_hit);
+        }
+    }
+
+    /// Translates a page of data, as [`Hierarchy::translate_fetch`].
+    #[inline]
+    pub fn translate_data(&mut self, page_address: u64, counts: &mut Counts) {
+        if let Some(dtlb) = &mut self.dtlb
+            && !dtlb.is_latest(page_address, false)
+        {
+            counts.dtlb_misses += u64::from(!dtlb.access(page_address, false).is_hit);
+        }
+    }
+
+    /// Another processor wrote to the line: this one's copies are gone. Its own writes to it went along.
+    ///
+    /// The L3 is taken to be shared, so its copy stays.
+    pub fn invalidate(&mut self, address: u64) {
+        self.l1d.invalidate(address);
+        for l2 in &mut self.l2 {
+            l2.invalidate(address);
+        }
+    }
+
+    /// Distances of reuse, counted from now on; what the caches hold stays.
+    pub fn restart_curve(&mut self) {
+        if let Some(curve) = &mut self.curve {
+            curve.restart();
+        }
+    }
+
+    /// Distances of reuse of what L2 saw.
+    pub fn curve(&self) -> Option<&StackDistances> {
+        self.curve.as_ref()
+    }
+
+    #[inline(never)]
+    fn fetch_slowly(&mut self, address: u64, counts: &mut Counts) {
+        if !self.l1i.access(address, false).is_hit {
+            counts.l1i_misses += 1;
+            self.second(address, Kind::Fetch, counts);
+        }
+    }
+
+    #[inline(never)]
+    fn data_slowly(&mut self, address: u64, is_write: bool, counts: &mut Counts) {
+        let outcome = self.l1d.access(address, is_write);
+        if let Some(evicted) = outcome.written_back {
+            counts.l1d_write_backs += 1;
+            for l2 in &mut self.l2 {
+                l2.mark_dirty(evicted);
+            }
+        }
+        if !outcome.is_hit {
+            counts.l1d_misses += 1;
+            // The line is dirty in L1D; L2 learns of it when it is written back.
+            self.second(address, Kind::Data, counts);
+        }
+    }
+
+    fn second(&mut self, address: u64, kind: Kind, counts: &mut Counts) {
+        if let Some(curve) = &mut self.curve {
+            curve.access(address >> self.l1d.line_shift());
+        }
+        for (index, l2) in self.l2.iter_mut().enumerate() {
+            let counted = &mut counts.l2[index];
+            let outcome = l2.access(address, false);
+            counted.useful_prefetches += u64::from(outcome.was_prefetched);
+            counted.write_backs += u64::from(outcome.written_back.is_some());
+            let mut evicted = [outcome.written_back, None];
+            if !outcome.is_hit {
+                match kind {
+                    Kind::Fetch => counted.fetch_misses += 1,
+                    Kind::Data => counted.data_misses += 1,
+                }
+                if self.next_line_prefetch {
+                    let brought = l2.prefetch(address.wrapping_add(1 << l2.line_shift()));
+                    counted.prefetches += u64::from(!brought.is_hit);
+                    counted.write_backs += u64::from(brought.written_back.is_some());
+                    evicted[1] = brought.written_back;
+                }
+            }
+            if let (0, Some(l3)) = (index, &mut self.l3) {
+                for line in evicted.into_iter().flatten() {
+                    l3.mark_dirty(line);
+                }
+                if !outcome.is_hit {
+                    let third = l3.access(address, false);
+                    counts.l3.write_backs += u64::from(third.written_back.is_some());
+                    match kind {
+                        _ if third.is_hit => {}
+                        Kind::Fetch => counts.l3.fetch_misses += 1,
+                        Kind::Data => counts.l3.data_misses += 1,
+                    }
+                }
+            }
+        }
+    }
+}

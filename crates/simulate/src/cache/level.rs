@@ -1,0 +1,255 @@
+//! One level: sets of lines, and which of them gives way.
+
+use super::{Geometry, Replacement};
+
+/// No line: an address has at most 64 bits, so a line number shifted by the flags is never this.
+const EMPTY: u64 = u64::MAX;
+const DIRTY: u64 = 1;
+const PREFETCHED: u64 = 2;
+const FLAGS: u32 = 2;
+
+/// What came of an access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Outcome {
+    /// The line was there.
+    pub is_hit: bool,
+    /// The line was there because it was prefetched, and nobody had used it yet.
+    pub was_prefetched: bool,
+    /// Address of the dirty line that made room, which has to be written back.
+    pub written_back: Option<u64>,
+}
+
+/// A cache of one level. An address stands for its whole line.
+#[derive(Debug, Clone)]
+pub struct Level {
+    ways: usize,
+    sets: u64,
+    mask: Option<u64>,
+    line_shift: u32,
+    is_lru: bool,
+    /// Set after set; with LRU the most recently used line comes first.
+    lines: Vec<u64>,
+    /// Tree-PLRU: a tree a set; the bit of node k (from 1) says which half was used longer ago (1 = the upper).
+    trees: Vec<u64>,
+}
+
+impl Level {
+    /// An empty cache.
+    pub fn new(geometry: Geometry) -> Level {
+        let ways = geometry.ways() as usize;
+        let sets = geometry.sets();
+        let is_lru = geometry.replacement() == Replacement::Lru;
+        Level {
+            ways,
+            sets,
+            mask: sets.is_power_of_two().then(|| sets - 1),
+            line_shift: geometry.line_bytes().trailing_zeros(),
+            is_lru,
+            lines: vec![EMPTY; ways * sets as usize],
+            trees: if is_lru { Vec::new() } else { vec![0; sets as usize] },
+        }
+    }
+
+    /// How far an address is shifted to give its line's number.
+    pub fn line_shift(&self) -> u32 {
+        self.line_shift
+    }
+
+    #[inline(always)]
+    fn set_of(&self, number: u64) -> usize {
+        (match self.mask {
+            Some(mask) => number & mask,
+            None => number % self.sets,
+        }) as usize
+    }
+
+    /// Whether the line was the last one used of its set, so that a read of it changes nothing. Only LRU says yes.
+    #[inline(always)]
+    pub fn is_latest(&self, address: u64, is_write: bool) -> bool {
+        let number = address >> self.line_shift;
+        let first = self.lines[self.set_of(number) * self.ways];
+        let wanted = number << FLAGS;
+        // A prefetched line that is used for the first time takes the long way, where that is counted.
+        self.is_lru && (first == wanted | DIRTY || (first == wanted && !is_write))
+    }
+
+    /// Uses a line; it is there afterwards.
+    pub fn access(&mut self, address: u64, is_write: bool) -> Outcome {
+        self.place(address, if is_write { DIRTY } else { 0 }, true)
+    }
+
+    /// Brings a line before it is used; a hit changes nothing.
+    pub fn prefetch(&mut self, address: u64) -> Outcome {
+        match self.holds(address) {
+            true => Outcome { is_hit: true, ..Outcome::default() },
+            false => self.place(address, PREFETCHED, false),
+        }
+    }
+
+    /// Whether the line is there; changes nothing.
+    pub fn holds(&self, address: u64) -> bool {
+        let number = address >> self.line_shift;
+        let start = self.set_of(number) * self.ways;
+        self.lines[start..start + self.ways].iter().any(|line| *line != EMPTY && line >> FLAGS == number)
+    }
+
+    /// Makes a line dirty where it is, without using it; whether it was there.
+    pub fn mark_dirty(&mut self, address: u64) -> bool {
+        let number = address >> self.line_shift;
+        let start = self.set_of(number) * self.ways;
+        let set = &mut self.lines[start..start + self.ways];
+        let found = set.iter_mut().find(|line| **line != EMPTY && **line >> FLAGS == number);
+        found.map(|line| *line |= DIRTY).is_some()
+    }
+
+    /// Takes a line away without writing it back; whether it was there.
+    pub fn invalidate(&mut self, address: u64) -> bool {
+        let number = address >> self.line_shift;
+        let start = self.set_of(number) * self.ways;
+        let set = &mut self.lines[start..start + self.ways];
+        let Some(way) = set.iter().position(|line| *line != EMPTY && line >> FLAGS == number) else { return false };
+        if self.is_lru {
+            // The empty way is the next to be filled.
+            set[way..].rotate_left(1);
+            set[self.ways - 1] = EMPTY;
+        } else {
+            set[way] = EMPTY;
+        }
+        true
+    }
+
+    fn place(&mut self, address: u64, flags: u64, is_use: bool) -> Outcome {
+        let number = address >> self.line_shift;
+        let index = self.set_of(number);
+        let set = &mut self.lines[index * self.ways..(index + 1) * self.ways];
+        let found = set.iter().position(|line| *line != EMPTY && line >> FLAGS == number);
+        let mut outcome = Outcome::default();
+        if let Some(way) = found {
+            outcome.is_hit = true;
+            outcome.was_prefetched = is_use && set[way] & PREFETCHED != 0;
+            let kept = if is_use { set[way] & !PREFETCHED } else { set[way] };
+            self.use_way(index, way, kept | flags);
+            return outcome;
+        }
+        let way = if self.is_lru { self.ways - 1 } else { victim(set, self.trees[index]) };
+        if set[way] != EMPTY && set[way] & DIRTY != 0 {
+            outcome.written_back = Some((set[way] >> FLAGS) << self.line_shift);
+        }
+        self.use_way(index, way, number << FLAGS | flags);
+        outcome
+    }
+
+    /// `line` lies in `way` now and is the set's most recently used.
+    fn use_way(&mut self, index: usize, way: usize, line: u64) {
+        let set = &mut self.lines[index * self.ways..(index + 1) * self.ways];
+        if self.is_lru {
+            set.copy_within(0..way, 1);
+            set[0] = line;
+        } else {
+            set[way] = line;
+            touch(&mut self.trees[index], self.ways, way);
+        }
+    }
+}
+
+/// The way to which the tree points; an empty way first.
+fn victim(set: &[u64], tree: u64) -> usize {
+    if let Some(empty) = set.iter().position(|line| *line == EMPTY) {
+        return empty;
+    }
+    let mut node = 1;
+    while node < set.len() {
+        node = 2 * node + (tree >> node & 1) as usize;
+    }
+    node - set.len()
+}
+
+/// All nodes from the way up to the root point away from it.
+fn touch(tree: &mut u64, ways: usize, way: usize) {
+    let mut node = way + ways;
+    while node > 1 {
+        let is_upper = node & 1;
+        node /= 2;
+        *tree = *tree & !(1 << node) | ((is_upper as u64 ^ 1) << node);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn level(size: u64, ways: u32, replacement: Replacement) -> Level {
+        Level::new(Geometry::new(size, ways, 64, replacement).unwrap())
+    }
+
+    fn misses(level: &mut Level, addresses: impl IntoIterator<Item = u64>) -> usize {
+        addresses.into_iter().filter(|address| !level.access(*address, false).is_hit).count()
+    }
+
+    #[test]
+    fn what_fits_misses_once_and_what_is_one_line_too_long_always() {
+        let walk = |lines: u64| (0..10 * lines).map(move |at| at % lines * 64);
+        // 1 KiB, fully associative: 16 lines fit, 17 in a circle defeat LRU.
+        assert_eq!(misses(&mut level(1024, 16, Replacement::Lru), walk(16)), 16);
+        assert_eq!(misses(&mut level(1024, 16, Replacement::Lru), walk(17)), 170);
+        // Direct mapped: of 17 lines only the two that share set 0 fight.
+        assert_eq!(misses(&mut level(1024, 1, Replacement::Lru), walk(17)), 15 + 20);
+    }
+
+    #[test]
+    fn a_stride_of_the_sets_uses_one_set_alone() {
+        // 64 sets of 2 ways: addresses 4096 apart share a set.
+        let mut two_way = level(8192, 2, Replacement::Lru);
+        assert_eq!(misses(&mut two_way, [0, 4096, 0, 4096, 8192, 0, 4096]), 5);
+        let mut three_sets = Level::new(Geometry::new(3 * 2 * 64, 2, 64, Replacement::Lru).unwrap());
+        assert_eq!(misses(&mut three_sets, [0, 3 * 64, 0, 3 * 64, 6 * 64, 0]), 4, "sets need not be a power of two");
+    }
+
+    #[test]
+    fn tree_plru_gives_up_what_its_tree_points_at() {
+        let mut plru = level(256, 4, Replacement::TreePlru);
+        assert_eq!(misses(&mut plru, [0, 64, 128, 192]), 4);
+        // The tree now points to 0, then after using 0 to the other half's older: 128.
+        assert!(plru.access(0, false).is_hit);
+        assert!(!plru.access(256, false).is_hit);
+        assert!(!plru.holds(128) && plru.holds(0) && plru.holds(64) && plru.holds(192));
+        // LRU would have given up 64.
+        let mut lru = level(256, 4, Replacement::Lru);
+        misses(&mut lru, [0, 64, 128, 192, 0, 256]);
+        assert!(!lru.holds(64) && lru.holds(128));
+    }
+
+    #[test]
+    fn only_dirty_lines_are_written_back() {
+        let mut cache = level(128, 2, Replacement::Lru);
+        cache.access(0, true);
+        cache.access(64, false);
+        assert_eq!(cache.access(128, false).written_back, Some(0));
+        assert_eq!(cache.access(192, false).written_back, None);
+        assert!(cache.mark_dirty(128) && !cache.mark_dirty(0));
+        assert_eq!(cache.access(0, false).written_back, Some(128));
+    }
+
+    #[test]
+    fn what_another_processor_wrote_is_gone_and_its_place_is_filled_first() {
+        for replacement in [Replacement::Lru, Replacement::TreePlru] {
+            let mut cache = level(256, 4, replacement);
+            misses(&mut cache, [0, 64, 128, 192]);
+            assert!(cache.invalidate(64) && !cache.invalidate(64));
+            assert_eq!(misses(&mut cache, [256, 0, 128, 192]), 1, "only the new line misses");
+        }
+    }
+
+    #[test]
+    fn the_short_way_agrees_with_the_long_one() {
+        let mut cache = level(256, 2, Replacement::Lru);
+        cache.access(0, false);
+        assert!(cache.is_latest(0, false) && !cache.is_latest(0, true), "a first write makes the line dirty");
+        cache.access(0, true);
+        assert!(cache.is_latest(0, true) && cache.is_latest(63, false) && !cache.is_latest(64, false));
+        cache.prefetch(64);
+        assert!(!cache.is_latest(64, false), "the first use of a prefetched line counts");
+        assert!(cache.access(64, false).was_prefetched);
+        assert!(!cache.access(64, false).was_prefetched);
+    }
+}
