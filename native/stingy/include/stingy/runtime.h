@@ -1,0 +1,86 @@
+/* The allocator that keeps per-request objects in a slab of the cache's size; the part of Stingy that a server links.
+ *
+ * A server calls these in place of malloc and free, each with the object that stingygen numbered (STINGY_OBJ_...). Every
+ * thread has a slab of its own; a block may be freed by any thread. What does not fit spills: into the thread's high slab,
+ * and from there to malloc. Nothing fails that malloc would not fail.
+ *
+ * STINGY_OFF=1 in the environment hands everything to malloc; STINGY_STATS=stderr|FILE reports at exit; STINGY_PROFILE=FILE
+ * writes at exit what sizes were asked for, for stingygen --profile.
+ */
+#ifndef STINGY_RUNTIME_H
+#define STINGY_RUNTIME_H
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stingy/map.h>
+
+/* For functions that free, or reallocate, what they do not know: any object. */
+#define STINGY_ANY 0xffffu
+
+struct stingy_options {
+	uint32_t max_threads; /* slabs at most; 0: 64. Threads beyond use malloc */
+	bool is_off;          /* everything to malloc; room is without limit */
+	bool is_without_huge_pages;
+};
+
+/* Takes the map, which must stay as it is. The generated code calls it before main. 0, or a negative errno: EINVAL for a
+ * map that breaks an invariant, EBUSY when a map is in use, ENOMEM. `options` may be NULL. */
+int stingy_init(const struct stingy_map *map, const struct stingy_options *options);
+
+/* Gives everything back; for tests. No other thread may use the slabs, and no block of them may be used afterwards. */
+void stingy_end(void);
+
+/* A block for an object of its analysed size; NULL with ENOMEM as malloc. */
+void *stingy_alloc(unsigned object);
+/* As malloc, calloc, strdup and strndup; in the slab where the object's place is large enough. */
+void *stingy_alloc_var(unsigned object, size_t bytes);
+void *stingy_calloc(unsigned object, size_t count, size_t bytes);
+char *stingy_strdup(unsigned object, const char *text);
+char *stingy_strndup(unsigned object, const char *text, size_t bytes);
+/* As realloc. `block` may be NULL, or come from malloc. */
+void *stingy_realloc(unsigned object, void *block, size_t bytes);
+/* As free; also for blocks of malloc. A block freed twice, or an address inside of one, ends the program. */
+void stingy_free(unsigned object, void *block);
+
+/* One object of a type; refuses at run time what the map was not made for: a type that has grown since simply spills. */
+#define stingy_new(object, type) ((type *)stingy_alloc_var((object), sizeof(type)))
+
+/* The frame layout must know whose memory is asked for: call it with a request structure before code runs for this
+ * request; NULL, or one that is not in the slab: what is allocated spills. Allocating a request enters it. Cheap. */
+void stingy_enter(const void *request);
+
+/* How many more slots of a region this thread can give without a spill; UINT32_MAX when off. The generated
+ * stingy_room(stage) is made of these. */
+uint32_t stingy_free_slots(unsigned region);
+
+/* Runs `function` on a stack in the cache slab, with the low slab below it to overflow into; the program's own stack where
+ * the map keeps none (or under AddressSanitizer). Returns when it does. Once at a time in each thread. */
+void stingy_call_on_stack(void (*function)(void *), void *argument);
+
+/* Counted since stingy_init, over all threads; exact when they rest. */
+struct stingy_stats {
+	uint64_t allocations;    /* of blocks, wherever they came from */
+	uint64_t in_cache_slab;  /* of those */
+	uint64_t spilled_full;   /* no slot was free */
+	uint64_t spilled_large;  /* larger than its place */
+	uint64_t spilled_alone;  /* frame: outside of a request, or its place held by an object it should never meet */
+	uint64_t spilled_malloc; /* of the spilled: not even the high slab had a place */
+	uint64_t foreign_frees;  /* blocks that malloc had given */
+	uint64_t remote_frees;   /* by another thread than the owner */
+	uint64_t live, peak_live; /* blocks of the cache slab; the peak is the sum of the threads' peaks */
+	uint64_t threads;        /* slabs in use or idle */
+	uint64_t huge_bytes;     /* of the slabs, on huge pages now; UINT64_MAX: not measured, /proc/self/smaps unreadable */
+};
+void stingy_stats(struct stingy_stats *stats);
+
+/* The same for one object; fields that belong to no object are 0. */
+void stingy_object_stats(unsigned object, struct stingy_stats *stats);
+
+/* One line of JSON. */
+void stingy_report(FILE *out);
+
+/* Whether an address lies in a cache slab; in a slab at all. */
+bool stingy_is_in_cache_slab(const void *block);
+bool stingy_is_in_slab(const void *block);
+
+#endif

@@ -1,0 +1,121 @@
+/* What the files of the runtime share: a thread's slab, and the world of all of them.
+ *
+ * All slabs lie in one reserved range, `stride` bytes apart, so the owner of a block follows from its address:
+ *
+ *     control | low | cache (2 MiB aligned) | high        stride is a multiple of 2 MiB
+ *
+ * Only the owning thread touches a slab, but for three things: `remote` (a stack to which other threads push what they
+ * free), the counters (others read them), and `is_idle` under the world's lock.
+ */
+#ifndef STINGY_SLAB_H
+#define STINGY_SLAB_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stingy/runtime.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#define SLAB_POISON(address, bytes) ASAN_POISON_MEMORY_REGION(address, bytes)
+#define SLAB_UNPOISON(address, bytes) ASAN_UNPOISON_MEMORY_REGION(address, bytes)
+#else
+#define SLAB_POISON(address, bytes) ((void)(address), (void)(bytes))
+#define SLAB_UNPOISON(address, bytes) ((void)(address), (void)(bytes))
+#endif
+
+enum { HUGE_PAGE = 2 << 20, SPILL_CLASSES = 12, SPILL_SMALLEST = 64 };
+#define NO_FRAME UINT32_MAX
+
+/* A counter that its owner alone advances. */
+typedef _Atomic uint64_t counter;
+static inline void count(counter *c)
+{
+	atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + 1, memory_order_relaxed);
+}
+static inline uint64_t counted(counter *c)
+{
+	return atomic_load_explicit(c, memory_order_relaxed);
+}
+
+struct object_counters {
+	counter in_cache_slab, freed, spilled_full, spilled_large, spilled_alone, spilled_malloc;
+	counter peak_live;
+};
+
+/* Slots of a region: `free` is a stack, so that the slot that is still in the cache goes out first. */
+struct region_state {
+	char *base;
+	uint16_t *free;
+	uint64_t *live; /* pool: a bit a slot; frame: a word a slot, a bit a place */
+	uint32_t free_count;
+};
+
+struct slab {
+	char *low, *cache, *high, *high_end;
+	struct region_state *regions;
+	uint32_t frame; /* of the request that runs; NO_FRAME */
+	_Atomic(void *) remote;
+	char *high_next;               /* never given out from here on */
+	void *spill_free[SPILL_CLASSES]; /* blocks by size class */
+	struct object_counters *objects; /* last: those of STINGY_ANY */
+	counter foreign_frees, remote_frees;
+	bool is_idle, is_on_own_stack;
+};
+
+struct world {
+	const struct stingy_map *map;
+	void *reserved; /* as mapped */
+	char *base;     /* of the first slab */
+	size_t stride, control_bytes, low_bytes, high_bytes;
+	uint32_t max_threads;
+	_Atomic uint32_t threads; /* slabs made */
+	_Atomic bool is_ready;
+	bool is_off, is_without_huge_pages;
+	pthread_mutex_t lock;
+	pthread_key_t at_thread_end;
+};
+extern struct world stingy_world;
+
+/* The calling thread's slab, made or taken over when it has none; NULL when off, or when there are too many threads. */
+struct slab *slab_mine(void);
+/* The same, but NULL when it has none yet. */
+struct slab *slab_mine_if_any(void);
+/* The slab that an address lies in; NULL for all others. */
+struct slab *slab_of(const void *address);
+static inline bool slab_is_cache(const struct slab *slab, const void *address)
+{
+	return (const char *)address >= slab->cache && (const char *)address < slab->cache + stingy_world.map->cache_bytes;
+}
+
+/* Why a map cannot be used; NULL when it can. */
+const char *map_fault(const struct stingy_map *map);
+
+/* slot.c: the cache slab. take: NULL when the object has no place now; `why` says which counter that is. */
+enum slot_why { SLOT_TAKEN, SLOT_FULL, SLOT_ALONE };
+void slot_start(struct slab *slab);
+void *slot_take(struct slab *slab, unsigned object, size_t bytes, enum slot_why *why);
+void slot_give(struct slab *slab, unsigned object, void *block);
+/* The object that lives at this address and the bytes of its place; ends the program for anything but a live beginning. */
+unsigned slot_find(struct slab *slab, unsigned object, const void *block, uint32_t *place_bytes);
+/* Bytes of the place of a block in another thread's slab, from the map alone: the owner may be at work. */
+uint32_t slot_bytes_elsewhere(const struct slab *slab, unsigned object, const void *block);
+void slot_enter(struct slab *slab, const void *request);
+
+/* spill.c: the high slab, and malloc behind it. */
+void *spill_take(struct slab *slab, unsigned object, size_t bytes);
+void spill_give(struct slab *slab, void *block);
+size_t spill_bytes(const void *block);
+/* Says that bytes of a block that are used have changed; for AddressSanitizer. */
+void spill_resized(void *block, size_t bytes);
+
+/* profile.c */
+void profile_start(const struct stingy_map *map);
+void profile_note(unsigned object, size_t bytes);
+void profile_end(void);
+extern _Atomic bool profile_is_on;
+
+/* Ends the program: the caller broke a rule, and to go on would corrupt memory. */
+_Noreturn void stingy_die(const char *what, unsigned object, const void *block);
+
+#endif
