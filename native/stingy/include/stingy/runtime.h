@@ -42,6 +42,10 @@ void *stingy_realloc(unsigned object, void *block, size_t bytes);
 /* As free; also for blocks of malloc. A block freed twice, or an address inside of one, ends the program. */
 void stingy_free(unsigned object, void *block);
 
+/* Moves a block out of the cache slab, so that its place serves others; `bytes` of it are kept. The new address, or the
+ * old one where it lies elsewhere already; NULL, and nothing changed, when there is no memory. */
+void *stingy_evict(unsigned object, void *block, size_t bytes);
+
 /* One object of a type; refuses at run time what the map was not made for: a type that has grown since simply spills. */
 #define stingy_new(object, type) ((type *)stingy_alloc_var((object), sizeof(type)))
 

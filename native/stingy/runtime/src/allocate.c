@@ -162,6 +162,19 @@ void *stingy_realloc(unsigned object, void *block, size_t bytes)
 	return block;
 }
 
+void *stingy_evict(unsigned object, void *block, size_t bytes)
+{
+	struct slab *slab = slab_of(block), *own = slab_mine();
+	if (!slab || !own || !slab_is_cache(slab, block))
+		return block;
+	void *elsewhere = spill_take(own, object < stingy_world.map->object_count ? object : stingy_world.map->object_count, bytes);
+	if (!elsewhere)
+		return NULL;
+	memcpy(elsewhere, block, bytes);
+	stingy_free(object, block);
+	return elsewhere;
+}
+
 void stingy_enter(const void *request)
 {
 	struct slab *slab = slab_mine_if_any();
