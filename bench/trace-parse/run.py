@@ -92,6 +92,7 @@ def main():
                     entries = int(re.search(r"entries=(\d+)", output)[1])
                     assert entries == lines, "%d of %d lines read" % (entries, lines)
                 rows.append((round_number, side, cpu_s, wall_s, size / cpu_s / 1e9))
+    os.makedirs(options.out_dir, exist_ok=True)
     with open(os.path.join(options.out_dir, "raw.csv"), "w", newline="") as out:
         writer = csv.writer(out)
         writer.writerow(["round", "side", "cpu_s", "wall_s", "gb_per_cpu_s"])

@@ -271,7 +271,8 @@ impl Tally {
                 Failure::ClosedEarly => &mut outcomes.closed_early,
                 Failure::Malformed(_) => &mut outcomes.malformed,
                 Failure::LocalLimit(_) => &mut outcomes.local_limit,
-                Failure::Other(_) | Failure::Tls => &mut outcomes.other_error,
+                Failure::Tls => &mut outcomes.tls_failed,
+                Failure::Other(_) => &mut outcomes.other_error,
             } += 1;
             self.example(failure.kind(), || failure.words());
         }

@@ -29,6 +29,8 @@ pub struct Outcomes {
     pub malformed: u64,
     /// No local port, descriptor, or memory was left for a connection: the client's own limit.
     pub local_limit: u64,
+    /// TLS failed after the connection was established: handshake, certificate, or a record that cannot be read.
+    pub tls_failed: u64,
     /// Any other error of the network (unreachable, ...).
     pub other_error: u64,
     /// Still under way when the run ended and given up then; neither good nor bad.
@@ -59,6 +61,7 @@ impl Outcomes {
             self.closed_early,
             self.malformed,
             self.local_limit,
+            self.tls_failed,
             self.other_error,
         ]
         .into_iter()
@@ -90,6 +93,7 @@ impl Outcomes {
             (&mut self.closed_early, other.closed_early),
             (&mut self.malformed, other.malformed),
             (&mut self.local_limit, other.local_limit),
+            (&mut self.tls_failed, other.tls_failed),
             (&mut self.other_error, other.other_error),
             (&mut self.unfinished, other.unfinished),
             (&mut self.connects, other.connects),
@@ -113,6 +117,7 @@ impl Outcomes {
             ("closed before a response", self.closed_early),
             ("malformed response", self.malformed),
             ("no local port or descriptor", self.local_limit),
+            ("TLS failed", self.tls_failed),
             ("other network error", self.other_error),
         ]
         .into_iter()
@@ -153,6 +158,7 @@ mod tests {
             connects: 14,
             connects_slow: 15,
             connects_failed: 16,
+            tls_failed: 17,
         };
         let mut twice = one;
         twice.add(&one);

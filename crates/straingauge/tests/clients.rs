@@ -204,6 +204,69 @@ fn sessions_are_resumed_or_not_as_asked() {
 }
 
 #[test]
+fn a_log_is_replayed_over_tls() {
+    needs_tls!();
+    let server = SecureServer::start("127.0.0.1");
+    let log = server.state.path().join("asked.log");
+    let lines: String = (0..200)
+        .map(|number| {
+            let (client, second, name) =
+                (number % 20, number / 100, if number % 4 == 3 { "gone.bin" } else { "1k.bin" });
+            let status = if number % 4 == 3 { 404 } else { 200 };
+            format!(
+                "10.0.0.{client} - - [01/Jan/2026:00:00:{second:02} +0000] \"GET /{name} HTTP/1.1\" {status} 1000\n"
+            )
+        })
+        .collect();
+    std::fs::write(&log, lines).expect("our own folder");
+    let mut command = straingauge(["load", server.url().trim_end_matches("/1k.bin"), "--tls-ca"]);
+    command.arg(server.ca()).arg("--trace").arg(&log).args(["--connections", "8", "--json", "--quiet"]);
+    let json = run(&mut command).exits_with(0).json();
+    assert_eq!((count(&json, "sent"), count(&json, "ok"), count(&json, "non_2xx")), (200, 150, 50), "{json:#}");
+    assert!(figure(&json, "client.tls_handshake_p50_us") > 0.0);
+    let (logged, _) = server.end_and_count();
+    assert_eq!(logged, 150, "as nginx counts them");
+}
+
+/// A door to a TLS server: what was asked of it before any load is passed on; once that was answered, it speaks no TLS.
+#[test]
+fn a_tls_handshake_that_fails_under_load_is_counted_as_such() {
+    use std::io::{Read, Write};
+    needs_tls!();
+    let server = SecureServer::start("127.0.0.1");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let url = format!("https://127.0.0.1:{}/1k.bin", listener.local_addr().expect("bound").port());
+    let behind = server.port;
+    let was_answered = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (Ok(mut client), was_answered) = (stream, was_answered.clone()) else { return };
+            std::thread::spawn(move || {
+                if was_answered.load(std::sync::atomic::Ordering::SeqCst) {
+                    let _ = client.read(&mut [0; 1024]);
+                    let _ = client.write_all(b"this is not TLS, and never will be");
+                    return;
+                }
+                let mut server = TcpStream::connect(("127.0.0.1", behind)).expect("nginx accepts");
+                let (mut from, mut to) = (client.try_clone().expect("cloned"), server.try_clone().expect("cloned"));
+                std::thread::spawn(move || {
+                    let _ = std::io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(std::net::Shutdown::Write);
+                });
+                if std::io::copy(&mut server, &mut client).is_ok_and(|bytes| bytes > 0) {
+                    was_answered.store(true, std::sync::atomic::Ordering::SeqCst);
+                }
+            });
+        }
+    });
+    let mut command = straingauge(["load", &url, "--tls-ca"]);
+    command.arg(server.ca()).args(["--warmup", "0s", "--duration", "300ms", "--connections", "2", "--json", "--quiet"]);
+    let json = run(&mut command).json();
+    assert!(count(&json, "tls_failed") > 0, "{json:#}");
+    assert_eq!(count(&json, "sent"), count(&json, "tls_failed") + count(&json, "unfinished"), "{json:#}");
+}
+
+#[test]
 fn a_certificate_that_cannot_be_trusted_is_one_clear_sentence() {
     needs_tls!();
     let server = SecureServer::start("127.0.0.1");

@@ -63,6 +63,7 @@ fn put_load(url: &str, load: Load, more: &[&str]) -> Counted {
         "closed_early",
         "malformed",
         "local_limit",
+        "tls_failed",
         "other_error",
         "non_2xx",
     ];

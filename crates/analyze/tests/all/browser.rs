@@ -7,7 +7,9 @@ use std::process::{Command, Output};
 fn chromium() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
-        .flat_map(|folder| ["chromium", "chromium-browser", "google-chrome"].map(|name| folder.join(name)))
+        .flat_map(|folder| {
+            ["chromium", "chromium-headless-shell", "chromium-browser", "google-chrome"].map(|name| folder.join(name))
+        })
         .find(|candidate| candidate.is_file())
 }
 
@@ -26,7 +28,7 @@ fn open(browser: &Path, profile: &Path, page: &Path, arguments: &[String]) -> Ou
 #[test]
 fn the_report_opens_in_a_browser_without_complaint() {
     let Some(browser) = chromium() else {
-        println!("not run: no Chromium in PATH (on Debian: apt-get install chromium)");
+        println!("not run: no Chromium in PATH (on Debian: apt-get install chromium-headless-shell)");
         return;
     };
     let folder = tempfile::tempdir().unwrap();

@@ -125,7 +125,7 @@ pub fn io_uring() -> Capability {
     // SAFETY: a null pointer is not read by this process; the kernel answers EFAULT.
     let result = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, std::ptr::null::<u8>()) };
     let error = io::Error::last_os_error();
-    let remedy = "only the epoll engine is available: 'sysctl kernel.io_uring_disabled=0', outside of a container that forbids it";
+    let remedy = "cold connections are descriptors, and beyond their limit helper processes hold them: 'sysctl kernel.io_uring_disabled=0', outside of a container that forbids it";
     match error.raw_os_error() {
         _ if result >= 0 => Capability::there(name, "rings can be made"),
         Some(libc::EFAULT) => Capability::there(name, "rings can be made"),

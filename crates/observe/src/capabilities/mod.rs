@@ -50,6 +50,7 @@ pub fn capabilities() -> Vec<Capability> {
         network::veth,
         network::receive_steering,
         network::netem,
+        network::tun,
         network::fq,
         network::port_range,
         network::accept_queue,

@@ -66,6 +66,16 @@ pub fn netem() -> Capability {
     )
 }
 
+/// What carries a wide-area path where netem does not: opened, and nothing made with it.
+pub fn tun() -> Capability {
+    let name = "TUN devices";
+    let remedy = "without netem there is no wide-area path (--delay, --loss, --bandwidth): 'modprobe tun', as root, in a container with --device /dev/net/tun";
+    match fs::File::options().read(true).write(true).open("/dev/net/tun") {
+        Ok(_) => Capability::there(name, "a wide-area path can be made without netem"),
+        Err(error) => Capability::missing(name, format!("/dev/net/tun: {error}"), remedy),
+    }
+}
+
 pub fn fq() -> Capability {
     probed(
         "fq",
