@@ -1,0 +1,177 @@
+"""What the tests share: a server on a free port with a tree of documents, raw requests, one line a test."""
+
+import os
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PATIENCE_S = 60  # a test that waits longer has lost an answer
+
+
+def documents(folder):
+    """A tree with what a static server can meet."""
+    def write(name, content):
+        path = os.path.join(folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(content)
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    write("a.txt", b"hello\n")
+    write("empty", b"")
+    write("1k.bin", bytes(i % 251 for i in range(1024)))
+    write("big.bin", bytes(i * 7 % 253 for i in range(300_000)) * 10)
+    write("with space & <tag>.html", b"<p>odd name</p>")
+    write("indexed/index.html", b"<p>index</p>")
+    write("listed/one.txt", b"1")
+    write("listed/javascript:x", b"2")
+    write("listed/.hidden", b"3")
+    for i in range(500):
+        write(f"many/file-{i:03d}", b"")
+    os.mkfifo(os.path.join(folder, "fifo"))
+    os.makedirs(os.path.join(folder, "bare"))
+    write("example.org/a.txt", b"of example.org\n")
+    write("default/a.txt", b"of default\n")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Server:
+    """A running tux; the binary's words may hold options."""
+
+    def __init__(self, words, *options, folder=None, env=None):
+        self.folder = folder
+        self.port = free_port()
+        self.errors = tempfile.TemporaryFile()
+        environment = dict(os.environ, ASAN_OPTIONS="detect_leaks=1:halt_on_error=1", UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1")
+        self.process = subprocess.Popen([*words, "--port", str(self.port), "--documents", folder, *options],
+                                        stderr=self.errors, env=dict(environment, **(env or {})))
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 5).close()
+                return
+            except OSError:
+                if self.process.poll() is not None or time.monotonic() > until:
+                    raise AssertionError("the server does not start: " + self.said()) from None
+                time.sleep(0.02)
+
+    def said(self):
+        self.errors.seek(0)
+        return self.errors.read().decode(errors="replace")
+
+    def connect(self, timeout=PATIENCE_S):
+        return socket.create_connection(("127.0.0.1", self.port), timeout)
+
+    def ask(self, request, pieces=1):
+        """All that comes back until the server closes."""
+        with self.connect() as client:
+            step = max(1, len(request) // pieces)
+            for at in range(0, len(request), step):
+                client.sendall(request[at:at + step])
+                if pieces > 1:
+                    time.sleep(0.002)
+            client.shutdown(socket.SHUT_WR)
+            return read_all(client)
+
+    def end(self):
+        """Ends it; whatever a sanitizer has seen is in the message."""
+        self.process.terminate()
+        try:
+            status = self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            status = "killed: it did not end"
+        said = self.said()
+        self.errors.close()
+        assert status == 0 and not said, f"status {status}: {said[-4000:]}"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        if kind:
+            self.process.kill()
+            self.process.wait()
+            sys.stdout.write(self.said()[-3000:])
+            self.errors.close()
+        else:
+            self.end()
+
+
+def read_all(client):
+    parts = []
+    while True:
+        try:
+            part = client.recv(65536)
+        except ConnectionResetError:
+            return b"".join(parts)
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+
+
+def get(path, *fields, version="1.1", method="GET", host=True):
+    lines = [f"{method} {path} HTTP/{version}", *(["Host: example.net"] if host else []), *fields]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+def split(answer):
+    """Status, header fields in lower case, body, of one answer."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    first, *lines = head.decode("latin-1").split("\r\n")
+    fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    return int(first.split()[1]), fields, body
+
+
+def answers(data, methods):
+    """The answers to several requests on one connection."""
+    out = []
+    for method in methods:
+        status, fields, rest = split(data)
+        length = 0 if method == "HEAD" or status == 304 else int(fields.get("content-length", 0))
+        out.append((status, fields, rest[:length]))
+        data = rest[length:]
+    assert data == b"", data[:200]
+    return out
+
+
+def wait_for(condition, what):
+    until = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < until, what
+        time.sleep(0.02)
+
+
+def is_closed(client, timeout=PATIENCE_S):
+    ready, _, _ = select.select([client], [], [], timeout)
+    if not ready:
+        return False
+    try:
+        return client.recv(65536) == b""
+    except ConnectionResetError:
+        return True
+
+
+def run(tests, label):
+    """Runs the functions, prints a line each and the sum; 1 where one failed."""
+    failed = 0
+    for test in tests:
+        try:
+            test()
+            print(f"ok [{label}] {test.__name__}", flush=True)
+        except Exception:  # noqa: BLE001 -- whatever it is, it is that test's failure
+            failed += 1
+            traceback.print_exc(file=sys.stdout)
+            print(f"FAILED [{label}] {test.__name__}", flush=True)
+    print(f"{len(tests) - failed} passed, {failed} failed")
+    return 1 if failed else 0
