@@ -1,0 +1,72 @@
+// stingy.toml: what a server's functions, structures and fields are, where its source does not say so.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace stingy {
+
+/// A line of the configuration or of the source, for messages.
+struct Place {
+  std::string file;
+  unsigned line = 0;
+  std::string text() const { return line ? file + ":" + std::to_string(line) : file; }
+};
+
+/// A function that allocates. Arguments count from 0; -1: there is none.
+struct Allocator {
+  int size = -1, count = -1, pointer = -1;
+  std::string type;           ///< structure that it returns, if it has no size
+  std::string like;           ///< "strdup": the size is a string's length and one
+  bool zeroes = false;
+  Place place;
+};
+
+/// A function of the server that takes a request and a stage.
+struct StageCall {
+  int request = -1, stage = -1;
+  Place place;
+};
+
+/// A function from outside that calls its argument, during the call or later from the event loop.
+struct Callback {
+  int argument = -1;
+  bool later = false;
+  Place place;
+};
+
+struct NamedStage {
+  std::string name, entry, list;
+  std::vector<std::string> after;
+  Place place;
+};
+
+struct ObjectSize {
+  std::string id, type;
+  std::optional<uint64_t> typical, most, per_request;
+  Place place;
+};
+
+/// Everything that stingy.toml and the annotations say. Names are those of the source.
+struct Config {
+  std::string file;
+  std::string scheduler, state_type, state_field, dispatch;
+  Place scheduler_place, state_place, dispatch_place, requests_place;
+  std::vector<std::string> requests;
+  std::map<std::string, StageCall> queue_stage, schedule_stage;
+  std::vector<NamedStage> stages;
+  std::map<std::string, Allocator> malloc_like;
+  std::map<std::string, Allocator> free_like; ///< `pointer` only
+  std::multimap<std::string, Callback> callbacks;
+  std::vector<ObjectSize> objects;
+  std::map<std::string, uint64_t> external_stack;
+  uint64_t external_bytes = 4096;
+
+  /// Reads a file. False: `error` says file, line, what is wrong and what to do.
+  bool read(const std::string &path, std::string &error);
+  /// The C library's allocators and callbacks, where the file does not say otherwise.
+  void add_known();
+};
+
+} // namespace stingy

@@ -1,0 +1,340 @@
+#include "pch.h"
+#include "input/facts.h"
+#include "input/paths.h"
+
+using namespace clang;
+
+namespace stingy {
+
+const Field *Record::find(const std::string &wanted) const {
+  for (const Field &field : fields)
+    if (field.name == wanted) return &field;
+  return nullptr;
+}
+
+std::string Facts::record_named(const std::string &name) const {
+  std::string plain = name;
+  for (const char *word : {"struct ", "union "})
+    if (plain.rfind(word, 0) == 0) plain = plain.substr(std::strlen(word));
+  if (records.count(plain)) return plain;
+  auto alias = aliases.find(plain);
+  return alias != aliases.end() && records.count(alias->second) ? alias->second : "";
+}
+
+void Facts::add(Facts &&other) {
+  for (auto &[name, record] : other.records) {
+    auto [old, is_new] = records.emplace(name, record);
+    if (!is_new && record.is_request) old->second.is_request = true;
+  }
+  aliases.merge(other.aliases);
+  accesses.merge(other.accesses);
+  for (auto &[field, names] : other.values) values[field].merge(names);
+  for (auto &[argument, names] : other.passed) passed[argument].merge(names);
+  for (auto &call : other.calls) {
+    auto range = calls.equal_range(call.first);
+    bool is_known = false;
+    for (auto it = range.first; it != range.second; ++it) is_known |= it->second.callee == call.second.callee && it->second.column == call.second.column;
+    if (!is_known) calls.insert(call);
+  }
+  for (auto &[function, notes] : other.function_notes) {
+    auto &mine = function_notes[function];
+    for (Note &note : notes) {
+      bool is_known = false;
+      for (const Note &old : mine) is_known |= old.text == note.text;
+      if (!is_known) mine.push_back(note);
+    }
+  }
+  for (auto &[function, numbers] : other.void_parameters) void_parameters[function].merge(numbers);
+}
+
+namespace {
+
+/// The name that code outside uses for a structure: its tag, or the typedef of one without.
+std::string name_of(const RecordDecl *record) {
+  if (!record) return "";
+  if (record->getIdentifier()) return record->getName().str();
+  if (const TypedefNameDecl *alias = record->getTypedefNameForAnonDecl()) return alias->getName().str();
+  return "";
+}
+
+class Visitor : public RecursiveASTVisitor<Visitor> {
+public:
+  Visitor(ASTContext &context, const std::string &directory, Facts &facts) : context(context), sources(context.getSourceManager()), directory(directory), facts(facts) {}
+
+  bool TraverseFunctionDecl(FunctionDecl *function) {
+    const FunctionDecl *outer = current;
+    current = function->doesThisDeclarationHaveABody() ? function : nullptr;
+    bool go_on = RecursiveASTVisitor::TraverseFunctionDecl(function);
+    current = outer;
+    return go_on;
+  }
+
+  bool VisitFunctionDecl(FunctionDecl *function) {
+    std::string name = function->getName().str();
+    for (const auto *note : function->specific_attrs<AnnotateAttr>())
+      if (note->getAnnotation().starts_with("stingy:") && !note->isInherited())
+        facts.function_notes[name].push_back({note->getAnnotation().drop_front(7).str(), place(function->getLocation())});
+    for (unsigned i = 0; i < function->getNumParams(); i++)
+      if (function->getParamDecl(i)->getType()->isVoidPointerType()) facts.void_parameters[name].insert(std::to_string(i));
+    return true;
+  }
+
+  bool VisitTypedefDecl(TypedefDecl *alias) {
+    if (const RecordDecl *record = alias->getUnderlyingType()->getAsRecordDecl())
+      if (std::string name = name_of(record); !name.empty()) facts.aliases[alias->getName().str()] = name;
+    return true;
+  }
+
+  bool VisitRecordDecl(RecordDecl *record) {
+    std::string name = name_of(record);
+    if (name.empty() || !record->isCompleteDefinition() || record->isInvalidDecl() || sources.isInSystemHeader(record->getLocation())) return true;
+    if (facts.records.count(name)) return true;
+    const ASTRecordLayout &layout = context.getASTRecordLayout(record);
+    Record r;
+    r.name = name;
+    r.place = place(record->getLocation());
+    r.bytes = layout.getSize().getQuantity();
+    r.align = layout.getAlignment().getQuantity();
+    r.is_request = has_note(record, "request");
+    r.is_union = record->isUnion();
+    add_fields(r, record, "", 0);
+    facts.records.emplace(name, std::move(r));
+    return true;
+  }
+
+  // The state field's values, and the names that the source has for them.
+  bool VisitBinaryOperator(BinaryOperator *op) {
+    if (op->isAssignmentOp()) mark_write(op->getLHS(), op->isCompoundAssignmentOp());
+    if (op->getOpcode() == BO_Assign) expect(op->getRHS(), op->getLHS()->getType(), text(op->getLHS()));
+    if (op->getOpcode() == BO_Assign || op->isEqualityOp()) {
+      name_value(op->getLHS(), op->getRHS());
+      name_value(op->getRHS(), op->getLHS());
+    }
+    return true;
+  }
+  bool VisitUnaryOperator(UnaryOperator *op) {
+    if (op->isIncrementDecrementOp() || op->getOpcode() == UO_AddrOf) mark_write(op->getSubExpr(), true);
+    return true;
+  }
+  bool VisitSwitchStmt(SwitchStmt *statement) {
+    const Expr *condition = statement->getCond()->IgnoreParenImpCasts();
+    if (const auto *assign = dyn_cast<BinaryOperator>(condition); assign && assign->isAssignmentOp()) condition = assign->getRHS()->IgnoreParenImpCasts();
+    for (const SwitchCase *label = statement->getSwitchCaseList(); label; label = label->getNextSwitchCase())
+      if (const auto *one = dyn_cast<CaseStmt>(label)) {
+        name_value(condition, one->getLHS());
+        // The enumeration's names hold for every field of it.
+      }
+    return true;
+  }
+
+  bool VisitMemberExpr(MemberExpr *member) {
+    const auto *field = dyn_cast<FieldDecl>(member->getMemberDecl());
+    if (!field || !current) return true;
+    std::string path = field->getName().str();
+    const RecordDecl *record = field->getParent();
+    const Expr *base = member->getBase()->IgnoreParenImpCasts();
+    // Fields of unnamed structures belong to the named one around.
+    while (name_of(record).empty()) {
+      const auto *outer = dyn_cast<MemberExpr>(base);
+      const auto *outer_field = outer ? dyn_cast<FieldDecl>(outer->getMemberDecl()) : nullptr;
+      if (!outer_field) return true;
+      if (!outer_field->getName().empty()) path = path.empty() ? outer_field->getName().str() : outer_field->getName().str() + "." + path;
+      record = outer_field->getParent();
+      base = outer->getBase()->IgnoreParenImpCasts();
+    }
+    if (path.empty() || sources.isInSystemHeader(record->getLocation())) return true;
+    auto mark = marks.find(member);
+    bool is_write = mark != marks.end(), is_read = !is_write || mark->second;
+    Place at = place(member->getMemberLoc());
+    facts.accesses.insert({at.file, current->getName().str(), name_of(record), path, at.line, is_write, is_read});
+    return true;
+  }
+
+  bool VisitCStyleCastExpr(CStyleCastExpr *cast) { expect(cast->getSubExpr(), cast->getType(), ""); return true; }
+  bool VisitVarDecl(VarDecl *variable) {
+    if (variable->hasInit()) expect(variable->getInit(), variable->getType(), variable->getName().str());
+    return true;
+  }
+  bool VisitReturnStmt(ReturnStmt *statement) {
+    if (current && statement->getRetValue()) expect(statement->getRetValue(), current->getReturnType(), "");
+    return true;
+  }
+
+  bool VisitCallExpr(CallExpr *call) {
+    const FunctionDecl *callee = call->getDirectCallee();
+    if (!callee || !current) return true;
+    std::string name = callee->getName().str();
+    for (unsigned i = 0; i < call->getNumArgs() && i < callee->getNumParams(); i++)
+      if (callee->getParamDecl(i)->getType()->isIntegralOrEnumerationType())
+        if (auto [value, written, is_enumerator] = constant(call->getArg(i)); !written.empty()) facts.passed[name + ":" + std::to_string(i)].emplace(value, written);
+    bool returns_pointer = call->getType()->isPointerType(), takes_pointer = false;
+    for (const Expr *argument : call->arguments()) takes_pointer |= argument->getType()->isPointerType();
+    if (!returns_pointer && !takes_pointer) return true;
+    WrittenCall written;
+    written.callee = name;
+    written.function = current->getName().str();
+    for (const Expr *argument : call->arguments()) written.arguments.push_back(text(argument));
+    QualType type;
+    if (returns_pointer) {
+      type = call->getType();
+      if (auto known = expected.find(call); known != expected.end()) {
+        written.left = known->second.second;
+        if (!known->second.first.isNull()) type = known->second.first;
+      }
+    } else {
+      for (const Expr *argument : call->arguments())
+        if (argument->IgnoreParenCasts()->getType()->isPointerType()) { type = argument->IgnoreParenCasts()->getType(); break; }
+    }
+    if (!type.isNull() && type->isPointerType() && !type->isVoidPointerType()) {
+      QualType pointee = type->getPointeeType().getUnqualifiedType();
+      PrintingPolicy policy(context.getLangOpts());
+      written.type = pointee.getAsString(policy);
+      written.record = name_of(pointee->getAsRecordDecl());
+      if (!pointee->isIncompleteType() && !pointee->isFunctionType()) written.align = context.getTypeAlignInChars(pointee).getQuantity();
+    }
+    SourceLocation begin = call->getBeginLoc();
+    written.is_macro = begin.isMacroID();
+    Place at = place(begin);
+    written.column = sources.getExpansionColumnNumber(begin);
+    facts.calls.emplace(std::make_pair(at.file, at.line), std::move(written));
+    return true;
+  }
+
+private:
+  static bool has_note(const Decl *decl, StringRef wanted) {
+    for (const auto *note : decl->specific_attrs<AnnotateAttr>())
+      if (note->getAnnotation() == ("stingy:" + wanted).str()) return true;
+    return false;
+  }
+
+  Place place(SourceLocation where) {
+    PresumedLoc at = sources.getPresumedLoc(sources.getExpansionLoc(where));
+    if (at.isInvalid()) return {};
+    auto [known, is_new] = files.try_emplace(at.getFilename());
+    if (is_new) known->second = absolute_path(directory, at.getFilename());
+    return {known->second, at.getLine()};
+  }
+
+  std::string text(const Expr *expression) {
+    CharSourceRange range = sources.getExpansionRange(expression->getSourceRange());
+    return Lexer::getSourceText(range, sources, context.getLangOpts()).str();
+  }
+
+  void add_fields(Record &into, const RecordDecl *record, const std::string &prefix, uint64_t base_bits) {
+    const ASTRecordLayout &layout = context.getASTRecordLayout(record);
+    for (const FieldDecl *decl : record->fields()) {
+      uint64_t bits = base_bits + layout.getFieldOffset(decl->getFieldIndex());
+      const RecordDecl *inner = decl->getType()->getAsRecordDecl();
+      if (inner && name_of(inner).empty() && !inner->isUnion()) {
+        add_fields(into, inner, decl->getName().empty() ? prefix : prefix + decl->getName().str() + ".", bits);
+        continue;
+      }
+      if (decl->getName().empty() && !inner) continue; // padding written as a bit field
+      Field f;
+      f.name = prefix + (decl->getName().empty() ? "(union)" : decl->getName().str());
+      f.type = decl->getType().getAsString(PrintingPolicy(context.getLangOpts()));
+      if (f.type.find("(unnamed") != std::string::npos || f.type.find("(anonymous") != std::string::npos) f.type = inner && inner->isUnion() ? "union" : "struct";
+      f.is_bits = decl->isBitField();
+      f.offset = bits / 8;
+      f.align = context.getTypeAlignInChars(decl->getType()).getQuantity();
+      f.bytes = f.is_bits ? (bits % 8 + decl->getBitWidthValue(context) + 7) / 8 : context.getTypeSizeInChars(decl->getType()).getQuantity();
+      f.is_array = decl->getType()->isArrayType();
+      f.is_pointer = decl->getType()->isPointerType();
+      f.is_function = decl->getType()->isFunctionPointerType();
+      f.is_enum = decl->getType()->isEnumeralType();
+      f.record = name_of(inner);
+      f.is_cold = has_note(decl, "cold");
+      f.is_state = has_note(decl, "state");
+      into.fields.push_back(f);
+      if (const auto *enumeration = decl->getType()->getAs<EnumType>())
+        for (const EnumConstantDecl *one : enumeration->getDecl()->enumerators())
+          facts.values[into.name + "." + f.name].emplace(one->getInitVal().getExtValue(), std::make_pair(one->getName().str(), true));
+    }
+  }
+
+  /// What a call's result is used as.
+  void expect(const Expr *value, QualType type, const std::string &left) {
+    const Expr *plain = value->IgnoreParenCasts();
+    if (const auto *call = dyn_cast<CallExpr>(plain)) {
+      auto &[known_type, known_left] = expected[call];
+      if (known_type.isNull() || known_type->isVoidPointerType()) known_type = type;
+      if (!left.empty()) known_left = left;
+    }
+  }
+
+  void mark_write(const Expr *target, bool is_read) {
+    target = target->IgnoreParenCasts();
+    while (true) {
+      if (const auto *index = dyn_cast<ArraySubscriptExpr>(target)) {
+        const Expr *base = index->getBase()->IgnoreParenCasts();
+        if (!base->getType()->isArrayType()) return; // through a pointer: the field itself is read
+        target = base;
+      } else if (const auto *member = dyn_cast<MemberExpr>(target)) {
+        marks.try_emplace(member, is_read);
+        if (member->isArrow()) return;
+        target = member->getBase()->IgnoreParenCasts();
+      } else return;
+    }
+  }
+
+  /// The value of a constant, the name that the source has for it, and whether that is an enumerator.
+  std::tuple<int64_t, std::string, bool> constant(const Expr *value) {
+    value = value->IgnoreParens();
+    Expr::EvalResult result;
+    if (value->isValueDependent() || !value->getType()->isIntegralOrEnumerationType() || !value->EvaluateAsInt(result, context)) return {0, "", false};
+    int64_t number = result.Val.getInt().getExtValue();
+    const Expr *plain = value->IgnoreParenCasts();
+    if (const auto *constant = dyn_cast<ConstantExpr>(plain)) plain = constant->getSubExpr()->IgnoreParenCasts();
+    if (const auto *name = dyn_cast<DeclRefExpr>(plain)) return {number, name->getDecl()->getName().str(), isa<EnumConstantDecl>(name->getDecl())};
+    SourceLocation begin = value->getBeginLoc();
+    if (begin.isMacroID()) {
+      // The outermost macro whose whole expansion this value is, so that a macro's own arguments keep their names.
+      std::string name = Lexer::getImmediateMacroName(begin, sources, context.getLangOpts()).str();
+      if (!name.empty() && (isalpha(name[0]) || name[0] == '_')) return {number, name, false};
+    }
+    return {number, "", false};
+  }
+
+  void name_value(const Expr *maybe_field, const Expr *maybe_constant) {
+    const auto *member = dyn_cast<MemberExpr>(maybe_field->IgnoreParenImpCasts());
+    const auto *field = member ? dyn_cast<FieldDecl>(member->getMemberDecl()) : nullptr;
+    if (!field) return;
+    auto [value, name, is_enumerator] = constant(maybe_constant);
+    if (name.empty()) return;
+    std::string record = name_of(field->getParent());
+    if (!record.empty()) facts.values[record + "." + field->getName().str()].emplace(value, std::make_pair(name, is_enumerator));
+  }
+
+  ASTContext &context;
+  SourceManager &sources;
+  const std::string &directory;
+  Facts &facts;
+  const FunctionDecl *current = nullptr;
+  std::map<std::string, std::string> files;
+  llvm::DenseMap<const MemberExpr *, bool> marks;
+  llvm::DenseMap<const CallExpr *, std::pair<QualType, std::string>> expected;
+};
+
+class FactConsumer : public ASTConsumer {
+public:
+  FactConsumer(const std::string &directory, Facts &facts) : directory(directory), facts(facts) {}
+  void HandleTranslationUnit(ASTContext &context) override {
+    if (context.getDiagnostics().hasErrorOccurred()) return;
+    Visitor visitor(context, directory, facts);
+    SourceManager &sources = context.getSourceManager();
+    for (Decl *decl : context.getTranslationUnitDecl()->decls())
+      if (!sources.isInSystemHeader(decl->getLocation())) visitor.TraverseDecl(decl);
+  }
+
+private:
+  std::string directory;
+  Facts &facts;
+};
+
+} // namespace
+
+std::unique_ptr<ASTConsumer> make_fact_consumer(CompilerInstance &, const std::string &directory, Facts &facts) {
+  return std::make_unique<FactConsumer>(directory, facts);
+}
+
+} // namespace stingy

@@ -1,0 +1,49 @@
+// The whole program: every unit of compile_commands.json, parsed once for its facts and its code, the code linked.
+#pragma once
+#include "input/config.h"
+#include "input/facts.h"
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace llvm {
+class Function;
+class Instruction;
+class LLVMContext;
+class Module;
+}
+
+namespace stingy {
+
+struct Unit {
+  std::string directory, file;        ///< file is absolute
+  std::vector<std::string> command;   ///< as the build ran it
+  std::string output;                 ///< object file, absolute; empty if the command names none
+};
+
+struct Program {
+  std::string build;                  ///< folder of compile_commands.json, absolute
+  std::string root;                   ///< folder that shown paths are relative to
+  std::vector<Unit> units;
+  Facts facts;
+  std::unique_ptr<llvm::LLVMContext> context;
+  std::unique_ptr<llvm::Module> module;
+  std::vector<std::string> warnings;
+  Program();
+  ~Program();
+};
+
+/// Reads compile_commands.json. False: `error` says what is wrong and what to do.
+bool read_units(const std::string &build, Program &program, std::string &error);
+/// Arguments with which Clang parses a unit: what changes its meaning, and nothing of how code is made.
+std::vector<std::string> parse_arguments(const Unit &unit);
+/// Parses and links every unit, `jobs` at a time. False: `error` has the compiler's messages.
+bool load(Program &program, unsigned jobs, std::string &error);
+
+/// Where a function's name and an instruction stand in the source; file absolute.
+Place place_of(const llvm::Function &function);
+Place place_of(const llvm::Instruction &instruction);
+/// A function's name in the source: static ones are renamed when modules are linked.
+std::string source_name(const llvm::Function &function);
+
+} // namespace stingy

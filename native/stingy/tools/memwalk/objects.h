@@ -1,0 +1,46 @@
+// Objects that requests own: where they are allocated and freed, how large they are, who holds them.
+#pragma once
+#include "memwalk/stages.h"
+
+namespace stingy {
+
+struct Size {
+  enum Class { constant, n_constant, bounded, variable } kind = constant;
+  std::optional<uint64_t> bytes, most;  ///< to reserve; never larger
+  uint64_t unit = 0;
+  std::string reason, from;             ///< from: empty (analysis) or configuration
+};
+
+struct Site {
+  const llvm::CallBase *call;
+  std::string allocator, function;
+  Place place;
+  unsigned column = 0;
+  std::vector<unsigned> stages;
+  const WrittenCall *written = nullptr;
+  Size size;
+};
+
+struct Object {
+  std::string id, type, record, doubt;
+  enum Scope { request, temporary, shared } scope = shared;
+  bool is_request = false, is_freed_on_every_path = false;
+  std::optional<uint64_t> per_request;
+  uint64_t align = 1;
+  Size size;
+  std::vector<Site> alloc, realloc, free;
+  std::vector<Cell> holders;
+  std::set<unsigned> live;
+};
+
+struct Objects {
+  std::vector<Object> all;
+  std::set<std::string> request_records;
+  std::map<const llvm::CallBase *, unsigned> object_of;            ///< allocating calls
+  std::map<const llvm::CallBase *, std::vector<unsigned>> freed_by; ///< freeing calls
+  std::vector<Pointers::Warning> doubts;
+};
+
+bool find_objects(const Program &program, const Config &config, const Calls &calls, const Allocators &allocators, const StageGraph &graph, Objects &objects, std::string &error);
+
+} // namespace stingy

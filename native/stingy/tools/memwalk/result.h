@@ -1,0 +1,54 @@
+// Everything that was found, and the forms in which it is given out.
+#pragma once
+#include "memwalk/fields.h"
+#include "memwalk/stack.h"
+
+namespace stingy {
+
+struct Cache { std::string name; uint64_t bytes = 0; std::string why_not; };
+
+struct Global {
+  const llvm::GlobalVariable *variable;
+  std::string name;
+  Place place;
+  uint64_t bytes = 0, align = 1;
+  bool is_written = false;
+  std::set<unsigned> stages;
+};
+
+/// Per-request memory at a stage.
+struct State {
+  uint64_t bytes = 0, lines = 0;
+  bool is_bound = true;
+};
+
+struct Result {
+  const Program *program;
+  const Config *config;
+  const Pointers *pointers;
+  const StageGraph *graph;
+  const Objects *objects;
+  std::vector<StackBound> stack;
+  std::vector<Layout> layouts;
+  std::vector<Global> globals;
+  std::vector<State> states;
+  std::vector<Pointers::Warning> unsound, doubts;
+  std::string frames;
+  unsigned functions = 0;
+  uint64_t line_bytes = 64;
+  std::vector<const Object *> request_objects, shared_objects;
+  std::vector<unsigned> order;   ///< stages, beginnings first
+};
+
+/// Fills globals, states, and the sorted lists from the rest.
+void complete(Result &result, const Calls &calls);
+
+void write_json(const Result &result, llvm::raw_ostream &out);
+void write_dot(const Result &result, llvm::raw_ostream &out);
+void write_report(const Result &result, const std::vector<Cache> &caches, llvm::raw_ostream &out);
+
+/// What queues a request, as the source has it on one line.
+std::string event_text(const Edge &edge);
+std::string class_name(const Size &size);
+
+} // namespace stingy

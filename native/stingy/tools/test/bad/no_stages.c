@@ -1,0 +1,2 @@
+/* A program without stages. */
+int main(void) { return 0; }

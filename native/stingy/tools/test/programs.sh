@@ -1,0 +1,35 @@
+# Small programs, one for each way to write a server: report and graph of each, JSON of some. Sourced by run.
+for source in test/programs/*.c; do
+	name=$(basename "$source" .c)
+	wanted "$name" || continue
+	database "$SCRATCH/$name" "$name.c"
+	options=()
+	[ -f "test/programs/$name.toml" ] && options=(--config "test/programs/$name.toml")
+	if ! "$MEMWALK" -p "$SCRATCH/$name" "${options[@]}" --frames none --caches 48,2048,32768 -o "$ACTUAL/$name.json" --dot "$ACTUAL/$name.dot" --report > "$ACTUAL/$name.txt" 2> "$SCRATCH/err"; then
+		cat "$SCRATCH/err"
+		verdict 1 "memwalk_reads_$name"
+		continue
+	fi
+	cat "$ACTUAL/$name.dot" >> "$ACTUAL/$name.txt"
+	golden "$name.txt"
+	case $name in enum | atoms | union | wrapper) golden "$name.json" ;; esac
+	# The same program gives the same bytes.
+	"$MEMWALK" -p "$SCRATCH/$name" "${options[@]}" --frames none -j 1 -o "$SCRATCH/again.json" && cmp -s "$ACTUAL/$name.json" "$SCRATCH/again.json"
+	verdict $? "output_of_${name}_is_reproducible"
+done
+
+if wanted schema; then
+	if python3 -c 'import jsonschema' 2> /dev/null; then
+		python3 test/validate.py ../schema/memwalk.schema.json ../schema/example.json "$ACTUAL"/*.json
+		verdict $? every_output_and_the_example_fit_the_schema
+	else
+		skip schema "python3-jsonschema is not installed (setup/install test)"
+	fi
+fi
+
+# --sound adds targets by type: the stage then reaches functions that only share a type.
+if wanted function_pointer; then
+	database "$SCRATCH/sound" function_pointer.c
+	"$MEMWALK" -p "$SCRATCH/sound" --frames none --sound --report --caches 48 > "$SCRATCH/sound.txt" && grep -q 'at most 5 targets' "$SCRATCH/sound.txt" && grep -q 'at most 4 targets' "$ACTUAL/function_pointer.txt"
+	verdict $? sound_takes_every_function_of_the_type
+fi
