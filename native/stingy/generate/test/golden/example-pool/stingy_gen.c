@@ -1,0 +1,80 @@
+/* Made by stingygen; do not edit. */
+#include "stingy_gen.h"
+
+#include <stdio.h>
+
+static const struct stingy_object objects[] = {
+	[STINGY_OBJ_conn] = { .name = "conn", .object_bytes = 264, .place_bytes = 320, .region = 0, .is_request = true }, /* size from analysis */
+	[STINGY_OBJ_request_line] = { .name = "request_line", .object_bytes = 128, .place_bytes = 128, .region = 1 }, /* size from configuration */
+	[STINGY_OBJ_headers] = { .name = "headers", .object_bytes = 384, .place_bytes = 384, .region = 2 }, /* size from configuration */
+	[STINGY_OBJ_file_chunk] = { .name = "file_chunk", .object_bytes = 4096, .place_bytes = 4096, .region = 3 }, /* size from analysis */
+};
+
+static const struct stingy_region regions[] = {
+	{ .name = "conn", .offset_bytes = 0, .slot_bytes = 320, .slots = 106 },
+	{ .name = "request_line", .offset_bytes = 33920, .slot_bytes = 128, .slots = 106 },
+	{ .name = "headers", .offset_bytes = 47488, .slot_bytes = 384, .slots = 106 },
+	{ .name = "file_chunk", .offset_bytes = 88192, .slot_bytes = 4096, .slots = 106 },
+};
+
+const struct stingy_map stingy_gen_map = {
+	.version = STINGY_MAP_VERSION,
+	.layout = STINGY_POOL,
+	.stack_bytes = 0,
+	.globals_bytes = 0,
+	.low_bytes = 262144,
+	.cache_bytes = 524288,
+	.high_bytes = 33554432,
+	.object_count = STINGY_OBJECTS,
+	.region_count = 4,
+	.place_count = 0,
+	.objects = objects,
+	.regions = regions,
+	.places = NULL,
+};
+
+static inline uint32_t least(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+uint32_t stingy_room(unsigned stage)
+{
+	uint32_t room = UINT32_MAX;
+	switch (stage) {
+	case STINGY_STAGE_accept_conn:
+		room = least(room, stingy_free_slots(0));
+		room = least(room, stingy_free_slots(1));
+		room = least(room, stingy_free_slots(2));
+		room = least(room, stingy_free_slots(3));
+		break;
+	case STINGY_STAGE_READ_REQUEST:
+		room = least(room, stingy_free_slots(1));
+		room = least(room, stingy_free_slots(2));
+		break;
+	case STINGY_STAGE_SEND_BODY:
+		room = least(room, stingy_free_slots(3));
+		break;
+	default:
+		break; /* takes no slot */
+	}
+	return room;
+}
+
+static const uint16_t accept_conn_allocates[] = { STINGY_OBJ_conn, STINGY_ANY };
+static const uint16_t READ_REQUEST_allocates[] = { STINGY_OBJ_request_line, STINGY_OBJ_headers, STINGY_ANY };
+static const uint16_t SEND_BODY_allocates[] = { STINGY_OBJ_file_chunk, STINGY_ANY };
+
+const struct stingy_gen_stage stingy_gen_stages[STINGY_STAGES] = {
+	[STINGY_STAGE_accept_conn] = { "accept_conn", accept_conn_allocates, true },
+	[STINGY_STAGE_READ_REQUEST] = { "READ_REQUEST", READ_REQUEST_allocates, false },
+	[STINGY_STAGE_SEND_BODY] = { "SEND_BODY", SEND_BODY_allocates, false },
+};
+
+/* Before main, so that no allocation of the server comes earlier. */
+__attribute__((constructor)) static void begin(void)
+{
+	int error = stingy_init(&stingy_gen_map, NULL);
+	if (error)
+		fprintf(stderr, "stingy: the memory map cannot be used (%d); malloc is\n", error);
+}
