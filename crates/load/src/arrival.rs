@@ -9,13 +9,21 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Exp1};
 use record::Arrival;
 
-/// Which part of the arrivals one engine thread issues.
+/// Which part of the load falls to one engine thread, or to one of several machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
-    /// This thread, from 0.
+    /// This one, from 0.
     pub index: usize,
-    /// Number of threads, at least 1.
+    /// How many there are, at least 1.
     pub of: usize,
+}
+
+impl Share {
+    /// The part of `total` that falls to this one: equal parts, the first ones larger by one where it does not divide.
+    pub fn part(self, total: u64) -> u64 {
+        let (index, of) = (self.index as u64, self.of as u64);
+        total / of + u64::from(index < total % of)
+    }
 }
 
 /// The intended send times of one thread, in order, each in `[start_ns, end_ns)`.

@@ -1,6 +1,7 @@
 //! What the engine itself costs: the CPU time of its threads, how long they waited for a CPU, and their memory.
 
 use crate::socket::Errno;
+use serde::{Deserialize, Serialize};
 
 /// The calling thread's CPU account at one moment.
 #[derive(Debug, Clone, Copy, Default)]
@@ -40,7 +41,7 @@ fn run_queue_wait_ns() -> Option<u64> {
 }
 
 /// What the engine used in the measured window, all threads together unless said otherwise.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct EngineCost {
     /// User CPU time in the window. The kernel splits user and system by ticks: their sum is exact, the split is not.
     pub cpu_user_ns: u64,

@@ -130,7 +130,7 @@ pub fn run_supplied(
                 sources: &sources,
                 port_range: (rules.low, rules.high),
                 ports: PortAllocator::for_thread(rules, sources.len(), index as u64),
-                connections: share(plan.connections, index, threads),
+                connections: part.part(plan.connections) as usize,
                 threads,
                 is_real_time: false,
                 supply,
@@ -153,12 +153,6 @@ pub fn run_supplied(
         Ok::<_, LoadError>((reports, logs))
     })?;
     Ok(conductor.result(reports, logs))
-}
-
-/// The part of `total` that falls to one of `of`.
-fn share(total: u64, index: usize, of: usize) -> usize {
-    let (index, of) = (index as u64, of as u64);
-    (total / of + u64::from(index < total % of)) as usize
 }
 
 /// The first address that accepts a connection; the first of all if none does, so that its failures are counted.

@@ -31,6 +31,7 @@ mod engine;
 mod error;
 pub mod framing;
 mod herd;
+mod merge;
 mod poller;
 pub mod ports;
 mod probe;

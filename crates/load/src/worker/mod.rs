@@ -8,7 +8,8 @@
 //! - [`replay`]: the same for the requests of a log;
 //! - [`paced`]: clients that read at a pace of their own;
 //! - [`secure`]: handshakes, and bytes of requests and responses over TLS;
-//! - [`sweep`]: timeouts, and what remains at the end.
+//! - [`sweep`]: timeouts, and what remains at the end;
+//! - [`waiting`]: for events, but not past the next intended send.
 //!
 //! # Clock readings
 //!
@@ -23,6 +24,7 @@ mod paced;
 mod replay;
 mod secure;
 mod sweep;
+mod waiting;
 
 use crate::arrival::Schedule;
 use crate::classes::Classes;
@@ -52,10 +54,6 @@ const BUFFER_BYTES: usize = 64 * 1024;
 /// After the window, requests under way are waited for this long at most (or for the timeout, if shorter), so that a
 /// stall at the end shows in the response times.
 pub(crate) const GRACE_NS: u64 = 2_000_000_000;
-/// The longest wait: orders of the calling thread are seen after this.
-const LOOK_UP_NS: u64 = 50_000_000;
-/// With a CPU of its own, the thread wakes this long before an intended send and polls.
-const POLL_AHEAD_NS: u64 = 30_000;
 
 /// What one engine thread is given.
 pub(crate) struct Task<'a> {
@@ -398,65 +396,6 @@ impl<'a> Worker<'a> {
         live.completed_total.store(self.tally.completed_total, Ordering::Relaxed);
         live.failed.store(self.tally.failed_in_window, Ordering::Relaxed);
         self.tally.series.connections(now, self.established);
-    }
-
-    /// Waits for events, but not past the next instant at which something is to be done.
-    fn wait(&mut self, now: u64) -> Result<usize, Errno> {
-        if !self.unread.is_empty() {
-            self.system_calls += 1;
-            return self.poller.wait(0);
-        }
-        // A closed loop waits for events, and may look up a few microseconds late; a schedule is kept to the microsecond.
-        let now = if self.is_open { monotonic_ns() } else { now };
-        let mut until = self.next_sweep_ns.min(now + LOOK_UP_NS);
-        if let Some(pacing) = &self.pacing {
-            until = until.min(pacing.next_due_ns());
-        }
-        if self.herd_opened < self.connections.len() {
-            until = until.min(self.herd.next_ns().max(now + 100_000));
-        }
-        if self.started {
-            for edge in [self.tally.begin_ns, self.tally.end_ns] {
-                if edge > now {
-                    until = until.min(edge);
-                }
-            }
-        } else if let Some(start_ns) = self.task.control.start_ns() {
-            until = until.min(start_ns);
-        } else {
-            until = until.min(now + 2_000_000);
-        }
-        // Requests that wait for a connection cannot be served by waking up: an event will free one.
-        let due = if self.starved_since_ns.is_some() { u64::MAX } else { self.next_due_ns };
-        if due < until {
-            return self.wait_for_send(now, due);
-        }
-        self.system_calls += 1;
-        self.poller.wait(until.saturating_sub(now))
-    }
-
-    /// Waits until an intended send is due. With a CPU of its own: sleeps short of it, then polls.
-    fn wait_for_send(&mut self, now: u64, due: u64) -> Result<usize, Errno> {
-        let gap = due.saturating_sub(now);
-        self.system_calls += 1;
-        // Polling at most half of the time leaves a real-time thread below the kernel's throttle.
-        if !self.task.plan.precise || gap < 2 * POLL_AHEAD_NS {
-            return self.poller.wait(gap);
-        }
-        let count = self.poller.wait(gap - POLL_AHEAD_NS)?;
-        if count > 0 {
-            return Ok(count);
-        }
-        let mut at = monotonic_ns();
-        let polling_since = at;
-        let mut count = 0;
-        while at < due && count == 0 {
-            self.system_calls += 1;
-            count = self.poller.wait(0)?;
-            at = monotonic_ns();
-        }
-        self.polling_ns += at - polling_since;
-        Ok(count)
     }
 
     fn take_events(&mut self, count: usize, now: &mut u64) {

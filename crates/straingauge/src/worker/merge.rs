@@ -1,19 +1,18 @@
-//! Shares and sums: a plan split over workers, and their results as one. Counts and histograms are added, so the totals
-//! and percentiles are those of all requests together; a rate's window is the longest of the workers'.
+//! Shares and sums: a plan split over workers, and their results as one ([`LoadResult::merge`]).
 
 use load::LoadResult;
+use load::arrival::Share;
 use record::{Doubt, LoadPlan, Pace};
 
 /// The share of a plan that falls to one of several workers. Rates and connections are split, seeds differ.
 pub fn share(plan: &LoadPlan, index: usize, of: usize, threads: Option<usize>) -> LoadPlan {
-    let (index, of) = (index as u64, of as u64);
     let mut share = plan.clone();
-    share.connections = plan.connections / of + u64::from(index < plan.connections % of);
+    share.connections = Share { index, of }.part(plan.connections);
     if let Pace::Open { rate_per_sec, arrival } = plan.pace {
         share.pace = Pace::Open { rate_per_sec: rate_per_sec / of as f64, arrival };
     }
     share.connect_rate_per_sec = plan.connect_rate_per_sec / of as f64;
-    share.seed = plan.seed.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    share.seed = plan.seed.wrapping_add((index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     share.threads = threads.unwrap_or(0);
     share.cpus = Vec::new();
     share
@@ -21,72 +20,15 @@ pub fn share(plan: &LoadPlan, index: usize, of: usize, threads: Option<usize>) -
 
 /// The results of several workers as one; `None` of none. The text before each doubt names its worker.
 pub fn merge(results: Vec<(String, LoadResult)>) -> Option<LoadResult> {
-    let of = results.len();
     let mut results = results.into_iter();
     let (name, mut all) = results.next()?;
     let mut doubts = named(&name, &all.doubts);
-    let mut memory_bytes = all.engine.memory_bytes_per_connection * all.outcomes.connects as f64;
-    let mut series = vec![std::mem::take(&mut all.series_csv)];
     for (name, one) in results {
         doubts.extend(named(&name, &one.doubts));
-        memory_bytes += one.engine.memory_bytes_per_connection * one.outcomes.connects as f64;
-        add(&mut all, &one);
-        series.push(one.series_csv);
+        all.merge(&one);
     }
-    if all.outcomes.connects > 0 {
-        all.engine.memory_bytes_per_connection = memory_bytes / all.outcomes.connects as f64;
-    }
-    all.series_csv = if of == 1 { series.remove(0) } else { add_series(&series) };
-    all.first_errors.truncate(8);
     all.doubts = one_of_each(doubts);
     Some(all)
-}
-
-fn add(all: &mut LoadResult, one: &LoadResult) {
-    all.window_ns = all.window_ns.max(one.window_ns);
-    all.outcomes.add(&one.outcomes);
-    for (mine, theirs) in [
-        (&mut all.response, &one.response),
-        (&mut all.service, &one.service),
-        (&mut all.first_byte, &one.first_byte),
-        (&mut all.lag, &one.lag),
-        (&mut all.connection_wait, &one.connection_wait),
-        (&mut all.own_lag, &one.own_lag),
-        (&mut all.connect, &one.connect),
-        (&mut all.unfinished_age, &one.unfinished_age),
-    ] {
-        mine.merge(theirs);
-    }
-    for (mine, theirs) in [
-        (&mut all.never_sent, one.never_sent),
-        (&mut all.body_bytes, one.body_bytes),
-        (&mut all.received_bytes, one.received_bytes),
-        (&mut all.sent_bytes, one.sent_bytes),
-        (&mut all.completed_in_window, one.completed_in_window),
-        (&mut all.ok_in_window, one.ok_in_window),
-        (&mut all.received_in_window_bytes, one.received_in_window_bytes),
-        (&mut all.stray_responses, one.stray_responses),
-        (&mut all.engine.cpu_user_ns, one.engine.cpu_user_ns),
-        (&mut all.engine.cpu_system_ns, one.engine.cpu_system_ns),
-        (&mut all.engine.polling_ns, one.engine.polling_ns),
-        (&mut all.engine.system_calls, one.engine.system_calls),
-        (&mut all.engine.memory_bytes_fixed, one.engine.memory_bytes_fixed),
-    ] {
-        *mine = mine.saturating_add(theirs);
-    }
-    let (mine, theirs) = (&mut all.engine, &one.engine);
-    mine.busiest_thread_ratio = mine.busiest_thread_ratio.max(theirs.busiest_thread_ratio);
-    mine.run_queue_wait_ratio = match (mine.run_queue_wait_ratio, theirs.run_queue_wait_ratio) {
-        (Some(left), Some(right)) => Some(left.max(right)),
-        (left, right) => left.or(right),
-    };
-    mine.threads += theirs.threads;
-    for (status, count) in &one.status_counts {
-        let mine = all.status_counts.entry(*status).or_default();
-        *mine = mine.saturating_add(*count);
-    }
-    all.first_errors.extend(one.first_errors.iter().cloned());
-    all.interrupted |= one.interrupted;
 }
 
 fn named(name: &str, doubts: &[Doubt]) -> Vec<(String, Doubt)> {
@@ -113,30 +55,6 @@ fn one_of_each(doubts: Vec<(String, Doubt)>) -> Vec<Doubt> {
         doubt
     };
     kept.into_iter().map(words).collect()
-}
-
-/// Rows of the same time added up. Percentiles of a step cannot be added: their cells are empty.
-fn add_series(of: &[String]) -> String {
-    let mut rows: Vec<(String, [f64; 4], f64)> = Vec::new();
-    for text in of {
-        for (place, row) in text.lines().skip(1).enumerate() {
-            let cells: Vec<&str> = row.split(',').collect();
-            let &[time, completed, failed, received, _, _, lag, connections] = cells.as_slice() else { continue };
-            let number = |cell: &str| cell.parse::<f64>().ok().filter(|value| value.is_finite()).unwrap_or(0.0);
-            let counts = [number(completed), number(failed), number(received), number(connections)];
-            if place == rows.len() && time.parse::<f64>().is_ok() {
-                rows.push((time.to_string(), counts, number(lag)));
-            } else if let Some((_, sums, longest)) = rows.get_mut(place) {
-                sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
-                *longest = longest.max(number(lag));
-            }
-        }
-    }
-    let mut csv = String::from(load::SERIES_HEADER);
-    for (time, [completed, failed, received, connections], lag) in rows {
-        csv.push_str(&format!("{time},{completed},{failed},{received},,,{lag:.1},{connections}\n"));
-    }
-    csv
 }
 
 #[cfg(test)]

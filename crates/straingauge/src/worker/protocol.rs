@@ -95,22 +95,6 @@ pub struct WireLatency {
     pub clamped: u64,
 }
 
-/// See [`load::EngineCost`].
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct WireCost {
-    pub cpu_user_ns: u64,
-    pub cpu_system_ns: u64,
-    pub busiest_thread_ratio: f64,
-    pub run_queue_wait_ratio: Option<f64>,
-    pub polling_ns: u64,
-    pub system_calls: u64,
-    pub memory_bytes_per_connection: f64,
-    pub memory_bytes_fixed: u64,
-    pub threads: usize,
-    pub wait_method: String,
-    pub scheduling: String,
-}
-
 /// See [`load::LoadResult`]; the histograms are whole.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WireResult {
@@ -129,7 +113,7 @@ pub struct WireResult {
     pub received_in_window_bytes: u64,
     pub stray_responses: u64,
     pub series_csv: String,
-    pub engine: WireCost,
+    pub engine: EngineCost,
     pub status_counts: Vec<(u16, u64)>,
     pub first_errors: Vec<String>,
     pub interrupted: bool,
@@ -249,7 +233,6 @@ impl WireResult {
         for (tag, latency) in result.latencies().into_iter().chain([("own-lag", &result.own_lag)]) {
             latencies.push((tag.into(), WireLatency { v2: latency.to_base64()?, clamped: latency.clamped() }));
         }
-        let engine = &result.engine;
         Ok(WireResult {
             started_unix_ms: result.started_unix_ms,
             window_ns: result.window_ns,
@@ -265,19 +248,7 @@ impl WireResult {
             received_in_window_bytes: result.received_in_window_bytes,
             stray_responses: result.stray_responses,
             series_csv: result.series_csv.clone(),
-            engine: WireCost {
-                cpu_user_ns: engine.cpu_user_ns,
-                cpu_system_ns: engine.cpu_system_ns,
-                busiest_thread_ratio: engine.busiest_thread_ratio,
-                run_queue_wait_ratio: engine.run_queue_wait_ratio,
-                polling_ns: engine.polling_ns,
-                system_calls: engine.system_calls,
-                memory_bytes_per_connection: engine.memory_bytes_per_connection,
-                memory_bytes_fixed: engine.memory_bytes_fixed,
-                threads: engine.threads,
-                wait_method: engine.wait_method.clone(),
-                scheduling: engine.scheduling.clone(),
-            },
+            engine: result.engine.clone(),
             status_counts: result.status_counts.iter().map(|(status, count)| (*status, *count)).collect(),
             first_errors: result.first_errors.clone(),
             interrupted: result.interrupted,
@@ -323,17 +294,10 @@ impl WireResult {
             received_in_window_bytes: self.received_in_window_bytes,
             stray_responses: self.stray_responses,
             engine: EngineCost {
-                cpu_user_ns: self.engine.cpu_user_ns,
-                cpu_system_ns: self.engine.cpu_system_ns,
-                busiest_thread_ratio: self.engine.busiest_thread_ratio,
-                run_queue_wait_ratio: self.engine.run_queue_wait_ratio,
-                polling_ns: self.engine.polling_ns,
-                system_calls: self.engine.system_calls,
-                memory_bytes_per_connection: self.engine.memory_bytes_per_connection,
-                memory_bytes_fixed: self.engine.memory_bytes_fixed,
                 threads: self.engine.threads.min(1024),
                 wait_method: words(&self.engine.wait_method),
                 scheduling: words(&self.engine.scheduling),
+                ..self.engine
             },
             status_counts: self.status_counts.iter().copied().collect(),
             first_errors: self.first_errors.iter().take(8).map(words).collect(),

@@ -1,0 +1,153 @@
+//! Results of several machines as one. Counts and histograms are added, so totals and percentiles are those of all requests
+//! together; nothing is averaged.
+
+use crate::cost::EngineCost;
+use crate::result::LoadResult;
+use crate::series::HEADER;
+
+/// Examples of failures that are kept.
+const MAX_EXAMPLES: usize = 8;
+
+impl LoadResult {
+    /// Adds what another machine did in the same load. The window is the longer one, doubts stay apart: whose they are is
+    /// the caller's to say. Results by class, bandwidths and handshakes are not split over machines, and not added.
+    pub fn merge(&mut self, other: &LoadResult) {
+        let weights = (self.outcomes.connects, other.outcomes.connects);
+        self.engine.merge(&other.engine, weights);
+        self.window_ns = self.window_ns.max(other.window_ns);
+        self.outcomes.add(&other.outcomes);
+        for (mine, theirs) in [
+            (&mut self.response, &other.response),
+            (&mut self.service, &other.service),
+            (&mut self.first_byte, &other.first_byte),
+            (&mut self.lag, &other.lag),
+            (&mut self.connection_wait, &other.connection_wait),
+            (&mut self.own_lag, &other.own_lag),
+            (&mut self.connect, &other.connect),
+            (&mut self.unfinished_age, &other.unfinished_age),
+        ] {
+            mine.merge(theirs);
+        }
+        for (mine, theirs) in [
+            (&mut self.never_sent, other.never_sent),
+            (&mut self.body_bytes, other.body_bytes),
+            (&mut self.received_bytes, other.received_bytes),
+            (&mut self.sent_bytes, other.sent_bytes),
+            (&mut self.completed_in_window, other.completed_in_window),
+            (&mut self.ok_in_window, other.ok_in_window),
+            (&mut self.received_in_window_bytes, other.received_in_window_bytes),
+            (&mut self.stray_responses, other.stray_responses),
+        ] {
+            *mine = mine.saturating_add(theirs);
+        }
+        for (status, count) in &other.status_counts {
+            let mine = self.status_counts.entry(*status).or_default();
+            *mine = mine.saturating_add(*count);
+        }
+        let room = MAX_EXAMPLES.saturating_sub(self.first_errors.len());
+        self.first_errors.extend(other.first_errors.iter().take(room).cloned());
+        self.series_csv = add_series(&self.series_csv, &other.series_csv);
+        self.interrupted |= other.interrupted;
+    }
+}
+
+impl EngineCost {
+    /// Adds what another machine's engine used; `weights` are the connections that each opened.
+    fn merge(&mut self, other: &EngineCost, weights: (u64, u64)) {
+        for (mine, theirs) in [
+            (&mut self.cpu_user_ns, other.cpu_user_ns),
+            (&mut self.cpu_system_ns, other.cpu_system_ns),
+            (&mut self.polling_ns, other.polling_ns),
+            (&mut self.system_calls, other.system_calls),
+            (&mut self.memory_bytes_fixed, other.memory_bytes_fixed),
+        ] {
+            *mine = mine.saturating_add(theirs);
+        }
+        self.busiest_thread_ratio = self.busiest_thread_ratio.max(other.busiest_thread_ratio);
+        self.run_queue_wait_ratio = match (self.run_queue_wait_ratio, other.run_queue_wait_ratio) {
+            (Some(mine), Some(theirs)) => Some(mine.max(theirs)),
+            (mine, theirs) => mine.or(theirs),
+        };
+        self.threads = self.threads.saturating_add(other.threads);
+        let (mine, theirs) = (weights.0 as f64, weights.1 as f64);
+        if mine + theirs > 0.0 {
+            let bytes = self.memory_bytes_per_connection * mine + other.memory_bytes_per_connection * theirs;
+            self.memory_bytes_per_connection = bytes / (mine + theirs);
+        }
+    }
+}
+
+/// Rows of the same time added up. Percentiles of a step cannot be added: their cells are empty. What is no row of a
+/// `series.csv` counts as nothing.
+fn add_series(left: &str, right: &str) -> String {
+    let mut csv = String::with_capacity(HEADER.len() + left.len().max(right.len()));
+    csv.push_str(HEADER);
+    let (mut left, mut right) = (rows(left), rows(right));
+    loop {
+        let (time, sums) = match (left.next(), right.next()) {
+            (Some((time, mine)), Some((_, theirs))) => (time, mine.plus(theirs)),
+            (Some(row), None) | (None, Some(row)) => row,
+            (None, None) => return csv,
+        };
+        let Row { completed, failed, received, lag, connections } = sums;
+        csv.push_str(&format!("{time},{completed},{failed},{received},,,{lag:.1},{connections}\n"));
+    }
+}
+
+/// What can be added of a row.
+struct Row {
+    completed: f64,
+    failed: f64,
+    received: f64,
+    lag: f64,
+    connections: f64,
+}
+
+impl Row {
+    fn plus(self, other: Row) -> Row {
+        Row {
+            completed: self.completed + other.completed,
+            failed: self.failed + other.failed,
+            received: self.received + other.received,
+            lag: self.lag.max(other.lag),
+            connections: self.connections + other.connections,
+        }
+    }
+}
+
+fn rows(text: &str) -> impl Iterator<Item = (&str, Row)> {
+    text.lines().skip(1).filter_map(|line| {
+        let mut cells = line.split(',');
+        let time = cells.next().filter(|time| time.parse::<f64>().is_ok_and(f64::is_finite))?;
+        let mut number =
+            || cells.next().map(|cell| cell.parse::<f64>().ok().filter(|value| value.is_finite()).unwrap_or(0.0));
+        let (completed, failed, received) = (number()?, number()?, number()?);
+        let (_median, _tail, lag, connections) = (number()?, number()?, number()?, number()?);
+        Some((time, Row { completed, failed, received, lag, connections }))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_the_same_time_are_added_and_what_is_no_row_is_passed_over() {
+        let left = format!("{HEADER}0.1,10,1,1000,5.0,9.0,3.5,4\n0.2,20,0,2000,5.0,9.0,1.0,4\n");
+        let right = format!("{HEADER}0.1,5,0,500,7.0,8.0,9.5,3\nno,row\n");
+        let sum = format!("{HEADER}0.1,15,1,1500,,,9.5,7\n0.2,20,0,2000,,,1.0,4\n");
+        assert_eq!(add_series(&left, &right), sum);
+        assert_eq!(add_series(&left, ""), add_series("", &left));
+        assert_eq!(add_series("", ""), HEADER);
+    }
+
+    #[test]
+    fn memory_of_a_connection_is_weighted_by_connections() {
+        let cost = |bytes| EngineCost { memory_bytes_per_connection: bytes, ..EngineCost::default() };
+        let mut all = cost(100.0);
+        all.merge(&cost(400.0), (2, 1));
+        assert_eq!(all.memory_bytes_per_connection, 200.0);
+        all.merge(&cost(0.0), (0, 0));
+        assert_eq!(all.memory_bytes_per_connection, 200.0);
+    }
+}
