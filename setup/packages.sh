@@ -76,7 +76,11 @@ lift_policy() {
 
 keep_from_boot() {
   for service in "$@"; do
-    case $service in nginx|lighttpd|haproxy) ;; *) continue ;; esac
+    case $service in
+      nginx|lighttpd|haproxy) ;;
+      openssh-server) service=ssh ;;
+      *) continue ;;
+    esac
     ! has deb-systemd-helper || deb-systemd-helper disable "$service.service" >/dev/null 2>&1 || true
     ! has update-rc.d || update-rc.d "$service" disable >/dev/null 2>&1 || true
     say "$service is for the testbed: not started, not at boot either (systemctl enable $service changes that)"

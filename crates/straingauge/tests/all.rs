@@ -21,6 +21,8 @@ mod rig;
 mod rooms;
 mod scale;
 mod server;
+mod ssh_workers;
 mod stall;
 mod wan;
+mod worker_faults;
 mod workers;

@@ -302,7 +302,8 @@ fn a_full_disk_keeps_what_was_measured() {
 }
 
 /// `straingauge` behind a shell line in a mount namespace of its own.
-fn unshared(line: &str, arguments: &[&str]) -> std::process::Command {
+/// `straingauge` behind a shell line in a mount namespace of its own.
+pub fn unshared(line: &str, arguments: &[&str]) -> std::process::Command {
     let mut command = std::process::Command::new("unshare");
     command.args(["--mount", "--propagation", "private", "sh", "-c", line, "sh", env!("CARGO_BIN_EXE_straingauge")]);
     command.args(arguments);

@@ -8,11 +8,11 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
-fn worker() -> String {
+pub fn worker() -> String {
     format!("exec {} load --worker", env!("CARGO_BIN_EXE_straingauge"))
 }
 
-fn from(clients: &[&str], more: &[&str]) -> Command {
+pub fn from(clients: &[&str], more: &[&str]) -> Command {
     let mut command = straingauge(["load", "--threads", "1", "--warmup", "0s", "--json", "--quiet"]);
     for client in clients {
         command.args(["--client", client]);
@@ -21,11 +21,11 @@ fn from(clients: &[&str], more: &[&str]) -> Command {
     command
 }
 
-fn count(json: &Value, name: &str) -> u64 {
+pub fn count(json: &Value, name: &str) -> u64 {
     member(json, "outcomes")[name].as_u64().unwrap_or_else(|| panic!("no count '{name}' in {json:#}"))
 }
 
-fn doubt_kinds(json: &Value) -> Vec<String> {
+pub fn doubt_kinds(json: &Value) -> Vec<String> {
     let doubts = member(json, "doubts").as_array().cloned().unwrap_or_default();
     doubts.iter().filter_map(|doubt| doubt["kind"].as_str().map(str::to_string)).collect()
 }
@@ -74,7 +74,7 @@ fn loses(bad: &str, more: &[&str]) -> Option<Said> {
 }
 
 /// A worker that is killed half a second into its load.
-fn killed() -> String {
+pub fn killed() -> String {
     let worker = env!("CARGO_BIN_EXE_straingauge");
     format!("(sleep 1; kill -9 $$) & exec {worker} load --worker")
 }

@@ -1,8 +1,11 @@
 //! Options of load from several machines.
 
 use super::overlay;
-use clap::{Args, ValueEnum};
+use super::{FindArgs, LoadArgs};
+use crate::quantity::{Count, Time};
+use clap::{Args, Subcommand, ValueEnum};
 use serde::Deserialize;
+use std::path::PathBuf;
 
 /// Options of the client machines.
 #[derive(Debug, Default, Clone, Args, Deserialize)]
@@ -19,6 +22,61 @@ pub struct FleetOptions {
     /// Target that several clients may send to (repeatable); loopback needs none
     #[arg(long = "allow-target", value_name = "HOST")]
     pub allow_target: Vec<String>,
+    /// Workers of a Ray cluster instead, of `straingauge fleet`.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub ray: Option<RayOptions>,
+}
+
+/// `straingauge fleet`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Needs Ray: pip install 'straingauge[fleet]' (python/), and a cluster: ray start --head, ray up, KubeRay."
+)]
+pub struct FleetArgs {
+    #[command(flatten)]
+    pub ray: RayOptions,
+    /// What the fleet does.
+    #[command(subcommand)]
+    pub what: FleetCommand,
+}
+
+/// What a fleet can do.
+#[derive(Debug, Subcommand)]
+pub enum FleetCommand {
+    /// As straingauge find, with the load of every node
+    Find(Box<FindArgs>),
+    /// As straingauge load, with the load of every node
+    Load(Box<LoadArgs>),
+}
+
+/// Where the workers of a fleet run, and how.
+#[derive(Debug, Default, Clone, Args)]
+pub struct RayOptions {
+    /// The Ray cluster, as HOST:6379 [default: $RAY_ADDRESS, or the one that this machine is a node of]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub address: Option<String>,
+    /// Workers, each on a node of its own [default: one on every node]
+    #[arg(long, value_name = "N")]
+    pub workers: Option<Count>,
+    /// CPUs that Ray sets aside on each node for its worker [default: 1]
+    #[arg(long, value_name = "N")]
+    pub worker_cpus: Option<f64>,
+    /// Let each worker connect from every address of this interface of its node, for more ports
+    #[arg(long, value_name = "NAME")]
+    pub source_interface: Option<String>,
+    /// Words before the worker's command, as 'numactl -N 0'; {number} is the worker's number, from 1
+    #[arg(long, value_name = "WORDS")]
+    pub worker_prefix: Option<String>,
+    /// straingauge for the nodes, where they are another kind of machine than this [default: this one]
+    #[arg(long, value_name = "FILE")]
+    pub worker_binary: Option<PathBuf>,
+    /// Wait this long for nodes and their workers [default: 60s]
+    #[arg(long, value_name = "TIME")]
+    pub node_timeout: Option<Time>,
+    /// Python that has Ray and the package straingauge [default: python3]
+    #[arg(long, value_name = "FILE")]
+    pub python: Option<String>,
 }
 
 /// The words for what a lost worker means.

@@ -10,9 +10,13 @@ use std::path::PathBuf;
 /// `straingauge load`.
 #[derive(Debug, Args)]
 pub struct LoadArgs {
-    /// Take plans from standard input and answer on standard output, for a straingauge that was given --client
+    /// Take plans from standard input and answer on standard output, for a straingauge that was given --client;
+    /// --source-address counts for this worker
     #[arg(long, conflicts_with_all = ["url", "scenario", "client", "out"], help_heading = "Client machines")]
     pub worker: bool,
+    /// With --worker: connect from every address of this interface, for more ports
+    #[arg(long, value_name = "NAME", requires = "worker", help_heading = "Client machines")]
+    pub source_interface: Option<String>,
     #[command(flatten)]
     pub drive: DriveArgs,
     /// Exit with code 3 when this holds, as in 'p99 > 50ms', 'errors > 0.1%' or 'throughput < 10k' (repeatable)

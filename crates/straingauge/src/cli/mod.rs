@@ -25,7 +25,7 @@ pub use doctor::DoctorArgs;
 pub use drive::{DriveArgs, IsolateWord, OutputOptions, ServerOptions};
 pub use files::FilesArgs;
 pub use find::{AxisWord, FindArgs, FindOptions, ProfileWord, SweepWord};
-pub use fleet::{FleetOptions, WorkerLossWord};
+pub use fleet::{FleetArgs, FleetCommand, FleetOptions, RayOptions, WorkerLossWord};
 pub use load::{ArrivalWord, LoadArgs, LoadOptions};
 pub use path::{PathOptions, PathWord};
 pub use predict::{PredictArgs, RateWord};
@@ -59,6 +59,8 @@ pub enum Command {
     Find(Box<FindArgs>),
     /// Put one load on a server and print what came of it
     Load(Box<LoadArgs>),
+    /// Drive find or load from every node of a Ray cluster
+    Fleet(Box<FleetArgs>),
     /// Say where a server's CPU time goes: by layer of the network stack, per packet and per request
     Profile(ProfileArgs),
     /// Monitor a running server: requests, connections, phases, service demands

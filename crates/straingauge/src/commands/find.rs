@@ -157,6 +157,8 @@ enum Ended {
     Complete,
     Interrupted,
     ServerGone(String),
+    /// A client was lost, and the run ends with it.
+    ClientLost(String),
 }
 
 struct Search {
@@ -272,6 +274,9 @@ impl Search {
             self.session.progress.say(&line);
         }
         self.points.push(measured.point);
+        if let Some(lost) = self.session.gauge.lost_client() {
+            return Ok(Some(Ended::ClientLost(lost)));
+        }
         if let Some(how) = self.session.server_gone() {
             return Ok(Some(Ended::ServerGone(format!("{how} at {}", label(&plan)))));
         }
@@ -284,6 +289,7 @@ impl Search {
             Ok(Ended::Complete) => (Status::Complete, None),
             Ok(Ended::Interrupted) => (Status::Interrupted, Some("a signal".to_string())),
             Ok(Ended::ServerGone(how)) => (Status::Interrupted, Some(format!("the server {how}"))),
+            Ok(Ended::ClientLost(lost)) => (Status::Interrupted, Some(lost.clone())),
             Err(error) => (Status::Interrupted, Some(format!("{error:#}"))),
         };
         if let Some(why) = &why {
@@ -336,6 +342,11 @@ impl Search {
             Ended::Interrupted => Ok(ExitCode::from(failure::INTERRUPTED)),
             Ended::ServerGone(how) => bail!(
                 "the server {how}; the {} points measured until then are kept in {}",
+                format_si(run.points.len() as f64),
+                run.path.display()
+            ),
+            Ended::ClientLost(lost) => bail!(
+                "{lost}; the {} points measured until then are kept in {}",
                 format_si(run.points.len() as f64),
                 run.path.display()
             ),

@@ -4,6 +4,7 @@ use super::session::{Session, Wanted, default_name, repeat_command};
 use crate::cli::LoadArgs;
 use crate::failure::{self, print, wrong_usage};
 use crate::plan;
+use crate::worker::Sources;
 use analyze::limit::{self, Check, Limit};
 use anyhow::{Context, Result, bail};
 use record::point::Sweep;
@@ -17,7 +18,9 @@ use std::time::Duration;
 /// Runs the command.
 pub fn run(args: LoadArgs) -> Result<ExitCode> {
     if args.worker {
-        return crate::worker::serve::serve();
+        let sources =
+            Sources { addresses: args.drive.load.source_address.clone(), interface: args.source_interface.clone() };
+        return crate::worker::serve::serve(&sources);
     }
     let limits = parse_limits(&args.fail_if)?;
     let drive = plan::drive(args.drive, "straingauge load http://127.0.0.1:8080/")?;

@@ -4,6 +4,7 @@ mod compare;
 mod doctor;
 mod files;
 mod find;
+mod fleet;
 mod load;
 mod predict;
 #[cfg(feature = "bpf")]
@@ -24,6 +25,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Find(args) => find::run(*args),
         Command::Load(args) => load::run(*args),
+        Command::Fleet(args) => fleet::run(*args),
         #[cfg(feature = "bpf")]
         Command::Profile(args) => profile::run(args),
         #[cfg(feature = "bpf")]

@@ -1,6 +1,6 @@
 //! What is told of each worker: its loss, its clock, its part of the load.
 
-use super::fleet::{OnLoss, PINGS};
+use super::fleet::OnLoss;
 use super::link::{Link, Stand};
 use load::LoadResult;
 use record::figure::{Figure, Figures, Origin};
@@ -58,8 +58,7 @@ pub fn worker_figures(links: &[Link], results: &[(String, LoadResult)]) -> Figur
         };
         figures.set(&name("throughput_per_sec"), throughput);
         if let (Some(clock), Some(_)) = (link.clock, result) {
-            let n = link.pongs.min(PINGS);
-            let us = |nanos: f64| Figure::new(nanos / 1e3, "us", n, Origin::Timed);
+            let us = |nanos: f64| Figure::new(nanos / 1e3, "us", clock.exchanges, Origin::Timed);
             figures.set(&name("clock_offset_us"), us(clock.offset_ns as f64));
             figures.set(&name("clock_uncertainty_us"), us(clock.uncertainty_ns as f64));
         }

@@ -1,9 +1,10 @@
 //! A load over several workers: shares go out, all start at one instant, results come back as one.
 
 use super::account::{clock_doubt, loss_doubt, worker_figures, worker_line};
-use super::link::{Event, Link, Out, Stand};
+use super::link::{Event, Link, Out, Source, Stand};
 use super::merge;
 use super::protocol::{LEASE_NS, PlanMessage, ToWorker, WireProgress, line};
+use super::ray::Nodes;
 use anyhow::{Result, bail};
 use load::{LoadEvents, LoadResult, Progress};
 use record::figure::Figures;
@@ -15,8 +16,12 @@ use std::time::Duration;
 
 /// How long workers may take to be there: ssh may ask for a password.
 const GREETING_NS: u64 = 60_000_000_000;
-/// Exchanges by which clocks are compared before each start.
-pub const PINGS: u64 = 8;
+/// Exchanges by which clocks are compared before each start, at least.
+const PINGS: u64 = 8;
+/// Exchanges with a worker whose clock is not yet known to [`CLOCK_GOAL_NS`], at most: one of them may be quick.
+const MOST_PINGS: u64 = 64;
+/// A clock that is known this well needs no more exchanges.
+const CLOCK_GOAL_NS: u64 = 250_000;
 const PROGRESS_NS: u64 = 200_000_000;
 /// Results may come this long after the window: timeouts of the last requests, and the way.
 const RESULT_NS: u64 = 30_000_000_000;
@@ -41,19 +46,27 @@ pub struct Fleet {
     told: Vec<bool>,
     /// What each worker did in the last load.
     pub figures: Figures,
+    /// What carries the bytes of workers on a cluster; dropped behind the links.
+    _nodes: Option<Nodes>,
 }
 
 impl Fleet {
-    /// Starts the commands and waits until each has said hello.
-    pub fn connect(commands: &[String], on_loss: OnLoss, threads: Option<usize>, stop: &AtomicBool) -> Result<Fleet> {
+    /// Starts the workers and waits until each has said hello. `nodes`: what carries the bytes of those of a cluster.
+    pub fn connect(
+        sources: &[Source],
+        nodes: Option<Nodes>,
+        on_loss: OnLoss,
+        threads: Option<usize>,
+        stop: &AtomicBool,
+    ) -> Result<Fleet> {
         let (tell, events) = sync_channel(1024);
-        let mut links = Vec::with_capacity(commands.len());
-        for (index, command) in commands.iter().enumerate() {
-            links.push(Link::start(index, command, tell.clone())?);
+        let mut links = Vec::with_capacity(sources.len());
+        for (index, source) in sources.iter().enumerate() {
+            links.push(Link::start(index, source, tell.clone())?);
         }
         keep_leases(&links);
         let told = vec![false; links.len()];
-        let mut fleet = Fleet { links, events, on_loss, threads, told, figures: Figures::default() };
+        let mut fleet = Fleet { links, events, on_loss, threads, told, figures: Figures::default(), _nodes: nodes };
         let give_up_ns = monotonic_ns() + GREETING_NS;
         while fleet.links.iter().any(|link| matches!(link.stand, Stand::Greeting)) {
             fleet.pump(20_000_000, GREETING_NS);
@@ -253,8 +266,26 @@ impl Conduct<'_> {
         for index in self.live {
             self.fleet.links[*index].clock = None;
         }
-        for _ in 0..PINGS {
-            self.live.iter().for_each(|index| self.fleet.links[*index].ping());
+        // One exchange at a time with each, as one behind another would wait for it.
+        let mut asked = vec![0; self.live.len()];
+        for _ in 0..2 * MOST_PINGS {
+            let mut are_all_known = true;
+            for (place, index) in self.live.iter().enumerate() {
+                let link = &self.fleet.links[*index];
+                let heard = link.pongs.saturating_sub(before[place]);
+                let is_known = link.clock.is_some_and(|clock| clock.uncertainty_ns <= CLOCK_GOAL_NS);
+                if link.is_lost() || heard >= if is_known { PINGS } else { MOST_PINGS } {
+                    continue;
+                }
+                are_all_known = false;
+                if heard >= asked[place] {
+                    link.ping();
+                    asked[place] = heard + 1;
+                }
+            }
+            if are_all_known || self.must_end() {
+                break;
+            }
             self.fleet.pump(3_000_000, 0);
         }
         let give_up_ns = monotonic_ns() + LEASE_NS;

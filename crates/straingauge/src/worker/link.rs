@@ -3,8 +3,11 @@
 use super::protocol::{FromWorker, LEASE_NS, Lines, PROTOCOL, ToWorker, WireProgress, WireResult, clean, line};
 use anyhow::{Context, Result};
 use record::time::monotonic_ns;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -45,6 +48,8 @@ pub struct ClockOffset {
     pub offset_ns: i128,
     /// Half the round trip: the estimate is wrong by at most this.
     pub uncertainty_ns: u64,
+    /// Exchanges of which the best was taken.
+    pub exchanges: u64,
 }
 
 /// Where a worker's messages are queued; closed once it is given up, whoever else holds it.
@@ -68,11 +73,27 @@ impl Out {
     }
 }
 
-/// A worker's process and what is known of it.
+/// Where a worker comes from.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// A command for a shell, which speaks the protocol on its pipes.
+    Command(String),
+    /// A node of a cluster, whose worker speaks through a socket of this machine.
+    Node { name: String, socket: PathBuf },
+}
+
+/// What carries a worker's bytes.
+#[derive(Debug)]
+enum Carrier {
+    Process(Child),
+    Socket(UnixStream),
+}
+
+/// A worker and what is known of it.
 #[derive(Debug)]
 pub struct Link {
-    /// As typed after `--client`.
-    pub command: String,
+    /// As typed after `--client`, or the node.
+    pub from: String,
     /// Its number for people, from 1.
     pub number: usize,
     pub stand: Stand,
@@ -82,23 +103,14 @@ pub struct Link {
     /// Its host's name, by its own word.
     pub host: String,
     heard_ns: u64,
-    child: Child,
+    carrier: Carrier,
     out: Out,
 }
 
 impl Link {
-    /// Starts the command; its messages come through `events` with this index.
-    pub fn start(index: usize, command: &str, events: SyncSender<(usize, Event)>) -> Result<Link> {
-        // A group of its own: Ctrl-C reaches the driver alone, which then asks for the results.
-        let mut child = Command::new("sh")
-            .args(["-c", command])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .process_group(0)
-            .spawn()
-            .with_context(|| format!("cannot start --client '{command}'"))?;
-        let mut stdin = child.stdin.take().expect("was asked for");
-        let stdout = child.stdout.take().expect("was asked for");
+    /// Starts the worker; its messages come through `events` with this index.
+    pub fn start(index: usize, source: &Source, events: SyncSender<(usize, Event)>) -> Result<Link> {
+        let (carrier, stdout, mut stdin) = open(source)?;
         std::thread::Builder::new().name(format!("client-{index}")).spawn(move || {
             let mut lines = Lines::new(stdout);
             loop {
@@ -123,7 +135,10 @@ impl Link {
             }
         })?;
         Ok(Link {
-            command: command.into(),
+            from: match source {
+                Source::Command(command) => command.clone(),
+                Source::Node { name, .. } => format!("node {name}"),
+            },
             number: index + 1,
             stand: Stand::Greeting,
             clock: None,
@@ -131,14 +146,14 @@ impl Link {
             progress: WireProgress::default(),
             host: String::new(),
             heard_ns: monotonic_ns(),
-            child,
+            carrier,
             out: Out(Arc::new(Mutex::new(Some(out)))),
         })
     }
 
     /// `client 2 (ssh c2 straingauge load --worker)`.
     pub fn name(&self) -> String {
-        format!("client {} ({})", self.number, clean(&self.command, 100))
+        format!("client {} ({})", self.number, clean(&self.from, 100))
     }
 
     /// Sends a message.
@@ -181,6 +196,11 @@ impl Link {
     }
 
     fn take(&mut self, message: FromWorker, at_ns: u64) {
+        if matches!(self.stand, Stand::Greeting)
+            && !matches!(message, FromWorker::Hello { .. } | FromWorker::Gone { .. } | FromWorker::Refused { .. })
+        {
+            return self.lose("its first message was no hello: it was not its turn".into());
+        }
         match message {
             FromWorker::Hello { protocol, version, host, .. } => {
                 if protocol != PROTOCOL {
@@ -199,11 +219,18 @@ impl Link {
                 if sent_ns <= at_ns {
                     self.pongs += 1;
                     let trip_ns = at_ns - sent_ns;
-                    if self.clock.is_none_or(|best| trip_ns / 2 < best.uncertainty_ns) {
-                        let middle = i128::from(sent_ns) + i128::from(trip_ns / 2);
-                        self.clock =
-                            Some(ClockOffset { offset_ns: i128::from(clock_ns) - middle, uncertainty_ns: trip_ns / 2 });
-                    }
+                    let middle = i128::from(sent_ns) + i128::from(trip_ns / 2);
+                    let this = ClockOffset {
+                        offset_ns: i128::from(clock_ns) - middle,
+                        uncertainty_ns: trip_ns / 2,
+                        exchanges: self.clock.map_or(0, |best| best.exchanges) + 1,
+                    };
+                    self.clock = Some(match self.clock {
+                        Some(best) if best.uncertainty_ns <= this.uncertainty_ns => {
+                            ClockOffset { exchanges: this.exchanges, ..best }
+                        }
+                        _ => this,
+                    });
                 }
             }
             FromWorker::Ready {} if matches!(self.stand, Stand::Preparing) => self.stand = Stand::Ready,
@@ -211,6 +238,7 @@ impl Link {
             FromWorker::Result(result) if matches!(self.stand, Stand::Running | Stand::Preparing | Stand::Ready) => {
                 self.stand = Stand::Done(result);
             }
+            FromWorker::Gone { why } => self.lose(clean(&why, 300)),
             FromWorker::Refused { why } => self.lose(format!("it refused: {}", clean(&why, 300))),
             FromWorker::Ready {} | FromWorker::Result(_) => {
                 self.lose("it sent a message that was not its turn".into());
@@ -233,9 +261,12 @@ impl Link {
     }
 
     fn exit_words(&mut self) -> Option<String> {
+        let Carrier::Process(child) = &mut self.carrier else {
+            return Some("the fleet's helper on this machine closed its socket".into());
+        };
         let until = Instant::now() + Duration::from_millis(200);
         while Instant::now() < until {
-            if let Ok(Some(status)) = self.child.try_wait() {
+            if let Ok(Some(status)) = child.try_wait() {
                 return Some(format!("it ended ({status})"));
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -244,13 +275,48 @@ impl Link {
     }
 
     fn kill(&mut self) {
-        if let Ok(group) = i32::try_from(self.child.id())
-            && matches!(self.child.try_wait(), Ok(None))
+        let child = match &mut self.carrier {
+            Carrier::Process(child) => child,
+            Carrier::Socket(socket) => {
+                // Whoever carries the bytes ends the worker with this.
+                let _ = socket.shutdown(Shutdown::Both);
+                return;
+            }
+        };
+        if let Ok(group) = i32::try_from(child.id())
+            && matches!(child.try_wait(), Ok(None))
         {
             // SAFETY: kill takes numbers; the group is the child's own, and it is not reaped yet.
             unsafe { libc::kill(-group, libc::SIGKILL) };
         }
-        let _ = self.child.wait();
+        let _ = child.wait();
+    }
+}
+
+/// The two ends of the way to a worker.
+type Ends = (Carrier, Box<dyn Read + Send>, Box<dyn Write + Send>);
+
+fn open(source: &Source) -> Result<Ends> {
+    match source {
+        Source::Command(command) => {
+            // A group of its own: Ctrl-C reaches the driver alone, which then asks for the results.
+            let mut child = Command::new("sh")
+                .args(["-c", command])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .process_group(0)
+                .spawn()
+                .with_context(|| format!("cannot start --client '{command}'"))?;
+            let stdin = child.stdin.take().expect("was asked for");
+            let stdout = child.stdout.take().expect("was asked for");
+            Ok((Carrier::Process(child), Box::new(stdout), Box::new(stdin)))
+        }
+        Source::Node { name, socket } => {
+            let cannot = || format!("cannot reach the worker on node {name} through its socket");
+            let socket = UnixStream::connect(socket).with_context(cannot)?;
+            let (read, write) = (socket.try_clone().with_context(cannot)?, socket.try_clone().with_context(cannot)?);
+            Ok((Carrier::Socket(socket), Box::new(read), Box::new(write)))
+        }
     }
 }
 
@@ -258,12 +324,14 @@ impl Drop for Link {
     fn drop(&mut self) {
         // The worker's input ends, so it ends by itself; one that does not is killed.
         self.out.close();
-        let until = Instant::now() + Duration::from_secs(1);
-        while Instant::now() < until {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return;
+        if let Carrier::Process(child) = &mut self.carrier {
+            let until = Instant::now() + Duration::from_secs(1);
+            while Instant::now() < until {
+                if !matches!(child.try_wait(), Ok(None)) {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(5));
             }
-            std::thread::sleep(Duration::from_millis(5));
         }
         self.kill();
     }

@@ -3,7 +3,8 @@
 //!
 //! Read next: [`protocol`] (messages), [`serve`] (the worker's side), [`link`] (one worker as the driver sees it),
 //! [`fleet`] (a load over all of them), [`merge`] (shares and sums), [`account`] (what is told of
-//! each), [`permit`] (what is refused before).
+//! each), [`permit`] (what is refused before), [`ray`] (workers on the nodes of a Ray cluster), [`sources`] (addresses from
+//! which a worker connects).
 
 mod account;
 mod fleet;
@@ -11,7 +12,10 @@ mod link;
 mod merge;
 mod permit;
 pub mod protocol;
+mod ray;
 pub mod serve;
+mod sources;
 
 pub use fleet::Fleet;
 pub use permit::connect;
+pub use sources::Sources;

@@ -1,6 +1,8 @@
 //! What is refused before a client machine sends anything: targets that nobody allowed, and what one machine must do alone.
 
 use super::fleet::{Fleet, OnLoss};
+use super::link::Source;
+use super::ray::Nodes;
 use crate::cli::{FleetOptions, LoadOptions, WorkerLossWord};
 use crate::failure::wrong_usage;
 use crate::progress::Progress;
@@ -20,7 +22,10 @@ pub fn connect(
     stop: &Stop,
     progress: &mut Progress,
 ) -> Result<Option<Fleet>> {
-    if clients.client.is_empty() {
+    if clients.ray.is_some() && !clients.client.is_empty() {
+        return Err(wrong_usage("straingauge fleet brings clients of its own: leave --client out, or leave fleet out"));
+    }
+    if clients.client.is_empty() && clients.ray.is_none() {
         if clients.on_worker_loss.is_some() || !clients.allow_target.is_empty() {
             return Err(wrong_usage("--on-worker-loss and --allow-target are about clients: add --client COMMAND"));
         }
@@ -28,11 +33,11 @@ pub fn connect(
     }
     if starts_server {
         return Err(wrong_usage(
-            "--client sends load from other machines, which do not see a server in a namespace of this one: start the server yourself and leave -- SERVER out",
+            "clients send load from other machines, which do not see a server in a namespace of this one: start the server yourself and leave -- SERVER out",
         ));
     }
     if load.cold.is_some_and(|cold| cold.0 > 0) || load.cpus.is_some() {
-        return Err(wrong_usage("--cold and --cpus are about this machine: they do not go with --client"));
+        return Err(wrong_usage("--cold and --cpus are about this machine: they do not go with clients on others"));
     }
     let workload = &plan.workload;
     if workload.trace.is_some() || workload.series.is_some() || !workload.classes.is_empty() {
@@ -44,14 +49,12 @@ pub fn connect(
             "TLS, --read-rate and --asked-bandwidth are not split over clients: leave --client out for them",
         ));
     }
-    if plan.connections < clients.client.len() as u64 {
-        return Err(wrong_usage(format!(
-            "{} connections cannot be split over {} clients: give at least one for each with --connections",
-            plan.connections,
-            clients.client.len()
-        )));
+    // How many nodes a cluster has shows later: one or several.
+    let wanted = clients.ray.as_ref().map_or(clients.client.len() as u64, |ray| ray.workers.map_or(2, |count| count.0));
+    if clients.ray.is_none() || clients.ray.as_ref().is_some_and(|ray| ray.workers.is_some()) {
+        can_be_split(plan, wanted)?;
     }
-    if clients.client.len() > 1 {
+    if wanted > 1 {
         let addresses: Vec<IpAddr> = plan.addresses.iter().map(|address| address.ip()).collect();
         permit(&clients.allow_target, host, &addresses)?;
     }
@@ -59,9 +62,25 @@ pub fn connect(
         Some(WorkerLossWord::GoOn) => OnLoss::GoOn,
         _ => OnLoss::End,
     };
-    progress.show(&format!("starting {} clients", clients.client.len()));
     let threads = load.threads.map(|_| plan.threads);
-    Fleet::connect(&clients.client, on_loss, threads, stop.flag()).map(Some)
+    let nodes = clients.ray.as_ref().map(|ray| Nodes::start(ray, stop.flag(), progress)).transpose()?;
+    let sources = match &nodes {
+        Some(nodes) => nodes.sources.clone(),
+        None => clients.client.iter().cloned().map(Source::Command).collect(),
+    };
+    can_be_split(plan, sources.len() as u64)?;
+    progress.show(&format!("starting {} clients", sources.len()));
+    Fleet::connect(&sources, nodes, on_loss, threads, stop.flag()).map(Some)
+}
+
+fn can_be_split(plan: &LoadPlan, clients: u64) -> Result<()> {
+    if plan.connections >= clients {
+        return Ok(());
+    }
+    Err(wrong_usage(format!(
+        "{} connections cannot be split over {clients} clients: give at least one for each with --connections",
+        plan.connections
+    )))
 }
 
 /// Several machines send to a target only if it is loopback, or named as allowed: a typo must not become an attack.

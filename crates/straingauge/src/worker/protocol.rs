@@ -65,6 +65,8 @@ pub enum FromWorker {
     Result(Box<WireResult>),
     /// The plan or a line cannot be followed; one sentence.
     Refused { why: String },
+    /// Said by what carries the worker's bytes, where it knows why they end; one sentence.
+    Gone { why: String },
 }
 
 /// How a worker's load is going; see [`load::Progress`].

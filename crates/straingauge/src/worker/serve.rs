@@ -3,6 +3,7 @@
 //! Threads: one reads (and answers pings at once), one writes (so that a driver that does not read never holds up the
 //! engine's stop), one watches the lease, and the main thread runs the engine.
 
+use super::Sources;
 use super::protocol::{FromWorker, LEASE_NS, Lines, PROTOCOL, PlanMessage, ToWorker, WireProgress, WireResult, line};
 use crate::failure::sentence;
 use anyhow::{Result, bail};
@@ -38,7 +39,7 @@ struct Lease {
 }
 
 /// Serves one driver until it goes away, breaks the protocol, or is silent for the lease.
-pub fn serve() -> Result<ExitCode> {
+pub fn serve(sources: &Sources) -> Result<ExitCode> {
     machine::raise_descriptor_limit();
     let lease = Arc::new(Lease::default());
     lease.heard_ns.store(monotonic_ns(), Ordering::Release);
@@ -60,7 +61,7 @@ pub fn serve() -> Result<ExitCode> {
         let lease = lease.clone();
         std::thread::spawn(move || watch(&lease));
     }
-    let ended = obey(&lease, &out, &orders);
+    let ended = obey(sources, &lease, &out, &orders);
     if let Err(error) = &ended {
         let _ = out.send(line(&FromWorker::Refused { why: sentence(error) }));
     }
@@ -142,11 +143,11 @@ fn watch(lease: &Lease) {
     }
 }
 
-fn obey(lease: &Lease, out: &SyncSender<String>, orders: &Receiver<Order>) -> Result<()> {
+fn obey(sources: &Sources, lease: &Lease, out: &SyncSender<String>, orders: &Receiver<Order>) -> Result<()> {
     loop {
         match orders.recv() {
             Ok(Order::Plan(message)) => {
-                let answer = match drive(*message, lease, out, orders) {
+                let answer = match drive(*message, sources, lease, out, orders) {
                     Ok(result) => FromWorker::Result(Box::new(result)),
                     Err(error) => FromWorker::Refused { why: sentence(&error) },
                 };
@@ -162,12 +163,14 @@ fn obey(lease: &Lease, out: &SyncSender<String>, orders: &Receiver<Order>) -> Re
 
 fn drive(
     message: PlanMessage,
+    sources: &Sources,
     lease: &Lease,
     out: &SyncSender<String>,
     orders: &Receiver<Order>,
 ) -> Result<WireResult> {
     let mut plan = message.into_plan()?;
     complete(&mut plan);
+    sources.apply(&mut plan)?;
     load::check(&plan)?;
     let mut events = Telling { lease, out, orders, started_late_ns: 0 };
     let result = load::run(&plan, &lease.stop, &mut events)?;

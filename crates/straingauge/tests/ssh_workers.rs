@@ -1,0 +1,133 @@
+//! A worker behind ssh: an sshd of the test's own on loopback, with keys that exist for this test only.
+
+use crate::rig::{free_port, is_root, program, run, skip_unless};
+use crate::server::{Kind, Server};
+use crate::workers::{count, from};
+use std::net::TcpStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Where sshd puts what has no rights; it must be there when root starts one.
+const EMPTY: &str = "/run/sshd";
+
+/// A running sshd. Dropping it ends it, its sessions and its keys.
+struct Sshd {
+    child: Child,
+    port: u16,
+    keys: TempDir,
+    has_made_empty: bool,
+}
+
+impl Sshd {
+    fn start() -> Sshd {
+        let keys = tempfile::tempdir().expect("a temporary folder");
+        for name in ["host", "user"] {
+            let made = Command::new("ssh-keygen")
+                .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+                .arg(keys.path().join(name))
+                .status();
+            assert!(made.expect("ssh-keygen runs").success());
+        }
+        let (port, at) = (free_port(), keys.path().display());
+        let config = format!(
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {at}/host\nAuthorizedKeysFile {at}/user.pub\nPidFile none\n\
+             AuthenticationMethods publickey\nPermitRootLogin prohibit-password\nStrictModes no\nUsePAM no\n"
+        );
+        std::fs::write(keys.path().join("config"), config).expect("a file in a temporary folder");
+        let has_made_empty = is_root() && std::fs::create_dir(EMPTY).is_ok();
+        // sshd wants its own path from the root, as it starts itself again for each session.
+        let child = Command::new(program("sshd").expect("was looked for"))
+            .args(["-D", "-e", "-f"])
+            .arg(keys.path().join("config"))
+            .stdin(Stdio::null())
+            .stderr(std::fs::File::create(keys.path().join("log")).expect("a file in a temporary folder"))
+            .process_group(0)
+            .spawn()
+            .expect("sshd runs");
+        let mut sshd = Sshd { child, port, keys, has_made_empty };
+        let until = Instant::now() + Duration::from_secs(60);
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            let is_gone = matches!(sshd.child.try_wait(), Ok(Some(_)));
+            assert!(!is_gone && Instant::now() < until, "sshd does not accept: {}", sshd.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        sshd
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.keys.path().join("log")).unwrap_or_default()
+    }
+
+    /// What a person types after `--client`.
+    fn client(&self, remote: &str) -> String {
+        let (at, port) = (self.keys.path().display(), self.port);
+        format!(
+            "ssh -F none -i {at}/user -p {port} -o IdentitiesOnly=yes -o UserKnownHostsFile={at}/known \
+             -o StrictHostKeyChecking=accept-new -o BatchMode=yes 127.0.0.1 {remote}"
+        )
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        // SAFETY: kill takes no pointers; the group is that of a child which we started as its leader.
+        unsafe { libc::kill(-(self.child.id() as i32), libc::SIGKILL) };
+        let _ = self.child.wait();
+        if self.has_made_empty {
+            let _ = std::fs::remove_dir(EMPTY);
+        }
+    }
+}
+
+fn missing() -> Option<&'static str> {
+    match (program("sshd"), program("ssh").and(program("ssh-keygen"))) {
+        (None, _) => Some("sshd is not installed (apt-get install openssh-server)"),
+        (_, None) => Some("ssh is not installed (apt-get install openssh-client)"),
+        _ => None,
+    }
+}
+
+fn workers_of(keys: &Path) -> Vec<i32> {
+    // The remote command line carries the folder of the keys as a word that the shell passes over.
+    crate::rig::processes_of(keys)
+}
+
+#[test]
+fn two_workers_behind_ssh_count_what_the_server_logs_and_leave_nothing() {
+    skip_unless!(missing().is_none(), "{}", missing().unwrap_or_default());
+    if let Some(why) = Kind::Nginx.missing() {
+        return crate::rig::skipped(&why);
+    }
+    let (sshd, server) = (Sshd::start(), Server::start(Kind::Nginx));
+    let client = sshd.client(&format!("{} load --worker", env!("CARGO_BIN_EXE_straingauge")));
+    let url = server.url("1k.bin");
+    let said = run(&mut from(&[&client, &client], &[&url, "--connections", "4", "--duration", "500ms"]));
+    assert_eq!(said.code, Some(0), "{}\n{}\n{}", said.out, said.err, sshd.log());
+    let json = said.json();
+    let (ok, unfinished) = (count(&json, "ok"), count(&json, "unfinished"));
+    let logged = server.end_and_read_log().iter().filter(|line| line.status == 200).count() as u64;
+    assert!(
+        ok > 0 && (ok..=ok + unfinished).contains(&logged),
+        "{logged} logged, {ok} counted, {unfinished} unfinished"
+    );
+    for number in 1..=2 {
+        let bound = &json["point"]["figures"][format!("worker.{number}.clock_uncertainty_us")]["value"];
+        assert!(bound.as_f64().unwrap() > 0.0, "{json:#}");
+    }
+    let keys = sshd.keys.path().to_path_buf();
+    drop(sshd);
+    assert!(workers_of(&keys).is_empty());
+}
+
+#[test]
+fn a_key_that_is_not_known_is_one_sentence() {
+    skip_unless!(missing().is_none(), "{}", missing().unwrap_or_default());
+    let sshd = Sshd::start();
+    std::fs::write(sshd.keys.path().join("user.pub"), "").expect("a file in a temporary folder");
+    let client = sshd.client("straingauge load --worker");
+    let said = run(&mut from(&[&client], &["http://127.0.0.1:9/", "--connections", "4"]));
+    said.exits_with(1).complains_of(&["client 1 (ssh ", "cannot be used", "exit status: 255"]);
+}

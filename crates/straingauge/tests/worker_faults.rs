@@ -1,0 +1,162 @@
+//! What can go wrong with workers, each in one clear sentence: hung, slow, flooding, disconnected, out of descriptors, a clock
+//! that cannot be meant, an ssh that does not get through, a full disk; and `find` over several of them.
+
+use crate::bad_input::unshared;
+use crate::rig::{Said, member, needs_server, open_dir, points, run, run_record, skip_unless, straingauge};
+use crate::server::{Kind, Server};
+use crate::workers::{doubt_kinds, from, killed, worker};
+
+/// A worker made of shell: it says hello, answers pings with this clock, and says ready to a plan.
+fn made_of_shell(clock: u64) -> String {
+    format!(
+        r#"echo '{{"type":"hello","protocol":1,"version":"0","host":"fake","pid":1}}'
+        while read -r line; do
+          case $line in
+            *'"ping"'*) sent=${{line##*:}}; echo "{{\"type\":\"pong\",\"sent_ns\":${{sent%\}}}},\"clock_ns\":{clock}}}" ;;
+            *'"plan"'*) echo '{{"type":"ready"}}' ;;
+          esac
+        done"#
+    )
+}
+
+/// A load on nginx by a good worker and this one.
+fn beside(bad: &str, duration: &str, connections: &str) -> Option<Said> {
+    if let Some(why) = Kind::Nginx.missing() {
+        crate::rig::skipped(&why);
+        return None;
+    }
+    let server = Server::start(Kind::Nginx);
+    let (url, worker) = (server.url("1k.bin"), worker());
+    Some(run(&mut from(&[&worker, bad], &[&url, "--duration", duration, "--connections", connections])))
+}
+
+#[test]
+fn a_worker_that_hangs_is_given_up_after_its_lease() {
+    let hung = format!("(sleep 1; kill -STOP $$) & {}", worker());
+    let Some(said) = beside(&hung, "60s", "4") else { return };
+    let said = said.exits_with(1).complains_of(&["client 2", "was lost", "silent for 5 s"]);
+    assert!(doubt_kinds(&said.json()).contains(&"worker-lost".to_string()));
+    // The other one was stopped, not waited for.
+    assert!(said.json()["point"]["duration_ns"].as_u64().unwrap() < 50_000_000_000, "{}", said.out);
+}
+
+#[test]
+fn a_worker_that_is_cut_off_in_the_middle_is_lost_and_said() {
+    let Some(said) = beside(&format!("({}) | {{ sed -u 12q; kill -9 $$; }}", worker()), "60s", "4") else { return };
+    said.exits_with(1).complains_of(&["client 2", "was lost", "it ended"]);
+}
+
+#[test]
+fn a_worker_that_floods_before_its_hello_is_refused_at_once() {
+    let flood = "yes '{\"type\":\"progress\",\"connected\":1,\"completed\":1,\"failed\":0,\"throughput_per_sec\":1.0}'";
+    let said = run(&mut from(&[flood], &["http://127.0.0.1:9/", "--connections", "4"]));
+    said.exits_with(1).complains_of(&["client 1", "not its turn"]);
+}
+
+#[test]
+fn a_clock_that_cannot_be_meant_loses_the_worker() {
+    let Some(said) = beside(&made_of_shell(u64::MAX), "1s", "4") else { return };
+    said.exits_with(1).complains_of(&["client 2", "clock cannot be compared"]);
+}
+
+#[test]
+fn a_slow_way_makes_the_start_a_doubt_with_its_size() {
+    // Each message comes 20 ms late, so the clock is known to 10 ms at best.
+    let slow = format!("while read -r line; do sleep 0.02; printf '%s\\n' \"$line\"; done | {}", worker());
+    let Some(said) = beside(&slow, "500ms", "4") else { return };
+    let json = said.exits_with(0).json();
+    assert!(doubt_kinds(&json).contains(&"clock-offset".to_string()), "{json:#}");
+    let figure = |what: &str| json["point"]["figures"][format!("worker.2.{what}")]["value"].as_f64().unwrap();
+    assert!(figure("clock_uncertainty_us") >= 10_000.0, "{json:#}");
+    // One machine has one clock: the estimate is not worse than it says.
+    assert!(figure("clock_offset_us").abs() <= figure("clock_uncertainty_us") + 1.0, "{json:#}");
+}
+
+#[test]
+fn a_worker_out_of_descriptors_refuses_its_share_in_words() {
+    let poor = format!("ulimit -n 60; {}", worker());
+    let Some(said) = beside(&poor, "500ms", "200") else { return };
+    said.exits_with(1).complains_of(&["client 2", "it refused", "descriptor"]);
+}
+
+#[test]
+fn a_machine_that_cannot_be_reached_is_named_with_its_command() {
+    let ssh = crate::rig::program("ssh");
+    skip_unless!(ssh.is_some(), "ssh is not installed (apt-get install openssh-client)");
+    let command = "ssh -F none -o BatchMode=yes -o ConnectTimeout=5 -p 1 127.0.0.1 straingauge load --worker";
+    let said = run(&mut from(&[command], &["http://127.0.0.1:9/", "--connections", "4"]));
+    let said = said.exits_with(1).complains_of(&["client 1 (ssh ", "cannot be used", "exit status: 255"]);
+    // ssh's own words stand above it.
+    assert!(said.err.contains("refused"), "{}", said.err);
+}
+
+#[test]
+fn a_full_disk_of_the_driver_is_said_and_ends_the_workers() {
+    needs_server!(Kind::Nginx);
+    skip_unless!(crate::rig::is_root(), "needs root, to mount a small tmpfs in a mount namespace of its own");
+    skip_unless!(crate::rig::program("unshare").is_some(), "unshare is not installed (apt-get install util-linux)");
+    let (server, folder) = (Server::start(Kind::Nginx), open_dir());
+    let (url, worker, disk) = (server.url("1k.bin"), worker(), folder.path().display().to_string());
+    // Room for run.json and no more.
+    let line = format!("mount -t tmpfs -o size=8k tmpfs '{disk}' || exit 99; exec \"$@\"");
+    let out = format!("{disk}/run");
+    let clients = ["load", &url, "--client", &worker, "--client", &worker, "--out", &out];
+    let mut command = unshared(&line, &clients);
+    command.args(["--connections", "4", "--duration", "300ms", "--warmup", "0s", "--quiet"]);
+    run(&mut command).exits_with(1).complains_of(&["disk is full", "--out"]);
+    let left = crate::rig::processes_of(folder.path());
+    assert!(left.is_empty(), "{left:?}");
+}
+
+fn small_find(url: &str, out: &str, clients: &[&str], more: &[&str]) -> std::process::Command {
+    let mut command =
+        straingauge(["find", url, "--out", out, "--sweep", "connections", "--repeats", "1", "--quiet", "--json"]);
+    command.args([
+        "--duration",
+        "300ms",
+        "--warmup",
+        "50ms",
+        "--max-connections",
+        "16",
+        "--budget",
+        "8s",
+        "--profile",
+        "never",
+    ]);
+    for client in clients {
+        command.args(["--client", client]);
+    }
+    command.args(more);
+    command
+}
+
+#[test]
+fn find_over_workers_leaves_a_run_as_from_one_machine() {
+    needs_server!(Kind::Nginx);
+    let (server, folder) = (Server::start(Kind::Nginx), open_dir());
+    let (worker, out) = (worker(), folder.path().join("run"));
+    let mut find = small_find(&server.url("1k.bin"), out.to_str().unwrap(), &[&worker, &worker], &[]);
+    let json = run(&mut find).exits_with(0).json();
+    assert_eq!(run_record(&out)["status"], "complete");
+    assert!(member(&json, "headline").is_string(), "{json:#}");
+    let points = points(&out);
+    let shared: Vec<_> = points.iter().filter(|point| point["connections"].as_u64().unwrap() >= 2).collect();
+    assert!(shared.len() >= 3, "{}", points.len());
+    for point in shared {
+        let done = |number: u32| point["figures"][format!("worker.{number}.throughput_per_sec")]["n"].as_u64().unwrap();
+        let in_window = point["figures"]["client.throughput_per_sec"]["n"].as_u64().unwrap();
+        assert!(done(1) > 0 && done(2) > 0 && done(1) + done(2) == in_window, "{point:#}");
+    }
+    assert!(out.join("report.html").exists());
+}
+
+#[test]
+fn find_that_loses_a_worker_keeps_the_points_until_then() {
+    needs_server!(Kind::Nginx);
+    let (server, folder) = (Server::start(Kind::Nginx), open_dir());
+    let (worker, killed, out) = (worker(), killed(), folder.path().join("run"));
+    let mut find = small_find(&server.url("1k.bin"), out.to_str().unwrap(), &[&worker, &killed], &[]);
+    run(&mut find).exits_with(1).complains_of(&["client 2", "was lost", "are kept in"]);
+    assert_eq!(run_record(&out)["status"], "interrupted");
+    assert!(!points(&out).is_empty() && out.join("report.html").exists());
+}

@@ -1,0 +1,197 @@
+"""Which nodes of a Ray cluster take part, and how straingauge comes there."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import socket
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+from . import node
+from .order import FleetError, Order
+
+PROBE_S = 5.0
+STOP_S = 5.0
+
+
+class Member:
+    """A node that takes part: its name for people, and the actor that holds its worker."""
+
+    def __init__(self, name: str, actor: Any) -> None:
+        self.name = name
+        self._actor = actor
+
+    def write(self, data: bytes) -> Any:
+        """Awaitable: hands bytes to the worker. Calls of one kind keep their order."""
+        return self._actor.write.options(concurrency_group="write").remote(data)
+
+    def read(self) -> Any:
+        """Awaitable: bytes of the worker, or none and how it ended."""
+        return self._actor.read.options(concurrency_group="read").remote()
+
+    def stop(self, patience_s: float) -> Any:
+        """Awaitable: ends the worker."""
+        return self._actor.stop.options(concurrency_group="stop").remote(patience_s)
+
+    def is_there(self) -> Any:
+        """Awaitable: the worker runs."""
+        return self._actor.is_there.remote()
+
+    def kill(self, ray: Any) -> None:
+        """Ends the actor."""
+        ray.kill(self._actor)
+
+
+class Cluster:
+    """The part of a Ray cluster that one fleet uses: one worker on each of several nodes. `close` gives it back."""
+
+    def __init__(self, order: Order, folder: str, tell: Callable[[str], None], is_over: Callable[[], bool]) -> None:
+        self._order = order
+        self._folder = folder
+        self._tell = tell
+        self._is_over = is_over
+        self._ray = _ray()
+        self._group: Optional[Any] = None
+        self.members: List[Member] = []
+
+    def open(self) -> None:
+        """Connects, sets nodes aside and starts the workers. FleetError says in one sentence why not."""
+        until = time.monotonic() + self._order.wait_s
+        self._connect()
+        self._set_aside(until)
+        self._start(until)
+
+    def _connect(self) -> None:
+        address = self._order.address or os.environ.get("RAY_ADDRESS") or "auto"
+        self._tell(f"connecting to Ray ({address})")
+        _probe(address)
+        shipped = os.path.join(self._folder, node.PROGRAM)
+        try:
+            shutil.copy(self._order.binary, shipped)
+            os.chmod(shipped, 0o755)
+        except OSError as why:
+            raise FleetError(f"straingauge cannot be copied to be sent to the nodes: {why}") from None
+        try:
+            self._ray.init(
+                address=address, runtime_env={"working_dir": self._folder}, log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
+        except Exception as why:  # Ray's are of many kinds: each is the reason why there is no fleet
+            if address == "auto":
+                raise FleetError(
+                    "no Ray cluster is found on this machine: start one (ray start --head), or name it with --address HOST:6379"
+                ) from None
+            raise FleetError(f"cannot join the Ray cluster at {address}: {sentence(why)}") from None
+
+    def _set_aside(self, until: float) -> None:
+        from ray.util.placement_group import placement_group
+
+        order, cpus = self._order, self._order.worker_cpus
+        alive = self._alive()
+        able = [one for one in alive if one["Resources"].get("CPU", 0.0) >= cpus]
+        count = order.workers or len(able)
+        if count == 0:
+            raise FleetError(f"no node of the Ray cluster has {cpus:g} CPUs: it has {_listed(alive)}")
+        self._tell(f"setting {count} nodes aside")
+        # A bundle must hold something.
+        self._group = placement_group([{"CPU": max(cpus, 0.001)}] * count, strategy="STRICT_SPREAD")
+        while not self._group.wait(min(0.5, max(0.0, until - time.monotonic()))):
+            if time.monotonic() >= until or self._is_over():
+                raise FleetError(
+                    f"{count} workers need {count} nodes with {cpus:g} free CPUs each, and within {order.wait_s:g} s the Ray "
+                    f"cluster did not have them: it has {_listed(self._alive())}"
+                )
+
+    def _start(self, until: float) -> None:
+        from ray.util.placement_group import placement_group_table
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        ray, order = self._ray, self._order
+        assert self._group is not None
+        # The nodes need Ray only: what they run travels to them.
+        ray.cloudpickle.register_pickle_by_value(node)
+        actor = ray.remote(concurrency_groups={"write": 1, "read": 1, "stop": 1})(node.WorkerNode)
+        places: Dict[int, str] = placement_group_table(self._group)["bundles_to_node_id"]
+        addresses = {one["NodeID"]: one["NodeManagerAddress"] for one in self._alive()}
+        for index in range(len(places)):
+            number = index + 1
+            # Addresses may be shared: several nodes on a machine.
+            name = f"{addresses.get(places[index], '?')} {places[index][:6]}"
+            handle = actor.options(
+                num_cpus=order.worker_cpus, max_restarts=0,
+                scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=index),
+            ).remote(order.prefix_of(number), order.arguments)
+            self.members.append(Member(name, handle))
+        self._tell(f"sending straingauge to {len(self.members)} nodes and starting it")
+        waiting = {member.is_there(): member for member in self.members}
+        while waiting:
+            done, _ = ray.wait(list(waiting), timeout=0.5)
+            for reference in done:
+                member = waiting.pop(reference)
+                try:
+                    ray.get(reference)
+                except Exception as why:
+                    raise FleetError(f"the worker on node {member.name} cannot be started: {sentence(why)}") from None
+            if waiting and (time.monotonic() >= until or self._is_over()):
+                names = ", ".join(member.name for member in waiting.values())
+                raise FleetError(f"no worker within {order.wait_s:g} s on {names}: is the node reachable?")
+
+    def _alive(self) -> List[Dict[str, Any]]:
+        return [one for one in self._ray.nodes() if one["Alive"]]
+
+    def close(self) -> None:
+        """Ends the workers and leaves the cluster; whatever of it is there."""
+        ray = self._ray
+        if not ray.is_initialized():
+            return
+        try:
+            stopped = [member.stop(STOP_S) for member in self.members]
+            if stopped:
+                ray.wait(stopped, num_returns=len(stopped), timeout=2 * STOP_S)
+            for member in self.members:
+                member.kill(ray)
+            if self._group is not None:
+                from ray.util.placement_group import remove_placement_group
+
+                remove_placement_group(self._group)
+        except Exception:  # the cluster is gone, and the workers with it
+            pass
+        finally:
+            ray.shutdown()
+
+
+def _ray() -> Any:
+    # Ray's own wish to be asked about statistics has no place in a helper.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError as why:
+        raise FleetError(
+            f"Ray is missing in this Python ({sentence(why)}): pip install 'straingauge[fleet]' (python/), or name another with --python"
+        ) from None
+    return ray
+
+
+def _probe(address: str) -> None:
+    """A cluster that does not answer is said at once: Ray itself would wait for minutes."""
+    host, colon, port = address.rpartition(":")
+    if not colon or "://" in address or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=PROBE_S).close()
+    except (OSError, OverflowError) as why:
+        raise FleetError(f"no Ray cluster answers at {address} ({why}): is its head running there (ray start --head)?") from None
+
+
+def _listed(nodes: List[Dict[str, Any]]) -> str:
+    words = [f"{one['NodeManagerAddress']} ({one['Resources'].get('CPU', 0.0):g} CPUs)" for one in nodes]
+    more = f" and {len(words) - 8} more" if len(words) > 8 else ""
+    return f"{len(words)} nodes: {', '.join(words[:8])}{more}" if words else "no node"
+
+
+def sentence(why: BaseException) -> str:
+    """What Ray says, in one line of bounded length."""
+    text = " ".join(str(why).split()) or type(why).__name__
+    return text if len(text) <= 300 else text[:300] + "..."

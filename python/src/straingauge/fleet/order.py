@@ -1,0 +1,68 @@
+"""What the driver asks the helper for: one JSON object, the first line of its input."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+from typing import Any, List, Optional
+
+
+class FleetError(Exception):
+    """Why there is no fleet, in one sentence."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """A fleet that is wanted."""
+
+    binary: str
+    """straingauge for the nodes."""
+    address: Optional[str]
+    """Ray's, as HOST:PORT; None for the one that Ray finds."""
+    workers: Optional[int]
+    """How many; None for one on every node."""
+    worker_cpus: float
+    """CPUs that Ray sets aside for each."""
+    prefix: List[str]
+    """Words before the worker's command; {number} stands for its number, from 1."""
+    arguments: List[str]
+    """Words behind the program's name."""
+    wait_s: float
+    """How long nodes and workers may take to be there."""
+
+    @staticmethod
+    def read(line: str) -> "Order":
+        """Takes the driver's words; FleetError where they are none."""
+        try:
+            content = json.loads(line)
+        except ValueError:
+            raise FleetError("the helper of straingauge fleet is started by straingauge fleet, not by hand") from None
+        if not isinstance(content, dict):
+            raise FleetError("the helper's order is not an object")
+        try:
+            prefix = shlex.split(_member(content, "prefix", str, "") or "")
+        except ValueError as why:
+            raise FleetError(f"--worker-prefix is not a list of words: {why}") from None
+        workers = content.get("workers")
+        return Order(
+            binary=_member(content, "binary", str),
+            address=_member(content, "address", str, "") or None,
+            workers=None if workers is None else _member(content, "workers", int),
+            worker_cpus=float(_member(content, "worker_cpus", (int, float))),
+            prefix=prefix,
+            arguments=[str(word) for word in _member(content, "arguments", list)],
+            wait_s=float(_member(content, "wait_s", (int, float))),
+        )
+
+    def prefix_of(self, number: int) -> List[str]:
+        """The words before the command of one worker."""
+        return [word.replace("{number}", str(number)) for word in self.prefix]
+
+
+def _member(content: Any, name: str, kind: Any, absent: Any = None) -> Any:
+    value = content.get(name)
+    value = absent if value is None else value
+    if not isinstance(value, kind):
+        raise FleetError(f"the helper's order has no usable '{name}'; are straingauge and its Python package of one version?")
+    return value

@@ -1,0 +1,119 @@
+"""Bytes between the driver's sockets and the workers on the nodes. What they say is not looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from typing import Any, List
+
+from .cluster import STOP_S, Member, sentence
+
+CHUNK_BYTES = 1 << 18
+
+
+class Relay:
+    """A Unix socket for each worker, in a folder that only this user can enter. Each takes one driver, once."""
+
+    def __init__(self, folder: str, members: List[Member]) -> None:
+        self._folder = folder
+        self._members = members
+        self._servers: List[asyncio.AbstractServer] = []
+        self._tasks: "set[asyncio.Task[None]]" = set()
+
+    async def listen(self) -> List[str]:
+        """The sockets' paths, in the order of the members."""
+        paths = []
+        for number, member in enumerate(self._members, start=1):
+            path = os.path.join(self._folder, str(number))
+            self._servers.append(await asyncio.start_unix_server(self._taker(member, path), path))
+            paths.append(path)
+        return paths
+
+    def _taker(self, member: Member, path: str) -> Any:
+        async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            # One driver: a second one finds no socket. The last one's folder goes, so that nothing is left of a helper
+            # that is killed.
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+                os.rmdir(self._folder)
+            task = asyncio.current_task()
+            assert task is not None
+            self._tasks.add(task)
+            try:
+                await carry(member, reader, writer)
+            finally:
+                self._tasks.discard(task)
+
+        return take
+
+    async def close(self) -> None:
+        """No more bytes."""
+        for server in self._servers:
+            server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def carry(member: Member, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Carries until one end is at its end; the worker ends with it, and the driver hears why if it can."""
+    ways = [asyncio.ensure_future(_to_worker(member, reader)), asyncio.ensure_future(_from_worker(member, writer))]
+    try:
+        done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        why = next(iter(done)).result()
+        if why:
+            with contextlib.suppress(OSError):
+                writer.write(json.dumps({"type": "gone", "why": why}).encode() + b"\n")
+                await writer.drain()
+    finally:
+        for way in ways:
+            way.cancel()
+        with contextlib.suppress(Exception):
+            writer.close()
+        with contextlib.suppress(Exception):
+            await member.stop(STOP_S)
+
+
+async def _to_worker(member: Member, reader: asyncio.StreamReader) -> str:
+    try:
+        while data := await reader.read(CHUNK_BYTES):
+            if not await member.write(data):
+                # Its output says how it ended.
+                await asyncio.sleep(STOP_S)
+                return "it takes no more messages"
+    except OSError:
+        pass
+    except asyncio.CancelledError:
+        raise
+    except Exception as why:
+        return loss(why)
+    return ""
+
+
+async def _from_worker(member: Member, writer: asyncio.StreamWriter) -> str:
+    try:
+        while True:
+            data, ended = await member.read()
+            if ended is not None:
+                return str(ended)
+            writer.write(data)
+            # Not more than the driver takes: a worker that floods waits.
+            await writer.drain()
+    except OSError:
+        return ""
+    except asyncio.CancelledError:
+        raise
+    except Exception as why:
+        return loss(why)
+
+
+def loss(why: Exception) -> str:
+    """What Ray says when an actor is no more, in the words of this room."""
+    text = sentence(why)
+    if "node has died" in text or "node died" in text:
+        return "its node is gone from the Ray cluster"
+    if type(why).__name__ in ("ActorDiedError", "RayActorError", "ActorUnavailableError"):
+        return "Ray has lost its process on the node"
+    return f"Ray cannot reach it: {text}"

@@ -1,0 +1,159 @@
+"""The helper's parts, without Ray: its order, a worker's pipes, the bytes between sockets and workers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, List, Optional, Tuple
+
+import pytest
+
+from straingauge.fleet import FleetError, Order
+from straingauge.fleet.cluster import _probe
+from straingauge.fleet.node import PROGRAM, WorkerNode
+from straingauge.fleet.relay import Relay, loss
+
+ORDER = {"binary": "/bin/sg", "address": None, "workers": 2, "worker_cpus": 1.5, "prefix": "ip netns exec 'a {number}'",
+         "arguments": ["load", "--worker"], "wait_s": 60}
+
+
+def test_an_order_is_read_and_the_prefix_names_the_worker() -> None:
+    order = Order.read(json.dumps(ORDER))
+    assert (order.binary, order.workers, order.worker_cpus, order.address) == ("/bin/sg", 2, 1.5, None)
+    assert order.prefix_of(3) == ["ip", "netns", "exec", "a 3"]
+    assert Order.read(json.dumps({**ORDER, "prefix": None, "workers": None})).prefix_of(1) == []
+
+
+@pytest.mark.parametrize("line, words", [
+    ("", "started by straingauge fleet"), ("hello", "started by straingauge fleet"), ("[1]", "not an object"),
+    (json.dumps({**ORDER, "binary": None}), "'binary'"), (json.dumps({**ORDER, "workers": "all"}), "'workers'"),
+    (json.dumps({**ORDER, "prefix": "a 'b"}), "--worker-prefix"),
+])
+def test_what_is_no_order_is_one_sentence(line: str, words: str) -> None:
+    with pytest.raises(FleetError, match=words):
+        Order.read(line)
+
+
+def test_a_cluster_that_does_not_answer_is_said_at_once() -> None:
+    with pytest.raises(FleetError, match="no Ray cluster answers at 127.0.0.1:1"):
+        _probe("127.0.0.1:1")
+    _probe("auto")
+
+
+def test_the_helper_started_by_hand_says_so_and_leaves_no_folder(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-m", "straingauge.fleet"], input="help\n", text=True, capture_output=True,
+                          env={**os.environ, "TMPDIR": str(tmp_path)}, timeout=60)
+    said = json.loads(done.stdout)
+    assert said["type"] == "failed" and "started by straingauge fleet" in said["why"] and done.returncode == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A worker's program as the runtime environment leaves it: in the working folder, without the right to run."""
+    program = tmp_path / PROGRAM
+    program.write_text("#!/bin/sh\ncase $1 in echo) exec cat;; fail) echo 'it is broken' >&2; exit 3;; esac\n")
+    program.chmod(0o600)
+    monkeypatch.chdir(tmp_path)
+    return program
+
+
+def test_a_worker_runs_where_it_was_shipped_and_its_bytes_come_back(shipped: Path) -> None:
+    worker = WorkerNode([], ["echo"])
+    assert worker.is_there() > 0 and worker.write(b"a line\n")
+    assert worker.read() == (b"a line\n", None)
+    worker.stop(5.0)
+    assert worker.read() == (b"", "it ended (exit status: 0)")
+    assert not worker.write(b"more\n")
+
+
+def test_how_a_worker_ended_comes_with_its_last_words(shipped: Path) -> None:
+    worker = WorkerNode(["env"], ["fail"])
+    assert worker.read() == (b"", "it ended (exit status: 3): it is broken")
+    worker.stop(5.0)
+
+
+def test_a_worker_that_does_not_end_by_itself_is_ended(shipped: Path) -> None:
+    shipped.write_text("#!/bin/sh\nexec <&-\nsleep 600\n")
+    worker = WorkerNode([], [])
+    worker.stop(0.2)
+    assert worker.read() == (b"", "it ended (signal: 9)")
+
+
+class Echo:
+    """A member whose worker says again what it is told, then ends."""
+
+    name = "echo"
+
+    def __init__(self, says: Optional[List[Any]] = None) -> None:
+        self.said: "asyncio.Queue[Any]" = asyncio.Queue()
+        for one in says or []:
+            self.said.put_nowait(one)
+        self.is_stopped = False
+
+    async def write(self, data: bytes) -> bool:
+        await self.said.put((data, None))
+        return True
+
+    async def read(self) -> Tuple[bytes, Optional[str]]:
+        one = await self.said.get()
+        if isinstance(one, Exception):
+            raise one
+        data, ended = one
+        return data, ended
+
+    async def stop(self, _patience_s: float) -> None:
+        self.is_stopped = True
+
+
+def test_bytes_go_both_ways_and_a_worker_ends_with_its_driver(tmp_path: Path) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str) -> bytes:
+        for _ in range(3):
+            writer.write(b"x" * 300_000 + b"\n")
+        came = await reader.readexactly(900_003)
+        assert not os.path.exists(path), "a second driver finds no socket"
+        return came
+
+    async def make_and_talk() -> None:
+        member = Echo()
+        relay = Relay(str(tmp_path), [member])  # type: ignore[list-item]
+        (path,) = await relay.listen()
+        reader, writer = await asyncio.open_unix_connection(path)
+        assert len(await asyncio.wait_for(talk(reader, writer, path), 30)) == 900_003
+        writer.close()
+        while not member.is_stopped:
+            await asyncio.sleep(0.01)
+        await relay.close()
+
+    asyncio.run(asyncio.wait_for(make_and_talk(), 60))
+
+
+@pytest.mark.parametrize("end, words", [((b"", "it ended (signal: 9)"), "signal: 9"), (ValueError("no such actor"), "no such actor")])
+def test_a_driver_is_told_why_a_worker_is_gone(tmp_path: Path, end: Any, words: str) -> None:
+    async def run() -> bytes:
+        member = Echo([(b'{"type":"hello"}\n', None), end])
+        relay = Relay(str(tmp_path), [member])  # type: ignore[list-item]
+        (path,) = await relay.listen()
+        reader, writer = await asyncio.open_unix_connection(path)
+        text = await asyncio.wait_for(reader.read(), 30)
+        writer.close()
+        await relay.close()
+        return text
+
+    first, last = asyncio.run(run()).splitlines()
+    assert json.loads(first)["type"] == "hello"
+    gone = json.loads(last)
+    assert gone["type"] == "gone" and words in gone["why"]
+
+
+def test_what_ray_says_of_a_lost_actor_becomes_a_few_words() -> None:
+    class ActorDiedError(Exception):
+        pass
+
+    assert loss(ActorDiedError("The actor died because its node has died. Node Id: 1")) == "its node is gone from the Ray cluster"
+    assert loss(ActorDiedError("The actor died unexpectedly")) == "Ray has lost its process on the node"
+    assert "no way" in loss(OSError("no  way"))

@@ -1,0 +1,189 @@
+"""`straingauge fleet` on a Ray cluster of three nodes on this machine, against nginx."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any, Iterator, List
+
+import pytest
+from fleet_rig import NODES, Fleet, Namespaces, Nginx, RayCluster, finish, is_v2, missing, wait_until
+
+import straingauge
+from straingauge import histogram
+
+WHY_NOT = missing()
+pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
+
+#: Ten in bench/fleet/repeats; fewer where every change waits for them.
+REPEATS = int(os.environ.get("STRAINGAUGE_FLEET_REPEATS", "2"))
+QUIET = ["--quiet", "--json", "--warmup", "0s", "--threads", "1"]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RayCluster]:
+    made = RayCluster()
+    yield made
+    made.close()
+    assert not made.processes(), "processes of Ray are left"
+
+
+@pytest.fixture
+def fleet(cluster: RayCluster, tmp_path: Path) -> Iterator[Fleet]:
+    made = Fleet(cluster.address, tmp_path)
+    try:
+        yield made
+        made.leaves_nothing()
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def nginx() -> Iterator[Nginx]:
+    made = Nginx()
+    yield made
+    made.close()
+
+
+def load(url: str, duration: str, *more: str) -> List[str]:
+    return ["load", url, "--connections", "6", "--duration", duration, *QUIET, *more]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+def test_totals_of_nodes_in_namespaces_are_those_of_the_log_and_histograms_are_added_whole(fleet: Fleet) -> None:
+    namespaces = Namespaces(NODES)
+    try:
+        server = Nginx(Namespaces.server_address, namespaces.server)
+        try:
+            inside = f"ip netns exec {namespaces.client(1)[:-1]}{{number}}"
+            kept = fleet.folder / "run"
+            what = load(server.url(), "700ms", "--allow-target", server.address, "--out", str(kept))
+            json = fleet.run(what, ["--source-interface", "up0"], inside).exits_with(0).json()
+            outcomes = json["point"]["outcomes"]
+            assert outcomes["ok"] > 0 and outcomes["sent"] == outcomes["ok"] + outcomes["unfinished"], outcomes
+            logged = server.end_and_count_ok()
+            assert outcomes["ok"] <= logged <= outcomes["ok"] + outcomes["unfinished"]
+        finally:
+            server.close()
+    finally:
+        namespaces.close()
+    # What each worker sent, decoded here, against what the driver made of it: bucket by bucket.
+    run = straingauge.open_run(kept)
+    merged = run.histograms(0)["response"]
+    by_value: "dict[int, int]" = {}
+    for number in range(1, NODES + 1):
+        (result,) = fleet.messages(number, "result")
+        encoded = dict(result["latencies"])["response"]["v2"]
+        assert is_v2(encoded) and result["outcomes"]["ok"] > 0
+        for item in histogram.decode(encoded).get_recorded_iterator():
+            by_value[item.value_iterated_to] = by_value.get(item.value_iterated_to, 0) + item.count_added_in_this_iter_step
+    assert by_value == {item.value_iterated_to: item.count_added_in_this_iter_step for item in merged.get_recorded_iterator()}
+    figures = run.points[0].figures
+    for number in range(1, NODES + 1):
+        offset = figures[f"worker.{number}.clock_offset_us"].value
+        uncertain = figures[f"worker.{number}.clock_uncertainty_us"].value
+        # One machine has one clock: the offset is within what its estimate says of itself.
+        assert offset is not None and uncertain is not None and abs(offset) <= uncertain + 1
+
+
+def test_a_worker_killed_in_the_middle_ends_the_run_with_its_node(fleet: Fleet, nginx: Nginx) -> None:
+    child = fleet.start(load(nginx.url(), "30s"))
+    fleet.wait_until_running(2)
+    os.kill(fleet.worker_pid(2), signal.SIGKILL)
+    said = finish(child).exits_with(1).complains_of("client 2 (node ", "was lost", "it ended")
+    assert "worker-lost" in said.doubts()
+
+
+def test_with_go_on_the_other_nodes_measure_to_the_end(fleet: Fleet, nginx: Nginx) -> None:
+    child = fleet.start(load(nginx.url(), "3s", "--on-worker-loss", "go-on"))
+    fleet.wait_until_running(1)
+    # Ray's own process on the node: the worker ends with its input.
+    os.kill(actor_of(fleet.worker_pid(1)), signal.SIGKILL)
+    said = finish(child).exits_with(0)
+    assert "worker-lost" in said.doubts()
+    figures = said.json()["point"]["figures"]
+    assert "Ray has lost its process" in figures["worker.1.throughput_per_sec"]["not_measured"], figures
+    assert figures["worker.2.throughput_per_sec"]["value"] > 0
+
+
+def actor_of(worker: int) -> int:
+    """The process that started a worker: over its shell, which keeps what it says."""
+    def parent(pid: int) -> int:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+    at = worker
+    while "ray::" not in Path(f"/proc/{at}/cmdline").read_text():
+        at = parent(at)
+    return at
+
+
+def test_a_driver_killed_outright_leaves_no_load_and_no_helper(fleet: Fleet, nginx: Nginx) -> None:
+    child = fleet.start(load(nginx.url(), "300s"))
+    for number in range(1, NODES + 1):
+        fleet.wait_until_running(number)
+    child.kill()
+    child.communicate()
+    fleet.leaves_nothing()
+
+
+def test_ctrl_c_keeps_what_the_nodes_measured(fleet: Fleet, nginx: Nginx) -> None:
+    child = fleet.start(load(nginx.url(), "300s"))
+    for number in range(1, NODES + 1):
+        fleet.wait_until_running(number)
+    child.send_signal(signal.SIGINT)
+    said = finish(child).exits_with(130)
+    assert said.json()["point"]["outcomes"]["ok"] > 0
+
+
+def test_find_works_over_a_fleet_as_it_does_alone(fleet: Fleet, nginx: Nginx) -> None:
+    kept = fleet.folder / "run"
+    what = ["find", nginx.url(), "--sweep", "connections", "--duration", "300ms", "--warmup", "100ms", "--repeats", "1",
+            "--max-connections", "16", "--budget", "8s", "--profile", "never", "--quiet", "--json", "--out", str(kept)]
+    fleet.run(what, ["--workers", "2"]).exits_with(0)
+    run = straingauge.open_run(kept)
+    points = run.sweep("connections")
+    assert run.record.status == "complete" and len(points) >= 3
+    # A load of one connection is one worker's; larger ones are shared.
+    shared = [point for point in points if point.connections >= 2]
+    assert shared and all(point.figures[f"worker.{number}.throughput_per_sec"].value for point in shared for number in (1, 2))
+    assert "fleet" in str(run.record.scenario["repeat_command"])
+
+
+def test_a_fleet_that_cannot_be_is_one_sentence(fleet: Fleet, nginx: Nginx) -> None:
+    many = [*load(nginx.url(), "1s")]
+    fleet.run(many, ["--workers", str(NODES + 1), "--node-timeout", "2s"]).exits_with(1).complains_of(
+        f"{NODES + 1} workers need {NODES + 1} nodes", f"{NODES} nodes")
+    fleet.run(many, inside="no-such-program-here").exits_with(1).complains_of(
+        "(node ", "cannot be used", "no-such-program-here")
+    fleet.run(load("http://192.0.2.99/", "1s")).exits_with(2).complains_of("--allow-target 192.0.2.99")
+    assert nginx.end_and_count_ok() == 0
+
+
+def test_repeated_runs_leave_no_process_and_no_folder(cluster: RayCluster, fleet: Fleet, nginx: Nginx) -> None:
+    before: Any = None
+    for _ in range(REPEATS):
+        fleet.run(load(nginx.url(), "200ms")).exits_with(0)
+        fleet.leaves_nothing()
+        running = len(cluster.processes())
+        assert before is None or running <= before, "processes of Ray pile up"
+        before = running
+    names = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout
+    assert f"sgt{os.getpid()}" not in names
+
+
+def test_without_its_head_a_run_ends_and_no_load_goes_on(tmp_path: Path, nginx: Nginx) -> None:
+    own = RayCluster(2)
+    try:
+        fleet = Fleet(own.address, tmp_path)
+        child = fleet.start(load(nginx.url(), "300s"))
+        for number in (1, 2):
+            fleet.wait_until_running(number)
+        own.cluster.remove_node(own.cluster.head_node, allow_graceful=False)
+        said = finish(child).exits_with(1)
+        assert "was lost" in said.err, said.err
+        fleet.leaves_nothing()
+        fleet.close()
+    finally:
+        own.close()
