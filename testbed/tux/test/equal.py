@@ -27,9 +27,12 @@ def random_requests(seed):
     chosen = random.Random(seed)
     out = b""
     for _ in range(chosen.randint(1, 12)):
-        out += get(chosen.choice(PATHS), *chosen.sample(FIELDS, chosen.choice([0, 0, 0, 1, 2])), method=chosen.choice(["GET"] * 6 + ["HEAD", "POST", "BREW"]),
-                   version=chosen.choice(["1.1"] * 8 + ["1.0"]))
-    if chosen.random() < 0.1:
+        path, fields, version = chosen.choice(PATHS), chosen.sample(FIELDS, chosen.choice([0, 0, 0, 1, 2])), chosen.choice(["1.1"] * 8 + ["1.0"])
+        out += get(path, *fields, method=chosen.choice(["GET"] * 6 + ["HEAD", "POST", "BREW"]), version=version)
+        # What follows a request that ends the connection meets a closed one, sooner or later.
+        if version == "1.0" or len(path) > 8000 or sum(map(len, fields)) > 16000 or {"Connection: close", "Host: again"} & set(fields):
+            break
+    if chosen.random() < 0.5 and out.count(b"HTTP/1.") == 1:
         at = chosen.randrange(len(out))
         out = out[:at] + bytes([chosen.randrange(256)]) + out[at + 1:]
     return out, chosen.choice([1, 1, 3, 10])
