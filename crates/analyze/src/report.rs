@@ -9,15 +9,16 @@ mod tables;
 use crate::chart::Rooms;
 use crate::verdict::{self, Verdict, interval};
 use crate::zones::{self, Findings, PointFinding, SweepFindings};
-use charts::Figure;
+pub(crate) use charts::Figure;
 use minijinja::Environment;
 use minijinja::value::{Serde, Value};
 use record::units::format_si;
 use record::{Doubt, RunDir, Severity, Status, Sweep};
 use serde::Serialize;
+pub(crate) use tables::{FactGroup, facts};
 
 const TEMPLATE: &str = include_str!("report/template.html");
-const STYLE: &str = include_str!("report/style.css");
+pub(crate) const STYLE: &str = include_str!("report/style.css");
 
 /// Sizes of a chart: for a column of a wide page, and for a phone.
 const WIDE: (f64, f64) = (540.0, 300.0);
@@ -47,8 +48,9 @@ struct Page {
     version: &'static str,
 }
 
+/// A figure as SVG, for wide and narrow pages.
 #[derive(Serialize)]
-struct DrawnFigure {
+pub(crate) struct DrawnFigure {
     title: &'static str,
     caption: String,
     wide: String,
@@ -160,7 +162,7 @@ fn status(run: &RunDir) -> String {
 }
 
 /// Draws figures; on a wide page with the same rooms, so that their plots lie one below the other.
-fn draw(figures: Vec<Figure>, counter: &mut usize) -> Vec<DrawnFigure> {
+pub(crate) fn draw(figures: Vec<Figure>, counter: &mut usize) -> Vec<DrawnFigure> {
     let rooms = figures.iter().map(|figure| figure.chart.rooms(WIDE.1)).fold(Rooms::default(), Rooms::max);
     figures
         .into_iter()
@@ -178,7 +180,7 @@ fn draw(figures: Vec<Figure>, counter: &mut usize) -> Vec<DrawnFigure> {
 }
 
 /// Keeps a number and its unit on one line.
-fn unbroken(text: &str) -> String {
+pub(crate) fn unbroken(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut before = ' ';
     let mut rest = text.chars().peekable();

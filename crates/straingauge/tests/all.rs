@@ -25,4 +25,5 @@ mod ssh_workers;
 mod stall;
 mod wan;
 mod worker_faults;
+mod watch;
 mod workers;

@@ -8,7 +8,7 @@ use record::units::{format_nanos, format_si};
 use record::{Criteria, Point, RunDir, Sweep, names};
 
 /// A chart with what stands around it on the page.
-pub(super) struct Figure {
+pub(crate) struct Figure {
     pub title: &'static str,
     pub caption: String,
     pub chart: Chart,

@@ -260,10 +260,10 @@ pub(super) fn criteria(criteria: &Criteria) -> Vec<(&'static str, String, &'stat
 }
 
 /// A heading and its (name, value) pairs.
-pub(super) type FactGroup = (&'static str, Vec<(String, String)>);
+pub(crate) type FactGroup = (&'static str, Vec<(String, String)>);
 
 /// Facts on machine, server and client.
-pub(super) fn facts(run: &RunDir) -> Vec<FactGroup> {
+pub(crate) fn facts(run: &RunDir) -> Vec<FactGroup> {
     let machine = &run.record.machine;
     let text = |value: &str| plain(value, 300);
     let mut of_machine = vec![

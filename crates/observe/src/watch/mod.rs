@@ -16,6 +16,7 @@ pub mod classes;
 pub mod demand;
 mod error;
 pub mod estimate;
+pub mod group_io;
 #[cfg(feature = "bpf")]
 mod kernel;
 #[cfg_attr(not(feature = "bpf"), allow(dead_code))]
@@ -31,6 +32,8 @@ pub mod reading;
 pub mod schedule;
 mod server;
 pub mod states;
+pub mod system;
+pub mod system_text;
 #[cfg(feature = "bpf")]
 mod totals;
 #[cfg(feature = "bpf")]

@@ -1,8 +1,10 @@
 //! What a reading holds: totals since the watch began, so that any two readings give rates. Plain data; JSON as it stands.
 
 use super::estimate::Estimate;
+use super::group_io::{ControlGroupTotals, GroupIo};
 use super::layout::{BUCKETS, PHASES, bucket_end_ns};
 use super::states::Reconciliation;
+use super::system::SystemTotals;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -273,6 +275,12 @@ pub struct Reading {
     pub cost: CostTotals,
     /// Losses.
     pub losses: Losses,
+    /// The machine, at its own interval; the last reading with its own moment.
+    pub system: SystemTotals,
+    /// What the server's processes read and wrote, at the same interval; absent where they may not be looked into.
+    pub io: Option<GroupIo>,
+    /// Counters of the control group that is watched; absent without one.
+    pub control_group: Option<ControlGroupTotals>,
 }
 
 impl Reading {

@@ -9,6 +9,16 @@ use crate::processes::ProcessTable;
 use crate::sock_diag::{DiagSocket, PortSockets, Scope};
 use crate::{cpu_clock, facts};
 use std::collections::HashSet;
+use std::path::PathBuf;
+
+/// Where the server's processes are found.
+#[derive(Debug, Clone)]
+pub enum Roots {
+    /// By what they are or do.
+    Of(Group),
+    /// In a control group, with those that are there now.
+    ControlGroup(PathBuf, Vec<u32>),
+}
 
 /// What of the server can be seen by anybody.
 #[derive(Debug)]
@@ -45,13 +55,13 @@ pub struct ServerReading {
 
 impl ServerSide {
     /// Opens everything; a port where nobody listens is no error.
-    pub fn open(port: u16, group: Group, netns_pid: Option<u32>) -> Result<Self, ObserveError> {
+    pub fn open(port: u16, group: Roots, netns_pid: Option<u32>) -> Result<Self, ObserveError> {
         let diag = in_namespace_of(netns_pid, DiagSocket::connect)?
             .map_err(|source| ObserveError::Sockets { port, source })?;
         let mut side = ServerSide {
             port,
             netns_pid,
-            follows_port: !matches!(group, Group::Tree(_)),
+            follows_port: !matches!(group, Roots::Of(Group::Tree(_)) | Roots::ControlGroup(..)),
             group: ServerGroup::default(),
             table: ProcessTable::default(),
             diag,
@@ -61,11 +71,14 @@ impl ServerSide {
             trouble: None,
         };
         side.network_at_start = side.network.read();
-        let roots = match group {
-            Group::Tree(pid) => vec![pid],
-            _ => side.find_roots(),
+        let (roots, cgroup) = match group {
+            Roots::ControlGroup(folder, pids) => (pids, Some(folder)),
+            Roots::Of(group) => {
+                let roots = if let Group::Tree(pid) = group { vec![pid] } else { side.find_roots() };
+                let cgroup = roots.first().and_then(|root| facts::own_cgroup_folder(*root));
+                (roots, cgroup)
+            }
         };
-        let cgroup = roots.first().and_then(|root| facts::own_cgroup_folder(*root));
         side.group = ServerGroup::new(roots, cgroup);
         side.table.scan();
         side.group.admit(&side.table);

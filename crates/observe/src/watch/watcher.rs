@@ -2,11 +2,13 @@
 
 use super::classes::SizeClasses;
 use super::error::WatchError;
+use super::group_io::{ControlGroupTotals, GroupIo, GroupIoReader, processes_of, read_control_group};
 use super::layout::{PortCounts, zeroed};
 use super::reading::{ConnectionTotals, CpuTotals, Log2Histogram, Losses, Reading};
 use super::schedule::Mode;
-use super::server::{ServerReading, ServerSide, namespace_number};
+use super::server::{Roots, ServerReading, ServerSide, namespace_number};
 use super::states::{ByState, StateModel};
+use super::system::{SystemReader, SystemTotals};
 #[cfg(feature = "bpf")]
 use super::{totals, tracer::Tracer};
 use crate::cpu_clock;
@@ -15,6 +17,7 @@ use crate::group::Group;
 use crate::sock_diag::STATES;
 use record::time::{monotonic_ns, unix_ms};
 use record::{Doubt, DoubtKind, Severity};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -42,6 +45,10 @@ pub struct WatchOptions {
     pub classes: SizeClasses,
     /// In some windows, end the parse phase where the server opens or looks up a file, not at its first send.
     pub splits: bool,
+    /// The server is what runs in this control group (version 2), whatever listens; `group` is then not asked.
+    pub control_group: Option<PathBuf>,
+    /// Time between readings of the machine's counters.
+    pub system_interval: Duration,
     /// See reads as on kernels before 6.3 (by `tcp_rcv_space_adjust`), also where there is better: for comparison.
     pub reads_by_position: bool,
 }
@@ -57,6 +64,8 @@ impl WatchOptions {
             overhead_ratio: 0.01,
             classes: SizeClasses::default(),
             splits: true,
+            control_group: None,
+            system_interval: Duration::from_secs(1),
             reads_by_position: false,
         }
     }
@@ -76,13 +85,59 @@ pub struct Watcher {
     next_scan_ns: u64,
     scan_error: Option<String>,
     last: Reading,
+    slow: Slow,
+}
+
+/// What is read at an interval of its own.
+#[derive(Debug)]
+struct Slow {
+    next_ns: u64,
+    reader: SystemReader,
+    io_reader: GroupIoReader,
+    system: SystemTotals,
+    io: Option<GroupIo>,
+    control_group: Option<ControlGroupTotals>,
+}
+
+impl Slow {
+    fn new() -> Self {
+        Slow {
+            next_ns: 0,
+            reader: SystemReader::open(),
+            io_reader: GroupIoReader::default(),
+            system: SystemTotals::default(),
+            io: None,
+            control_group: None,
+        }
+    }
+
+    fn read(&mut self, now_ns: u64, options: &WatchOptions, pids: &[u32]) {
+        if now_ns < self.next_ns {
+            return;
+        }
+        // A little early is on time: otherwise every second reading of a watch at the same interval would miss.
+        self.next_ns = now_ns + (options.system_interval.as_nanos() as u64) * 9 / 10;
+        self.system = self.reader.read();
+        self.io = self.io_reader.read(pids);
+        self.control_group = options.control_group.as_deref().map(read_control_group);
+    }
 }
 
 impl Watcher {
     /// Starts watching. Where programs cannot be loaded, connections are scanned instead and requests are not counted:
     /// [`Watcher::why_no_programs`] tells.
     pub fn start(options: WatchOptions) -> Result<Self, ObserveError> {
-        let mut server = ServerSide::open(options.port, options.group, options.netns_pid)?;
+        let group = match &options.control_group {
+            None => Roots::Of(options.group),
+            Some(folder) => {
+                let pids = processes_of(folder).map_err(|source| ObserveError::Unreadable {
+                    path: folder.join("cgroup.procs").display().to_string(),
+                    source,
+                })?;
+                Roots::ControlGroup(folder.clone(), pids)
+            }
+        };
+        let mut server = ServerSide::open(options.port, group, options.netns_pid)?;
         let own_cpu_at_start_ns = cpu_clock::of_process(std::process::id()).unwrap_or(0);
         let seen = server.scan().map(|(sockets, _)| sockets.by_state.iter().sum()).unwrap_or(0);
         let (tracer, why_no_programs) = start_tracer(&options, seen);
@@ -101,6 +156,7 @@ impl Watcher {
             next_scan_ns: started_ns,
             scan_error: None,
             last: Reading::default(),
+            slow: Slow::new(),
         };
         watcher.reconcile(started_ns);
         watcher.last = watcher.read();
@@ -217,6 +273,10 @@ impl Watcher {
             displaced_answered: counts.displaced,
             unanswered: counts.unanswered,
         };
+        self.slow.read(now_ns, &self.options, &self.server.pids());
+        reading.system = self.slow.system.clone();
+        reading.io = self.slow.io;
+        reading.control_group = self.slow.control_group.clone();
         self.last = reading.clone();
         reading
     }

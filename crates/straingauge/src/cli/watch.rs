@@ -28,6 +28,12 @@ pub struct WatchArgs {
     /// The server's first process, if it is not the one that listens
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
+    /// The server is what runs in this control group (version 2), as /sys/fs/cgroup/system.slice/nginx.service
+    #[arg(long, value_name = "DIR", conflicts_with = "pid")]
+    pub cgroup: Option<PathBuf>,
+    /// Time between readings of the machine's counters: CPU by mode, disk, paging, interrupts, memory [default: 1s]
+    #[arg(long, value_name = "TIME")]
+    pub system_interval: Option<Time>,
     /// Watch in the network namespace of this process [default: in this one]
     #[arg(long, value_name = "PID")]
     pub netns_of: Option<u32>,

@@ -2,6 +2,7 @@
 
 use crate::cli::ReportArgs;
 use crate::failure::{self, print};
+use analyze::watch::Recording;
 use anyhow::{Context, Result};
 use record::run::{RunDir, write_whole};
 use std::path::{Path, PathBuf};
@@ -10,6 +11,9 @@ use std::process::ExitCode;
 /// Runs the command.
 pub fn run(args: ReportArgs) -> Result<ExitCode> {
     let run = RunDir::open(&args.run)?;
+    if Recording::is_in(&run.path) {
+        return watched(&args, &run);
+    }
     let criteria = run.record.scenario.sweep.as_ref().map(|sweep| sweep.criteria).unwrap_or_default();
     let findings = analyze::zones::find(&run.points, &criteria);
     let verdict = analyze::verdict::sentences(&run, &findings);
@@ -24,10 +28,28 @@ pub fn run(args: ReportArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(failure::DONE))
 }
 
+/// The report over a recording of `watch`.
+fn watched(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
+    let recording = Recording::open(&run.path)?;
+    let findings = analyze::watch::find(&recording);
+    if args.json {
+        print(&format!("{}\n", serde_json::to_string_pretty(&findings)?))?;
+    } else {
+        print(&analyze::watch::text::run(run, &findings))?;
+    }
+    let html = analyze::watch::page::html(run, &recording, &findings);
+    let page = write_page(run, args.out.as_deref(), &html)?;
+    eprintln!("report: {}", page.display());
+    Ok(ExitCode::from(failure::DONE))
+}
+
 /// Renders the page and writes it whole; returns where.
 pub fn write_report(run: &RunDir, out: Option<&Path>) -> Result<PathBuf> {
+    write_page(run, out, &analyze::report::html(run))
+}
+
+fn write_page(run: &RunDir, out: Option<&Path>, html: &str) -> Result<PathBuf> {
     let page = out.map_or_else(|| run.path.join("report.html"), Path::to_path_buf);
-    let html = analyze::report::html(run);
     if out.is_some_and(is_special) {
         std::fs::write(&page, html)
             .with_context(|| format!("the report could not be written to {}", page.display()))?;

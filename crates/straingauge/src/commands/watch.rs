@@ -1,6 +1,7 @@
 //! `straingauge watch :PORT`: what a running server does, request by request, without touching it.
 
 mod exporter;
+mod machine;
 mod privileges;
 mod recording;
 mod view;
@@ -117,6 +118,8 @@ fn options(args: &WatchArgs) -> Result<WatchOptions> {
         classes,
         // Always on, this hook would cost every system call of the machine a detour: it is for windows.
         splits: !args.no_splits && args.mode != Some(WatchModeWord::Exact),
+        control_group: args.cgroup.clone(),
+        system_interval: args.system_interval.map_or(Duration::from_secs(1), |interval| interval.0),
         reads_by_position: false,
     })
 }

@@ -1,7 +1,7 @@
 //! How a watch is shown: one screen that is drawn anew on a terminal, plain lines elsewhere with the tables at the end,
 //! JSON lines on request.
 
-use super::{Frame, emit};
+use super::{Frame, emit, machine};
 use anyhow::Result;
 use observe::watch::demand::{Demand, utilisation};
 use observe::watch::estimate::Estimate;
@@ -103,6 +103,7 @@ fn screen(frame: &Frame<'_>, span: &str) -> String {
         open(&mut out, frame.now);
         processes(&mut out, frame.now);
     }
+    machine::screen(&mut out, frame.first, frame.now);
     for doubt in frame.watcher.doubts() {
         let _ = writeln!(out, "! {}: {}", doubt.what, doubt.remedy);
     }

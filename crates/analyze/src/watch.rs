@@ -1,0 +1,79 @@
+//! What a recording of `straingauge watch` says: tables after Almeida, Almeida and Yates ("Measuring the Behavior of a
+//! World-Wide Web Server", 1996), and what Banga and Mogul ("Scalable kernel performance for Internet servers under realistic
+//! loads", 1998, section 6) drew from live servers: CPU time against request rate, and rates by the second, in which a server
+//! that stops at regular times shows.
+//!
+//! [`recording`] reads the lines, [`lines`] fits idle, user and kernel time against the rate, [`stalls`] finds silences and
+//! their period, [`tables`] holds the tables; [`text`] and [`page`] are the forms.
+
+pub mod lines;
+pub mod page;
+pub mod recording;
+pub mod stalls;
+pub mod tables;
+pub mod text;
+
+pub use recording::{Recording, RecordingError};
+
+use lines::Lines;
+use serde::Serialize;
+use stalls::Stalls;
+use tables::Tables;
+
+/// Everything that is found in a recording.
+#[derive(Debug, Clone, Serialize)]
+pub struct WatchFindings {
+    /// Seconds from the first reading to the last.
+    pub seconds: f64,
+    /// Readings that could be read.
+    pub readings: u64,
+    /// Lines that could not, the first of them with its number and reason.
+    pub unreadable_lines: u64,
+    /// See `unreadable_lines`.
+    pub first_unreadable: Option<String>,
+    /// Requests per second over all.
+    pub requests_per_sec: Option<f64>,
+    /// CPU time against the rate.
+    pub lines: Result<Lines, String>,
+    /// Silences.
+    pub stalls: Result<Stalls, String>,
+    /// Tables.
+    pub tables: Tables,
+}
+
+/// Finds it.
+pub fn find(recording: &Recording) -> WatchFindings {
+    let samples = &recording.samples;
+    let span = samples.first().zip(samples.last());
+    let seconds = span.map_or(0.0, |(first, last)| last.seconds - first.seconds);
+    let requests = span.map(|(first, last)| last.requests.saturating_sub(first.requests));
+    WatchFindings {
+        seconds,
+        readings: recording.readings,
+        unreadable_lines: recording.unreadable_lines,
+        first_unreadable: recording.first_unreadable.clone(),
+        requests_per_sec: requests.filter(|_| seconds > 0.0 && recording.has_requests).map(|n| n as f64 / seconds),
+        lines: lines::find(recording),
+        stalls: stalls::find(recording),
+        tables: tables::of(recording),
+    }
+}
+
+/// What is worth a sentence.
+pub fn sentences(findings: &WatchFindings) -> Vec<String> {
+    let mut said = Vec::new();
+    if let Ok(lines) = &findings.lines {
+        said.extend(lines::sentences(lines));
+    }
+    if let Ok(found) = &findings.stalls {
+        said.extend(stalls::sentences(found));
+    }
+    if let Some(check) = &findings.tables.cpu_check {
+        said.push(format!(
+            "Requests, accepting and closing explain {:.1} % of the CPU time that the scheduler accounts to the server ({:.3} CPUs).",
+            check.explained_ratio * 100.0,
+            check.scheduler_cpus
+        ));
+    }
+    said
+}

@@ -1,0 +1,227 @@
+//! CPU time against request rate, as Banga and Mogul (1998, section 6) drew it for live servers: idle, user and kernel time of
+//! windows of the recording, each with a straight line. Where the idle line meets zero the machine would be busy, *if* a
+//! request cost the same until there, which the same paper warns not to take for granted.
+
+use super::recording::{CpuModes, Recording, Sample};
+use crate::predict::regression::{Line, line};
+use record::units::format_si;
+use serde::Serialize;
+
+const CONFIDENCE: f64 = 0.95;
+/// Windows that a recording is cut into, at most; the paper's were of 15 minutes.
+const MOST_WINDOWS: usize = 96;
+/// A window is at least this long: CPU time is counted in ticks of 10 ms.
+const SHORTEST_S: f64 = 2.0;
+const FEWEST_WINDOWS: usize = 5;
+/// Where rates differ by less than this (coefficient of variation) no line can be told from noise.
+const LEAST_VARIATION: f64 = 0.05;
+
+/// One window.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Window {
+    /// Its begin, seconds since the watch began.
+    pub at_s: f64,
+    /// Requests per second.
+    pub rate_per_sec: f64,
+    /// CPUs that did nothing; absent where the machine was not recorded.
+    pub idle_cpus: Option<f64>,
+    /// CPUs that the server's processes used, by the scheduler.
+    pub server_cpus: f64,
+    /// CPUs in user mode: the machine's, or the server's where that is all there is.
+    pub user_cpus: f64,
+    /// CPUs in the kernel, interrupts included.
+    pub kernel_cpus: f64,
+}
+
+/// The lines. CPUs against requests per second.
+#[derive(Debug, Clone, Serialize)]
+pub struct Lines {
+    /// What they are fitted to.
+    pub windows: Vec<Window>,
+    /// Length of a window.
+    pub window_s: f64,
+    /// CPUs of the machine; 0 = the server's own account only.
+    pub cpus: u64,
+    /// Idle.
+    pub idle: Option<Line>,
+    /// The server's processes.
+    pub server: Option<Line>,
+    /// User.
+    pub user: Line,
+    /// Kernel.
+    pub kernel: Line,
+}
+
+/// Fits them; or says why not.
+pub fn find(recording: &Recording) -> Result<Lines, String> {
+    if !recording.has_requests {
+        return Err("not measured: requests were not counted".into());
+    }
+    let samples = &recording.samples;
+    let seconds = samples.first().zip(samples.last()).map_or(0.0, |(first, last)| last.seconds - first.seconds);
+    let window_s = (seconds / MOST_WINDOWS as f64).max(SHORTEST_S);
+    let windows = cut(samples, window_s);
+    if windows.len() < FEWEST_WINDOWS {
+        return Err(format!(
+            "not measured: {} windows of {window_s:.0} s, at least {FEWEST_WINDOWS} are needed: record for longer",
+            windows.len()
+        ));
+    }
+    let n = windows.len() as f64;
+    let mean = windows.iter().map(|window| window.rate_per_sec).sum::<f64>() / n;
+    let deviation = (windows.iter().map(|window| (window.rate_per_sec - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
+    if mean <= 0.0 || deviation < LEAST_VARIATION * mean {
+        return Err(format!(
+            "not measured: the rate hardly changed ({}/s +- {:.1} %, n = {} windows): nothing to regress on",
+            format_si(mean),
+            if mean > 0.0 { deviation / mean * 100.0 } else { 0.0 },
+            windows.len()
+        ));
+    }
+    let fit = |value: &dyn Fn(&Window) -> Option<f64>| {
+        let points: Vec<(f64, f64)> =
+            windows.iter().filter_map(|window| Some((window.rate_per_sec, value(window)?))).collect();
+        line(&points, CONFIDENCE)
+    };
+    let idle = fit(&|window| window.idle_cpus);
+    let server = fit(&|window| Some(window.server_cpus));
+    let user = fit(&|window| Some(window.user_cpus)).ok_or("not measured: no line fits")?;
+    let kernel = fit(&|window| Some(window.kernel_cpus)).ok_or("not measured: no line fits")?;
+    Ok(Lines { cpus: if idle.is_some() { recording.cpus } else { 0 }, windows, window_s, idle, server, user, kernel })
+}
+
+fn cut(samples: &[Sample], window_s: f64) -> Vec<Window> {
+    let mut windows = Vec::new();
+    let Some(mut begin) = samples.first() else { return windows };
+    for sample in samples {
+        // Half an interval's jitter must not make every window one reading longer.
+        if sample.seconds - begin.seconds < window_s * 0.95 {
+            continue;
+        }
+        windows.extend(between(begin, sample));
+        begin = sample;
+    }
+    windows
+}
+
+fn between(begin: &Sample, end: &Sample) -> Option<Window> {
+    let seconds = end.seconds - begin.seconds;
+    let rate_per_sec = end.requests.checked_sub(begin.requests)? as f64 / seconds;
+    let (idle_cpus, user_cpus, kernel_cpus) = match (&begin.machine, &end.machine) {
+        (Some((t0, before)), Some((t1, after))) if t1 > t0 => {
+            let cpus = |part: fn(&CpuModes) -> u64| part(after).saturating_sub(part(before)) as f64 / 1e3 / (t1 - t0);
+            let idle = cpus(|cpu| cpu.idle_ms.saturating_add(cpu.iowait_ms));
+            let kernel = cpus(|cpu| cpu.system_ms.saturating_add(cpu.irq_ms).saturating_add(cpu.softirq_ms));
+            (Some(idle), cpus(|cpu| cpu.user_ms), kernel)
+        }
+        _ => {
+            let user = (end.server_user_s? - begin.server_user_s?) / seconds;
+            let all = (end.server_cpu_s - begin.server_cpu_s) / seconds;
+            (None, user, all - user)
+        }
+    };
+    let server_cpus = (end.server_cpu_s - begin.server_cpu_s) / seconds;
+    Some(Window { at_s: begin.seconds, rate_per_sec, server_cpus, idle_cpus, user_cpus, kernel_cpus })
+}
+
+/// In words.
+pub fn sentences(lines: &Lines) -> Vec<String> {
+    let per_request = |name: &str, line: &Line| {
+        let (slope, n) = (line.slope.value * 1e6, line.n);
+        let interval = line
+            .slope
+            .interval
+            .map_or(String::new(), |interval| format!(" ({:.1} to {:.1})", interval.low * 1e6, interval.high * 1e6));
+        format!(
+            "{slope:.1} us{interval} of {name} CPU time (r = {:.2}, n = {n} windows of {:.0} s)",
+            line.correlation, lines.window_s
+        )
+    };
+    let mut said = Vec::new();
+    if let Some(server) = lines.server.as_ref().filter(|server| server.slope.is_positive()) {
+        said.push(format!("Each request more costs {}.", per_request("the server's", server)));
+    }
+    if lines.cpus == 0 || (lines.user.slope.is_positive() && lines.kernel.slope.is_positive()) {
+        let whose = if lines.cpus == 0 { "Of the server's" } else { "Of the machine's" };
+        said.push(format!(
+            "{whose} CPUs each request more takes {} and {}.",
+            per_request("user", &lines.user),
+            per_request("kernel", &lines.kernel)
+        ));
+    } else {
+        said.push("The machine's user and kernel time do not both grow with the rate: other work hides what requests cost it.".into());
+    }
+    if let Some(idle) = &lines.idle {
+        match (idle.x_intercept.filter(|x| *x > 0.0), idle.x_intercept_interval) {
+            (Some(rate), Some(interval)) if idle.slope.value < 0.0 => said.push(format!(
+                "The line of idle time meets zero at {}/s ({} to {}): the capacity, if a request costs the same until there.",
+                format_si(rate),
+                format_si(interval.low),
+                format_si(interval.high)
+            )),
+            _ => said.push("Idle time does not fall clearly with the rate, so no capacity is extrapolated.".into()),
+        }
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recording(rates: &[f64], cpus: f64, user_us: f64, kernel_us: f64) -> Recording {
+        let mut recording = Recording { has_requests: true, cpus: cpus as u64, ..Recording::default() };
+        let (mut requests, mut modes) = (0.0, CpuModes::default());
+        let sample = |second: usize, requests: f64, modes: CpuModes| Sample {
+            seconds: second as f64 * 2.0,
+            requests: requests as u64,
+            machine: Some((second as f64 * 2.0, modes)),
+            ..Sample::default()
+        };
+        recording.samples.push(sample(0, 0.0, modes));
+        for (index, rate) in rates.iter().enumerate() {
+            requests += rate * 2.0;
+            modes.user_ms += (rate * 2.0 * user_us / 1e3) as u64;
+            modes.system_ms += (rate * 2.0 * kernel_us / 1e3) as u64;
+            modes.idle_ms += (cpus * 2e3 - rate * 2.0 * (user_us + kernel_us) / 1e3) as u64;
+            recording.samples.push(sample(index + 1, requests, modes));
+        }
+        recording
+    }
+
+    #[test]
+    fn slopes_and_capacity_are_recovered() {
+        let rates: Vec<f64> = (1..=20).map(|step| step as f64 * 500.0).collect();
+        let lines = find(&recording(&rates, 2.0, 20.0, 60.0)).unwrap();
+        assert!((lines.user.slope.value * 1e6 - 20.0).abs() < 0.2, "{:?}", lines.user);
+        assert!((lines.kernel.slope.value * 1e6 - 60.0).abs() < 0.2);
+        let capacity = lines.idle.unwrap().x_intercept.unwrap();
+        assert!((capacity - 25_000.0).abs() < 100.0, "{capacity}");
+    }
+
+    #[test]
+    fn a_steady_rate_or_too_little_is_said() {
+        let steady = find(&recording(&[1000.0; 20], 2.0, 20.0, 60.0)).unwrap_err();
+        assert!(steady.contains("hardly changed"), "{steady}");
+        assert!(find(&recording(&[1000.0, 2000.0], 2.0, 20.0, 60.0)).unwrap_err().contains("record for longer"));
+        assert!(find(&Recording::default()).unwrap_err().contains("not counted"));
+    }
+
+    #[test]
+    fn without_the_machines_counters_the_servers_own_account_is_used() {
+        let mut recording = recording(&[], 2.0, 0.0, 0.0);
+        recording.samples = (0..20u64)
+            .map(|second| {
+                let requests = second * second * 100;
+                let cpu = requests as f64 * 50e-6;
+                let seconds = second as f64 * 2.0;
+                Sample { seconds, requests, server_cpu_s: cpu, server_user_s: Some(cpu / 5.0), ..Sample::default() }
+            })
+            .collect();
+        let lines = find(&recording).unwrap();
+        assert!(lines.idle.is_none() && lines.cpus == 0);
+        assert!(
+            (lines.user.slope.value * 1e6 - 10.0).abs() < 0.1 && (lines.kernel.slope.value * 1e6 - 40.0).abs() < 0.1
+        );
+    }
+}

@@ -1,0 +1,248 @@
+//! The report over a recording: one HTML file without script, as for the other runs.
+
+use super::lines::Window;
+use super::recording::Recording;
+use super::tables::Table;
+use super::{WatchFindings, text};
+use crate::chart::{Band, Chart, Scale, Series};
+use crate::predict::regression::Line;
+use crate::report::{DrawnFigure, Figure, STYLE, draw, facts, unbroken};
+use crate::text::plain;
+use minijinja::Environment;
+use minijinja::value::{Serde, Value};
+use record::units::format_si;
+use record::{RunDir, Severity, Status};
+use serde::Serialize;
+
+const TEMPLATE: &str = include_str!("../report/watch.html");
+/// Points of a line over time; a longer recording is averaged into as many parts.
+const MOST_POINTS: usize = 480;
+/// Stalls that are shaded; beyond it the picture would be all shade.
+const MOST_BANDS: usize = 200;
+
+#[derive(Serialize)]
+struct TableText {
+    title: &'static str,
+    note: String,
+    columns: Vec<(&'static str, &'static str)>,
+    rows: Vec<(String, Vec<String>)>,
+}
+
+#[derive(Serialize)]
+struct Page {
+    style: &'static str,
+    name: String,
+    started: String,
+    status: &'static str,
+    is_complete: bool,
+    headline: String,
+    sentences: Vec<String>,
+    doubts: Vec<(&'static str, String, String)>,
+    figures: Vec<DrawnFigure>,
+    tables: Vec<TableText>,
+    facts: Vec<crate::report::FactGroup>,
+    repeat_command: String,
+    version: &'static str,
+}
+
+/// The page.
+pub fn html(run: &RunDir, recording: &Recording, findings: &WatchFindings) -> String {
+    let record = &run.record;
+    let mut sentences: Vec<String> = super::sentences(findings);
+    sentences.extend(findings.lines.as_ref().err().map(|why| format!("CPU against rate: {why}.")));
+    sentences.extend(findings.stalls.as_ref().err().map(|why| format!("Stalls: {why}.")));
+    if let Some(first) = &findings.first_unreadable {
+        sentences.push(format!("{} lines of watch.jsonl could not be read; {first}.", findings.unreadable_lines));
+    }
+    let figures = [rates(findings), against_rate(findings), states(recording)].into_iter().flatten().collect();
+    let page = Page {
+        style: STYLE,
+        name: plain(&record.scenario.name, 120),
+        started: record::time::utc_iso(record.started_unix_ms).replace('T', " ").replace('Z', " UTC"),
+        status: match record.status {
+            Status::Complete => "complete",
+            Status::Interrupted => "ended by a signal",
+            Status::Running if run.is_abandoned() => "its process was killed; what was read is here",
+            Status::Running => "still running",
+        },
+        is_complete: record.status == Status::Complete,
+        headline: text::headline(run, findings),
+        sentences: sentences.iter().map(|sentence| unbroken(sentence)).collect(),
+        doubts: record.doubts.iter().take(60).map(doubt).collect(),
+        figures: draw(figures, &mut 0),
+        tables: findings.tables.tables.iter().map(table).collect(),
+        facts: facts(run),
+        repeat_command: plain(&record.scenario.repeat_command, 4000),
+        version: env!("CARGO_PKG_VERSION"),
+    };
+    let mut environment = Environment::new();
+    // The name's ending turns on escaping for HTML.
+    environment.add_template("watch.html", TEMPLATE).expect("the template is part of the program and is tested");
+    let template = environment.get_template("watch.html").expect("it was added above");
+    template.render(Value::from(Serde(&page))).unwrap_or_else(|error| {
+        let text = text::run(run, findings).replace('&', "&amp;").replace('<', "&lt;");
+        format!(
+            "<!doctype html><meta charset=\"utf-8\"><title>straingauge</title><pre>{text}</pre><!-- {} -->",
+            error.kind()
+        )
+    })
+}
+
+fn doubt(doubt: &record::Doubt) -> (&'static str, String, String) {
+    let severity = match doubt.severity {
+        Severity::Note => "note",
+        Severity::Warning => "warning",
+        Severity::Invalid => "invalid",
+    };
+    (severity, plain(&doubt.what, 600), plain(&doubt.remedy, 600))
+}
+
+fn table(table: &Table) -> TableText {
+    let row = |(label, cells): &(String, Vec<super::tables::Cell>)| {
+        (label.clone(), cells.iter().map(super::tables::Cell::words).collect())
+    };
+    TableText {
+        title: table.title,
+        note: table.note.clone(),
+        columns: table.columns.clone(),
+        rows: table.rows.iter().map(row).collect(),
+    }
+}
+
+fn seconds(value: f64) -> String {
+    if value >= 7200.0 { format!("{:.1} h", value / 3600.0) } else { format!("{value:.0} s") }
+}
+
+/// Averages neighbours until few enough points are left.
+fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let size = points.len().div_ceil(MOST_POINTS).max(1);
+    points.chunks(size).map(|part| (part[0].0, part.iter().map(|(_, y)| y).sum::<f64>() / part.len() as f64)).collect()
+}
+
+fn chart(title: &str, x_name: &str, y_name: &str, x: Scale, y: Scale) -> Chart {
+    Chart {
+        title: title.into(),
+        description: String::new(),
+        x_name: x_name.into(),
+        y_name: y_name.into(),
+        x,
+        y,
+        bands: Vec::new(),
+        markers: Vec::new(),
+        limits: Vec::new(),
+        layers: Vec::new(),
+        series: Vec::new(),
+    }
+}
+
+fn rates(findings: &WatchFindings) -> Option<Figure> {
+    let found = findings.stalls.as_ref().ok()?;
+    let points = thinned(&found.rates);
+    let ends = points.iter().map(|(x, _)| *x).chain([findings.seconds]);
+    let mut chart = chart(
+        "requests per second over time",
+        "time since the watch began",
+        "requests per second",
+        Scale::linear(ends, seconds),
+        Scale::linear(points.iter().map(|(_, y)| *y), format_si),
+    );
+    chart.description = super::stalls::sentences(found).join(" ");
+    chart.bands = found
+        .stalls
+        .iter()
+        .take(MOST_BANDS)
+        .map(|stall| Band { name: "", class: "failure", range: (stall.at_s, stall.at_s + stall.length_s) })
+        .collect();
+    chart.series.push(Series { class: "s1", line: points, ..Series::default() });
+    let caption = match found.rates.len().div_ceil(MOST_POINTS) {
+        0 | 1 => "Counted, each reading".to_string(),
+        size => format!("Counted; means of {size} readings"),
+    };
+    Some(Figure {
+        title: "Requests per second",
+        caption: format!("{caption}. Shaded: stalls. After Banga and Mogul (1998), Figure 11."),
+        chart,
+    })
+}
+
+fn against_rate(findings: &WatchFindings) -> Option<Figure> {
+    let lines = findings.lines.as_ref().ok()?;
+    let windows = &lines.windows;
+    let most = windows.iter().map(|window| window.rate_per_sec).fold(0.0, f64::max);
+    let values = windows.iter().flat_map(|w| [w.idle_cpus.unwrap_or(0.0), w.user_cpus, w.kernel_cpus]);
+    let mut chart = chart(
+        "CPU time against request rate",
+        "requests per second",
+        "CPUs",
+        Scale::linear(windows.iter().map(|window| window.rate_per_sec), format_si),
+        Scale::linear(values, |cpus| format!("{cpus:.2}")),
+    );
+    chart.description = super::lines::sentences(lines).join(" ");
+    let mut add = |name: &str, class: &'static str, line: &Line, value: &dyn Fn(&Window) -> Option<f64>| {
+        let y = |x: f64| (line.intercept.value + line.slope.value * x).max(0.0);
+        chart.series.push(Series {
+            name: name.into(),
+            class,
+            line: vec![(0.0, y(0.0)), (most, y(most))],
+            dots: windows.iter().filter_map(|window| Some((window.rate_per_sec, value(window)?))).collect(),
+            is_reference: false,
+        });
+    };
+    if let Some(idle) = &lines.idle {
+        add("idle", "s3", idle, &|window| window.idle_cpus);
+    }
+    add("kernel", "s2", &lines.kernel, &|window| Some(window.kernel_cpus));
+    add("user", "s1", &lines.user, &|window| Some(window.user_cpus));
+    let of =
+        if lines.cpus > 0 { format!("the machine's {} CPUs", lines.cpus) } else { "the server's processes".into() };
+    Some(Figure {
+        title: "CPU time against request rate",
+        caption: format!(
+            "Of {of}, counted; a dot is a window of {:.0} s (n = {}), lines by least squares. After Banga and Mogul (1998), Figure 12.",
+            lines.window_s,
+            windows.len()
+        ),
+        chart,
+    })
+}
+
+fn states(recording: &Recording) -> Option<Figure> {
+    let classes = ["s1", "s2", "s3", "s4"];
+    let wanted = ["ESTABLISHED", "TIME_WAIT", "SYN_RECV", "CLOSE_WAIT"];
+    let samples = &recording.samples;
+    let has = |name: &str| samples.iter().any(|s| s.states.keys().any(|key| is_state(key, name)));
+    let series: Vec<Series> = wanted
+        .iter()
+        .zip(classes)
+        .filter(|(name, _)| has(name))
+        .map(|(name, class)| {
+            let count = |sample: &super::recording::Sample| {
+                sample.states.iter().filter(|(key, _)| is_state(key, name)).map(|(_, n)| *n as f64).sum()
+            };
+            let points: Vec<(f64, f64)> = samples.iter().map(|sample| (sample.seconds, count(sample))).collect();
+            Series { name: name.to_lowercase().replace('_', " "), class, line: thinned(&points), ..Series::default() }
+        })
+        .collect();
+    if series.is_empty() || samples.len() < 2 {
+        return None;
+    }
+    let all = || series.iter().flat_map(|series| series.line.iter());
+    let mut chart = chart(
+        "connections by state over time",
+        "time since the watch began",
+        "sockets",
+        Scale::linear(all().map(|(x, _)| *x), seconds),
+        Scale::linear(all().map(|(_, y)| *y), format_si),
+    );
+    chart.series = series;
+    Some(Figure {
+        title: "Connections by state",
+        caption: "Counted at each transition; TIME_WAIT is modelled and corrected by scans.".into(),
+        chart,
+    })
+}
+
+/// States are written as the kernel writes them or in small letters.
+fn is_state(key: &str, name: &str) -> bool {
+    key.eq_ignore_ascii_case(name) || key.replace(['-', ' '], "_").eq_ignore_ascii_case(name)
+}

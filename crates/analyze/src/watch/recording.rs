@@ -1,0 +1,407 @@
+//! Reads `watch.jsonl` of a run directory: untrusted, perhaps cut off in its last line, perhaps still growing, perhaps of weeks.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
+/// A longer line is none of ours.
+const MOST_LINE_BYTES: u64 = 4 << 20;
+/// Beyond this many readings every second one is dropped; counts are cumulative, so nothing is lost but resolution.
+const MOST_SAMPLES: usize = 200_000;
+/// More classes or states than a watch has.
+const MOST_ENTRIES: usize = 64;
+
+/// Why there is no recording.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordingError {
+    /// No such file.
+    #[error("{path} cannot be read: {source}")]
+    Unreadable {
+        /// Which file.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Not what a watch writes.
+    #[error("{path}, line 1: {why}")]
+    NotAWatch {
+        /// Which file.
+        path: String,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// A size class, as the first line names it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Class {
+    /// Name.
+    pub name: String,
+    /// Smallest response.
+    pub from_bytes: u64,
+    /// First size of the next class.
+    pub below_bytes: Option<u64>,
+}
+
+/// CPU time by mode, milliseconds since boot.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CpuModes {
+    /// User.
+    pub user_ms: u64,
+    /// System.
+    pub system_ms: u64,
+    /// Hard interrupts.
+    pub irq_ms: u64,
+    /// Soft interrupts.
+    pub softirq_ms: u64,
+    /// Idle.
+    pub idle_ms: u64,
+    /// Idle with a disk request outstanding.
+    pub iowait_ms: u64,
+    /// Taken by the hypervisor.
+    pub steal_ms: u64,
+}
+
+/// What is kept of each reading.
+#[derive(Debug, Clone, Default)]
+pub struct Sample {
+    /// Since the watch began.
+    pub seconds: f64,
+    /// Requests so far.
+    pub requests: u64,
+    /// The server's CPU time so far, seconds, and the user part of it.
+    pub server_cpu_s: f64,
+    /// See `server_cpu_s`.
+    pub server_user_s: Option<f64>,
+    /// Of the machine, with the moment of its own reading.
+    pub machine: Option<(f64, CpuModes)>,
+    /// Sockets by state.
+    pub states: BTreeMap<String, u64>,
+}
+
+/// A recording.
+#[derive(Debug, Clone, Default)]
+pub struct Recording {
+    /// Port.
+    pub port: u64,
+    /// How closely it was watched.
+    pub mode: String,
+    /// Size classes.
+    pub classes: Vec<Class>,
+    /// Readings in order of time.
+    pub samples: Vec<Sample>,
+    /// The first and the last reading whole.
+    pub(crate) first: Totals,
+    /// See `first`.
+    pub(crate) last: Totals,
+    /// Whether requests were counted.
+    pub has_requests: bool,
+    /// CPUs of the machine; 0 = not recorded.
+    pub cpus: u64,
+    /// Readings read, those that were thinned out included.
+    pub readings: u64,
+    /// Lines that could not be read.
+    pub unreadable_lines: u64,
+    /// The first of them.
+    pub first_unreadable: Option<String>,
+}
+
+/// The part of a reading's totals that tables are made of. Unknown members are passed over.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Totals {
+    pub(crate) at_ns: u64,
+    pub(crate) elapsed_ns: u64,
+    pub(crate) classes: Vec<ClassTotals>,
+    pub(crate) phases: Vec<PhaseTotals>,
+    pub(crate) connections: Connections,
+    pub(crate) cpu: Cpu,
+    pub(crate) cost: Cost,
+    pub(crate) losses: BTreeMap<String, u64>,
+    pub(crate) system: System,
+    pub(crate) io: Option<Io>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ClassTotals {
+    pub(crate) requests: u64,
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
+    pub(crate) receives: u64,
+    pub(crate) cpu_ns: i64,
+    pub(crate) elapsed_ns: u64,
+    pub(crate) timed: u64,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct PhaseTotals {
+    pub(crate) requests: u64,
+    pub(crate) windows: u64,
+    pub(crate) sends: Option<Estimate>,
+    pub(crate) receives: Option<Estimate>,
+    pub(crate) disk_bytes: Option<Estimate>,
+    pub(crate) elapsed_ns: Vec<Option<Estimate>>,
+    pub(crate) cpu_ns: Vec<Option<Estimate>>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Estimate {
+    pub(crate) mean: f64,
+    pub(crate) half_width: Option<f64>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Connections {
+    pub(crate) states: BTreeMap<String, u64>,
+    pub(crate) reconciliation: BTreeMap<String, u64>,
+    pub(crate) accepted: u64,
+    pub(crate) closed: u64,
+    pub(crate) aborted: u64,
+    pub(crate) retransmits: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Cpu {
+    pub(crate) group_ns: u64,
+    pub(crate) user_ratio: Option<f64>,
+    pub(crate) requests_ns: i64,
+    pub(crate) connect_ns: i64,
+    pub(crate) between_ns: i64,
+    pub(crate) elsewhere_ns: i64,
+    pub(crate) switches: u64,
+    pub(crate) major_faults: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Cost {
+    pub(crate) added_ratio: Option<f64>,
+    pub(crate) own_cpu_ns: u64,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct System {
+    pub(crate) at_ns: u64,
+    pub(crate) cpus: u64,
+    pub(crate) cpu: Option<CpuModes>,
+    pub(crate) disk: Option<BTreeMap<String, u64>>,
+    pub(crate) paging: Option<BTreeMap<String, u64>>,
+    pub(crate) interrupts: Option<u64>,
+    pub(crate) interrupts_by_kind: BTreeMap<String, u64>,
+    pub(crate) context_switches: Option<u64>,
+    pub(crate) started: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Io {
+    pub(crate) read_bytes: u64,
+    pub(crate) written_bytes: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Line {
+    Watch {
+        #[serde(default)]
+        port: u64,
+        #[serde(default)]
+        mode: String,
+        #[serde(default)]
+        classes: Vec<Class>,
+    },
+    Reading {
+        totals: Box<Totals>,
+    },
+}
+
+impl Recording {
+    /// Whether a run directory holds one.
+    pub fn is_in(run: &Path) -> bool {
+        run.join("watch.jsonl").is_file()
+    }
+
+    /// Reads the recording of a run directory. Lines that cannot be read are counted, not fatal; the first must say what
+    /// was watched.
+    pub fn open(run: &Path) -> Result<Recording, RecordingError> {
+        let path = run.join("watch.jsonl");
+        let shown = || crate::text::plain(&path.display().to_string(), 300);
+        let unreadable = |source| RecordingError::Unreadable { path: shown(), source };
+        let file = File::open(&path).map_err(unreadable)?;
+        Recording::read(BufReader::new(file)).map_err(|error| match error {
+            Refusal::Io(source) => unreadable(source),
+            Refusal::NotAWatch(why) => RecordingError::NotAWatch { path: shown(), why },
+        })
+    }
+
+    fn read(mut lines: impl BufRead) -> Result<Recording, Refusal> {
+        let mut recording = Recording::default();
+        let (mut line, mut number, mut stride, mut last_ns) = (Vec::new(), 0u64, 1u64, None);
+        loop {
+            line.clear();
+            let count = lines.by_ref().take(MOST_LINE_BYTES).read_until(b'\n', &mut line).map_err(Refusal::Io)?;
+            if count == 0 {
+                break;
+            }
+            number += 1;
+            if line.last() != Some(&b'\n') && count as u64 == MOST_LINE_BYTES {
+                skip_line(&mut lines).map_err(Refusal::Io)?;
+                recording.refuse(number, "longer than 4 MiB");
+                continue;
+            }
+            if line.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            match serde_json::from_slice::<Line>(&line) {
+                Ok(Line::Watch { port, mode, mut classes }) if number == 1 => {
+                    classes.truncate(MOST_ENTRIES);
+                    recording.port = port;
+                    recording.mode = crate::text::plain(&mode, 20);
+                    for class in &mut classes {
+                        class.name = crate::text::plain(&class.name, 40);
+                    }
+                    recording.classes = classes;
+                }
+                Ok(_) if number == 1 => return Err(Refusal::NotAWatch("it does not say what was watched".into())),
+                Ok(Line::Watch { .. }) => recording.refuse(number, "a second beginning"),
+                Ok(Line::Reading { totals }) if last_ns.is_some_and(|last| totals.elapsed_ns <= last) => {
+                    recording.refuse(number, "not later than the reading before");
+                }
+                Ok(Line::Reading { totals }) => {
+                    last_ns = Some(totals.elapsed_ns);
+                    recording.add(*totals, &mut stride);
+                }
+                Err(error) if number == 1 => return Err(Refusal::NotAWatch(format!("not a watch's: {error}"))),
+                Err(error) => recording.refuse(number, &error.to_string()),
+            }
+        }
+        if number == 0 {
+            return Err(Refusal::NotAWatch("the file is empty".into()));
+        }
+        Ok(recording)
+    }
+
+    fn refuse(&mut self, number: u64, why: &str) {
+        self.unreadable_lines += 1;
+        self.first_unreadable.get_or_insert_with(|| format!("line {number}: {}", crate::text::plain(why, 200)));
+    }
+
+    fn add(&mut self, mut totals: Totals, stride: &mut u64) {
+        totals.classes.truncate(MOST_ENTRIES);
+        totals.phases.truncate(MOST_ENTRIES);
+        self.has_requests |= !totals.classes.is_empty();
+        self.cpus = self.cpus.max(totals.system.cpus);
+        let cpu = &totals.cpu;
+        let server_cpu_s = cpu.group_ns as f64 / 1e9;
+        let sample = Sample {
+            seconds: totals.elapsed_ns as f64 / 1e9,
+            requests: totals.classes.iter().fold(0, |sum, class| sum.saturating_add(class.requests)),
+            server_cpu_s,
+            server_user_s: cpu.user_ratio.filter(|ratio| (0.0..=1.0).contains(ratio)).map(|ratio| server_cpu_s * ratio),
+            machine: totals.system.cpu.map(|modes| (totals.system.at_ns as f64 / 1e9, modes)),
+            states: totals.connections.states.iter().take(MOST_ENTRIES).map(|(name, n)| (name.clone(), *n)).collect(),
+        };
+        if self.readings == 0 {
+            self.first = totals.clone();
+        }
+        if self.readings.is_multiple_of(*stride) {
+            self.samples.push(sample);
+        }
+        self.readings += 1;
+        self.last = totals;
+        if self.samples.len() > MOST_SAMPLES {
+            let mut at = 0;
+            self.samples.retain(|_| {
+                at += 1;
+                at % 2 == 1
+            });
+            *stride *= 2;
+        }
+    }
+}
+
+enum Refusal {
+    Io(std::io::Error),
+    NotAWatch(String),
+}
+
+fn skip_line(lines: &mut impl BufRead) -> std::io::Result<()> {
+    loop {
+        let buffer = lines.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        let end = buffer.iter().position(|byte| *byte == b'\n');
+        let used = end.map_or(buffer.len(), |end| end + 1);
+        lines.consume(used);
+        if end.is_some() {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = r#"{"kind":"watch","schema":1,"port":80,"mode":"counts","classes":[{"name":"html","from_bytes":0,"below_bytes":null}]}"#;
+
+    fn read(text: &str) -> Result<Recording, String> {
+        Recording::read(std::io::Cursor::new(text.as_bytes().to_vec())).map_err(|error| match error {
+            Refusal::Io(error) => error.to_string(),
+            Refusal::NotAWatch(why) => why,
+        })
+    }
+
+    #[test]
+    fn a_cut_line_and_nonsense_are_counted_with_their_line() {
+        let text = format!(
+            "{HEAD}\n{{\"kind\":\"reading\",\"totals\":{{\"elapsed_ns\":5,\"classes\":[{{\"requests\":7}}]}}}}\nnonsense\n\
+             {{\"kind\":\"reading\",\"totals\":{{\"elapsed_ns\":5}}}}\n{{\"kind\":\"rea"
+        );
+        let recording = read(&text).unwrap();
+        assert_eq!((recording.readings, recording.unreadable_lines, recording.port), (1, 3, 80));
+        assert!(recording.first_unreadable.unwrap().starts_with("line 3: "));
+        assert_eq!(recording.samples[0].requests, 7);
+    }
+
+    #[test]
+    fn what_is_not_a_watch_is_refused() {
+        assert!(read("").unwrap_err().contains("empty"));
+        assert!(read("{\"kind\":\"reading\",\"totals\":{}}\n").unwrap_err().contains("what was watched"));
+        assert!(read("\u{1b}[31m\n").is_err());
+    }
+
+    #[test]
+    fn a_line_without_end_takes_bounded_memory_and_is_passed_over() {
+        let long = "x".repeat(MOST_LINE_BYTES as usize + 100);
+        let text = format!("{HEAD}\n{long}\n{{\"kind\":\"reading\",\"totals\":{{\"elapsed_ns\":5}}}}\n");
+        let recording = read(&text).unwrap();
+        assert_eq!((recording.readings, recording.unreadable_lines), (1, 1));
+    }
+
+    #[test]
+    fn weeks_are_thinned_and_counts_stay_exact() {
+        let mut recording = Recording::default();
+        let mut stride = 1;
+        for number in 0..500_001u64 {
+            let classes = vec![ClassTotals { requests: number, ..ClassTotals::default() }];
+            recording.add(Totals { elapsed_ns: number, classes, ..Totals::default() }, &mut stride);
+        }
+        assert!(recording.samples.len() <= MOST_SAMPLES && stride == 4);
+        assert_eq!(recording.samples.first().unwrap().requests, 0);
+        let step = recording.samples[1].requests;
+        assert!(recording.samples.windows(2).all(|pair| pair[1].requests - pair[0].requests == step), "evenly spaced");
+        assert_eq!(recording.last.classes[0].requests, 500_000);
+    }
+}

@@ -1,0 +1,289 @@
+//! Silences in the request rate by the second, and whether they come regularly: Figure 11 of Banga and Mogul (1998) shows a
+//! proxy that stops at a clock of 30 seconds, when the system writes its buffers to disk. Found here without being looked for.
+//!
+//! A **stall** is a run of intervals between readings with less than a twentieth of the usual rate, between intervals with
+//! more. Where few requests come anyway a silence is chance; so the usual interval must hold 20 requests at least.
+//!
+//! **Period**: for a period P the begins of n stalls are angles on a circle; the length R of their mean vector is 1 when they
+//! all come at the same phase. By Rayleigh's test chance makes n R^2 exceed z with probability exp(-z). For few stalls in
+//! nearly one phase that is far too much: since 1 - cos a >= 2 (a / pi)^2, the angles then lie in a ball of radius
+//! pi sqrt(n (1 - R) / 2) about their direction, whose share of all angles bounds the probability. The smaller of the two, times
+//! the number of periods tried (Bonferroni), must stay below 0.01. Begins are known to an interval between readings only, so that
+//! n of them coincide with probability (interval / period)^(n - 1) at least.
+
+use super::recording::Recording;
+use crate::predict::regression::line;
+use crate::statistics::Interval;
+use serde::Serialize;
+
+const CONFIDENCE: f64 = 0.95;
+/// Of the usual rate.
+const SILENT_RATIO: f64 = 0.05;
+/// In an interval; fewer could be none by chance.
+const FEWEST_REQUESTS: f64 = 20.0;
+const FEWEST_INTERVALS: usize = 10;
+/// Fewer stalls have no period worth naming.
+const FEWEST_STALLS: usize = 4;
+const SIGNIFICANCE: f64 = 0.01;
+/// Stalls that are kept and looked at.
+const MOST_STALLS: usize = 2000;
+/// Periods tried.
+const TRIES: usize = 20_000;
+
+/// One silence.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Stall {
+    /// Its begin, seconds since the watch began, to an interval's length.
+    pub at_s: f64,
+    /// Its length, seconds.
+    pub length_s: f64,
+}
+
+/// Stalls that come regularly.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Period {
+    /// Seconds from one begin to the next.
+    pub period_s: f64,
+    /// Its interval; absent where nothing is left to estimate it from.
+    pub interval: Option<Interval>,
+    /// Length of the mean vector of the begins' phases, 0 to 1.
+    pub concentration: f64,
+    /// Probability of as regular a pattern by chance, corrected for the periods tried.
+    pub p_value: f64,
+}
+
+/// The rate by the interval, its stalls and their period.
+#[derive(Debug, Clone, Serialize)]
+pub struct Stalls {
+    /// Begin of each interval (seconds) and requests per second in it.
+    #[serde(skip)]
+    pub rates: Vec<(f64, f64)>,
+    /// Median length of an interval, seconds.
+    pub interval_s: f64,
+    /// Median rate over the intervals that were not silent.
+    pub usual_per_sec: f64,
+    /// Stalls, in order; at most 2,000.
+    pub stalls: Vec<Stall>,
+    /// All of them together, as a share of the recording.
+    pub stalled_ratio: f64,
+    /// Where they come regularly.
+    pub period: Option<Period>,
+}
+
+/// Finds them; or says why they cannot be looked for.
+pub fn find(recording: &Recording) -> Result<Stalls, String> {
+    if !recording.has_requests {
+        return Err("not measured: requests were not counted".into());
+    }
+    let mut intervals: Vec<(f64, f64, f64)> = Vec::new();
+    for pair in recording.samples.windows(2) {
+        let seconds = pair[1].seconds - pair[0].seconds;
+        let requests = pair[1].requests.saturating_sub(pair[0].requests) as f64;
+        if seconds > 0.0 {
+            intervals.push((pair[0].seconds, seconds, requests));
+        }
+    }
+    // Before the first and after the last request nobody asked for anything.
+    let first = intervals.iter().position(|(_, _, requests)| *requests > 0.0);
+    let last = intervals.iter().rposition(|(_, _, requests)| *requests > 0.0);
+    let (Some(first), Some(last)) = (first, last) else { return Err("not measured: there was no request".into()) };
+    let intervals = &intervals[first..=last];
+    if intervals.len() < FEWEST_INTERVALS {
+        return Err(format!(
+            "not measured: {} intervals with load, at least {FEWEST_INTERVALS} are needed",
+            intervals.len()
+        ));
+    }
+    let busy: Vec<f64> = intervals.iter().filter(|(_, _, n)| *n > 0.0).map(|(_, seconds, n)| n / seconds).collect();
+    let usual_per_sec = crate::statistics::median(&busy).unwrap_or(0.0);
+    let lengths: Vec<f64> = intervals.iter().map(|(_, seconds, _)| *seconds).collect();
+    let interval_s = crate::statistics::median(&lengths).unwrap_or(0.0);
+    if usual_per_sec * interval_s < FEWEST_REQUESTS {
+        return Err(format!(
+            "not measured: {:.1} requests in a usual interval, {FEWEST_REQUESTS:.0} are needed to tell a stall from chance: use a longer --interval",
+            usual_per_sec * interval_s
+        ));
+    }
+    let mut stalls: Vec<Stall> = Vec::new();
+    let mut was_silent = false;
+    for (at, seconds, requests) in intervals {
+        let is_silent = requests / seconds < SILENT_RATIO * usual_per_sec;
+        if is_silent && was_silent {
+            if let Some(stall) = stalls.last_mut() {
+                stall.length_s += seconds;
+            }
+        } else if is_silent && stalls.len() < MOST_STALLS {
+            stalls.push(Stall { at_s: *at, length_s: *seconds });
+        }
+        was_silent = is_silent;
+    }
+    let span = intervals.last().map_or(0.0, |(at, seconds, _)| at + seconds) - intervals[0].0;
+    Ok(Stalls {
+        rates: intervals.iter().map(|(at, seconds, requests)| (*at, requests / seconds)).collect(),
+        interval_s,
+        usual_per_sec,
+        stalled_ratio: stalls.iter().map(|stall| stall.length_s).sum::<f64>() / span,
+        period: period(&stalls, interval_s, span),
+        stalls,
+    })
+}
+
+fn concentration(begins: &[f64], period: f64) -> f64 {
+    let (sin, cos) = begins.iter().fold((0.0, 0.0), |(sin, cos), begin| {
+        let angle = std::f64::consts::TAU * begin / period;
+        (sin + angle.sin(), cos + angle.cos())
+    });
+    (sin * sin + cos * cos).sqrt() / begins.len() as f64
+}
+
+fn period(stalls: &[Stall], interval_s: f64, span: f64) -> Option<Period> {
+    let begins: Vec<f64> = stalls.iter().map(|stall| stall.at_s).collect();
+    if begins.len() < FEWEST_STALLS {
+        return None;
+    }
+    // Below three intervals every begin has the same phase by being read on a grid; beyond a third of the time there are
+    // not enough of them. Steps in frequency of a quarter of what the span can resolve.
+    let (longest, shortest) = (span / 3.0, 3.0 * interval_s);
+    if longest <= shortest {
+        return None;
+    }
+    let (low, high) = (1.0 / longest, 1.0 / shortest);
+    let tries = (((high - low) * span * 4.0).ceil() as usize).clamp(2, TRIES);
+    let at = |index: usize| 1.0 / (low + (high - low) * index as f64 / (tries - 1) as f64);
+    let tried: Vec<(f64, f64)> = (0..tries).map(|index| (at(index), concentration(&begins, at(index)))).collect();
+    let best = tried.iter().map(|(_, r)| *r).fold(0.0, f64::max);
+    // A fraction of the period is as concentrated as the period itself: the longest that is about as good is meant.
+    let (period_s, _) = tried.iter().copied().filter(|(_, r)| *r > best - 0.1).max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let (period_s, interval) = refine(&begins, period_s)?;
+    let concentration = concentration(&begins, period_s);
+    let coincide = (interval_s / period_s).powi(begins.len() as i32 - 1);
+    let p_value = (by_chance(begins.len() as f64, concentration).max(coincide) * tries as f64).min(1.0);
+    (p_value < SIGNIFICANCE).then_some(Period { period_s, interval, concentration, p_value })
+}
+
+/// How probable at least this concentration is for `n` begins at random times.
+fn by_chance(n: f64, concentration: f64) -> f64 {
+    let rayleigh = -n * concentration * concentration;
+    let radius = std::f64::consts::PI * (n * (1.0 - concentration).max(0.0) / 2.0).sqrt();
+    // Logarithm of the volume of a ball in n - 1 dimensions over that of all angles.
+    let half = (n - 1.0) / 2.0;
+    let ball = half * std::f64::consts::PI.ln() - statrs::function::gamma::ln_gamma(half + 1.0)
+        + (n - 1.0) * (radius.ln() - std::f64::consts::TAU.ln())
+        + 0.5 * n.ln();
+    rayleigh.min(ball).exp()
+}
+
+/// A line through the begins by their number: its slope is the period.
+fn refine(begins: &[f64], guess: f64) -> Option<(f64, Option<Interval>)> {
+    let mut period = guess;
+    let mut interval = None;
+    for _ in 0..3 {
+        let points: Vec<(f64, f64)> =
+            begins.iter().map(|begin| (((begin - begins[0]) / period).round(), *begin)).collect();
+        let fitted = line(&points, CONFIDENCE)?;
+        period = Some(fitted.slope.value).filter(|slope| *slope > 0.0)?;
+        interval = fitted.slope.interval;
+    }
+    Some((period, interval))
+}
+
+/// In words.
+pub fn sentences(found: &Stalls) -> Vec<String> {
+    if found.stalls.is_empty() {
+        return vec![format!(
+            "No stall: no interval of {} had less than {:.0} % of the usual {}/s.",
+            record::units::format_nanos(found.interval_s * 1e9),
+            SILENT_RATIO * 100.0,
+            record::units::format_si(found.usual_per_sec)
+        )];
+    }
+    let longest = found.stalls.iter().map(|stall| stall.length_s).fold(0.0, f64::max);
+    let mut said = vec![format!(
+        "{} stalls, {:.1} % of the time, the longest of {longest:.1} s: the rate fell below {:.0} % of the usual {}/s.",
+        found.stalls.len(),
+        found.stalled_ratio * 100.0,
+        SILENT_RATIO * 100.0,
+        record::units::format_si(found.usual_per_sec)
+    )];
+    if let Some(period) = &found.period {
+        let interval =
+            period.interval.map_or(String::new(), |interval| format!(" ({:.2} to {:.2})", interval.low, interval.high));
+        said.push(format!(
+            "They come every {:.2} s{interval}; by chance so regularly with probability {} at most: look for what runs at that clock (writing back to disk, log rotation, garbage collection, cron).",
+            period.period_s,
+            if period.p_value < 1e-6 { "one in a million".to_string() } else { format!("{:.1e}", period.p_value) }
+        ));
+    } else if found.stalls.len() >= FEWEST_STALLS {
+        said.push("No period fits them better than chance would.".into());
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::recording::Sample;
+    use super::*;
+    use rand::{RngExt, SeedableRng};
+
+    /// Readings each second; `is_silent` by the second.
+    fn recording(seconds: usize, per_sec: u64, is_silent: impl Fn(usize) -> bool) -> Recording {
+        let mut requests = 0;
+        let mut samples = vec![Sample::default()];
+        for second in 0..seconds {
+            requests += if is_silent(second) { 0 } else { per_sec };
+            samples.push(Sample { seconds: second as f64 + 1.0, requests, ..Sample::default() });
+        }
+        Recording { samples, has_requests: true, ..Recording::default() }
+    }
+
+    #[test]
+    fn a_clock_of_thirty_seconds_is_found() {
+        let found = find(&recording(300, 200, |second| second % 30 >= 25)).unwrap();
+        assert_eq!(found.stalls.len(), 9, "the last one has no end");
+        let period = found.period.unwrap();
+        assert!((period.period_s - 30.0).abs() < 0.05, "{period:?}");
+        assert!(period.concentration > 0.99 && period.p_value < 0.01);
+    }
+
+    #[test]
+    fn jitter_and_a_missing_stall_do_not_hide_the_period() {
+        let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(5);
+        let begins: Vec<usize> = (0..20).filter(|n| *n != 7).map(|n| 20 + n * 30 + random.random_range(0..3)).collect();
+        let found = find(&recording(700, 200, |second| begins.iter().any(|b| (*b..b + 3).contains(&second)))).unwrap();
+        assert!((found.period.unwrap().period_s - 30.0).abs() < 0.3, "{:?}", found.period);
+    }
+
+    #[test]
+    fn eight_regular_stalls_are_enough() {
+        let found = find(&recording(84, 200, |second| second % 10 >= 7)).unwrap();
+        assert_eq!(found.stalls.len(), 8);
+        assert!((found.period.unwrap().period_s - 10.0).abs() < 0.05, "{:?}", found.period);
+    }
+
+    #[test]
+    fn stalls_at_random_times_have_no_period() {
+        let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(6);
+        let mut with_period = 0;
+        for set in 0..200 {
+            let begins: Vec<usize> = (0..4 + set % 12).map(|_| random.random_range(5..590)).collect();
+            let silent = |second: usize| begins.iter().any(|b| (*b..b + 2).contains(&second));
+            with_period += usize::from(find(&recording(600, 200, silent)).unwrap().period.is_some());
+        }
+        assert!(with_period <= 6, "{with_period} of 200 by chance, where 2 is allowed on average");
+    }
+
+    #[test]
+    fn a_quiet_server_is_not_called_stalled() {
+        let few = find(&recording(300, 2, |second| second % 3 == 0)).unwrap_err();
+        assert!(few.contains("chance"), "{few}");
+        let none = find(&recording(300, 200, |_| false)).unwrap();
+        assert!(none.stalls.is_empty() && none.period.is_none());
+        assert!(find(&recording(300, 200, |_| true)).unwrap_err().contains("no request"));
+    }
+
+    #[test]
+    fn silence_before_and_after_the_load_is_no_stall() {
+        let found = find(&recording(300, 200, |second| !(50..250).contains(&second))).unwrap();
+        assert!(found.stalls.is_empty(), "{:?}", found.stalls);
+    }
+}

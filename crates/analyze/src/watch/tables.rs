@@ -1,0 +1,374 @@
+//! The tables of a recording, as numbers; [`super::text`] and [`super::page`] write them. After Almeida, Almeida and Yates
+//! (1996): requests by class (their Table 5), machine (Table 8), sources against each other (Tables 6 and 9), connections by state
+//! (Table 10).
+
+use super::recording::{Estimate, Recording, Totals};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A number, perhaps with half of its 95 % interval; absent = not measured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Cell {
+    /// Value.
+    pub value: Option<f64>,
+    /// Half of the interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub half_width: Option<f64>,
+}
+
+impl From<Option<f64>> for Cell {
+    fn from(value: Option<f64>) -> Cell {
+        Cell { value: value.filter(|value| value.is_finite()), half_width: None }
+    }
+}
+
+impl From<f64> for Cell {
+    fn from(value: f64) -> Cell {
+        Some(value).into()
+    }
+}
+
+impl Cell {
+    fn of(estimate: Option<Estimate>, scale: f64) -> Cell {
+        Cell {
+            value: estimate.map(|estimate| estimate.mean * scale).filter(|value| value.is_finite()),
+            half_width: estimate.and_then(|estimate| estimate.half_width).map(|half| half * scale),
+        }
+    }
+
+    /// Three significant digits; `-` where nothing was measured.
+    pub fn words(&self) -> String {
+        let number = |value: f64| match value.abs() {
+            size if size >= 10_000.0 => crate::text::grouped(value),
+            size if size >= 100.0 => format!("{value:.0}"),
+            size if size >= 10.0 => format!("{value:.1}"),
+            size if size >= 1.0 => format!("{value:.2}"),
+            0.0 => "0".into(),
+            _ => format!("{value:.3}"),
+        };
+        match (self.value, self.half_width) {
+            (None, _) => "-".into(),
+            (Some(value), Some(half)) => format!("{}+-{}", number(value), number(half)),
+            (Some(value), None) => number(value),
+        }
+    }
+}
+
+/// A table.
+#[derive(Debug, Clone, Serialize)]
+pub struct Table {
+    /// What it shows.
+    pub title: &'static str,
+    /// How its numbers were obtained.
+    pub note: String,
+    /// Name and unit of each column of numbers.
+    pub columns: Vec<(&'static str, &'static str)>,
+    /// Label and numbers.
+    pub rows: Vec<(String, Vec<Cell>)>,
+}
+
+/// The scheduler against what was charged to requests and connections.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct CpuCheck {
+    /// The server's processes, by the scheduler, in CPUs.
+    pub scheduler_cpus: f64,
+    /// Charged to requests, accepting and closing, as a share of it.
+    pub explained_ratio: f64,
+}
+
+/// All of them.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Tables {
+    /// In the order in which they are shown.
+    pub tables: Vec<Table>,
+    /// See [`CpuCheck`].
+    pub cpu_check: Option<CpuCheck>,
+}
+
+struct Span<'a> {
+    first: &'a Totals,
+    last: &'a Totals,
+    seconds: f64,
+}
+
+impl Span<'_> {
+    fn per_sec(&self, first: u64, last: u64) -> f64 {
+        last.saturating_sub(first) as f64 / self.seconds
+    }
+}
+
+/// Makes them.
+pub fn of(recording: &Recording) -> Tables {
+    let (first, last) = (&recording.first, &recording.last);
+    let seconds = last.elapsed_ns.saturating_sub(first.elapsed_ns) as f64 / 1e9;
+    if seconds <= 0.0 {
+        return Tables::default();
+    }
+    let span = Span { first, last, seconds };
+    let mut tables = Vec::new();
+    if recording.has_requests {
+        tables.push(classes(recording, &span));
+        tables.extend(phases(recording));
+        tables.push(demands(recording, &span));
+    }
+    tables.extend(machine(&span));
+    tables.extend(states(recording));
+    let (check, cpu_check) = sources(recording, &span);
+    tables.extend(check);
+    Tables { tables, cpu_check }
+}
+
+fn name(recording: &Recording, index: usize) -> String {
+    recording.classes.get(index).map_or_else(|| format!("class {}", index + 1), |class| class.name.clone())
+}
+
+fn classes(recording: &Recording, span: &Span<'_>) -> Table {
+    let first = |index: usize| span.first.classes.get(index).cloned().unwrap_or_default();
+    let all: u64 = (0..span.last.classes.len())
+        .map(|index| span.last.classes[index].requests.saturating_sub(first(index).requests))
+        .sum();
+    let rows = span.last.classes.iter().enumerate().map(|(index, class)| {
+        let before = first(index);
+        let requests = class.requests.saturating_sub(before.requests);
+        let each = |now: u64, then: u64| (requests > 0).then(|| now.saturating_sub(then) as f64 / requests as f64);
+        let timed = class.timed.saturating_sub(before.timed);
+        let elapsed = class.elapsed_ns.saturating_sub(before.elapsed_ns);
+        let cells = vec![
+            (requests as f64).into(),
+            (all > 0).then(|| requests as f64 * 100.0 / all as f64).into(),
+            (requests as f64 / span.seconds).into(),
+            each(class.bytes_in, before.bytes_in).into(),
+            each(class.bytes_out, before.bytes_out).into(),
+            each(class.receives, before.receives).into(),
+            (requests > 0).then(|| class.cpu_ns.saturating_sub(before.cpu_ns) as f64 / 1e3 / requests as f64).into(),
+            (timed > 0).then(|| elapsed as f64 / 1e3 / timed as f64).into(),
+        ];
+        (name(recording, index), cells)
+    });
+    Table {
+        title: "Requests by size class",
+        note: "Requests, bytes and reads are counted, all of them; CPU and elapsed times are timed, of every request."
+            .into(),
+        columns: vec![
+            ("requests", "n"),
+            ("share", "%"),
+            ("rate", "1/s"),
+            ("in", "B/request"),
+            ("out", "B/request"),
+            ("reads", "/request"),
+            ("CPU", "us/request"),
+            ("elapsed", "us/request"),
+        ],
+        rows: rows.collect(),
+    }
+}
+
+fn phases(recording: &Recording) -> Option<Table> {
+    let phases = &recording.last.phases;
+    let rows: Vec<(String, Vec<Cell>)> = phases
+        .iter()
+        .enumerate()
+        .filter(|(_, phases)| phases.requests > 0)
+        .map(|(index, phases)| {
+            let part = |of: &[Option<Estimate>], at: usize| Cell::of(of.get(at).copied().flatten(), 1e-3);
+            let mut cells: Vec<Cell> = (0..3).map(|at| part(&phases.elapsed_ns, at)).collect();
+            cells.extend((0..3).map(|at| part(&phases.cpu_ns, at)));
+            cells.push(Cell::of(phases.sends, 1.0));
+            cells.push((phases.requests as f64).into());
+            cells.push((phases.windows as f64).into());
+            (name(recording, index), cells)
+        })
+        .collect();
+    (!rows.is_empty()).then(|| Table {
+        title: "Phases",
+        note: "Means of the requests in windows, +- half of the 95 % interval over windows; CPU divides the class's exact CPU time.".into(),
+        columns: vec![
+            ("parse", "us elapsed"),
+            ("process", "us elapsed"),
+            ("log", "us elapsed"),
+            ("parse", "us CPU"),
+            ("process", "us CPU"),
+            ("log", "us CPU"),
+            ("sends", "/request"),
+            ("requests", "n"),
+            ("windows", "n"),
+        ],
+        rows,
+    })
+}
+
+fn demands(recording: &Recording, span: &Span<'_>) -> Table {
+    let user = span.last.cpu.user_ratio.filter(|ratio| (0.0..=1.0).contains(ratio));
+    let rows = span.last.classes.iter().enumerate().filter(|(_, class)| class.requests > 0).map(|(index, class)| {
+        let before = span.first.classes.get(index).cloned().unwrap_or_default();
+        let requests = class.requests.saturating_sub(before.requests);
+        let cpu = (requests > 0).then(|| class.cpu_ns.saturating_sub(before.cpu_ns) as f64 / 1e3 / requests as f64);
+        let bytes = (requests > 0).then(|| class.bytes_out.saturating_sub(before.bytes_out) as f64 / requests as f64);
+        let disk = span.last.phases.get(index).and_then(|phases| phases.disk_bytes);
+        let cells = vec![
+            cpu.and_then(|cpu| Some(cpu * user?)).into(),
+            cpu.and_then(|cpu| Some(cpu * (1.0 - user?))).into(),
+            Cell::of(disk, 1.0),
+            bytes.into(),
+        ];
+        (name(recording, index), cells)
+    });
+    Table {
+        title: "Service demands",
+        note: "Per request. CPU is exact by class and divided into user and system as the kernel divides the whole group's; disk bytes come from windows.".into(),
+        columns: vec![("CPU user", "us"), ("CPU system", "us"), ("disk", "B"), ("network", "B")],
+        rows: rows.collect(),
+    }
+}
+
+fn machine(span: &Span<'_>) -> Option<Table> {
+    let (first, last) = (&span.first.system, &span.last.system);
+    let seconds = last.at_ns.saturating_sub(first.at_ns) as f64 / 1e9;
+    if seconds <= 0.0 {
+        return None;
+    }
+    let mut rows: Vec<(String, Vec<Cell>)> = Vec::new();
+    if let (Some(before), Some(after)) = (&first.cpu, &last.cpu) {
+        let modes = [
+            ("CPU user", after.user_ms.saturating_sub(before.user_ms)),
+            ("CPU system", after.system_ms.saturating_sub(before.system_ms)),
+            ("CPU interrupts", after.irq_ms.saturating_sub(before.irq_ms)),
+            ("CPU soft interrupts", after.softirq_ms.saturating_sub(before.softirq_ms)),
+            ("CPU idle", after.idle_ms.saturating_sub(before.idle_ms)),
+            ("CPU waiting for disks", after.iowait_ms.saturating_sub(before.iowait_ms)),
+            ("CPU stolen", after.steal_ms.saturating_sub(before.steal_ms)),
+        ];
+        let all: u64 = modes.iter().map(|(_, ms)| ms).sum();
+        for (name, ms) in modes {
+            let share = (all > 0).then(|| ms as f64 * 100.0 / all as f64);
+            rows.push((format!("{name}, % of {} CPUs", last.cpus), vec![Cell::default(), share.into()]));
+        }
+    }
+    let mut rate = |name: &str, before: Option<u64>, after: Option<u64>, scale: f64| {
+        let per_sec = before.zip(after).map(|(before, after)| after.saturating_sub(before) as f64 * scale / seconds);
+        if per_sec.is_some() {
+            rows.push((name.to_string(), vec![per_sec.into(), Cell::default()]));
+        }
+    };
+    let member = |of: &Option<BTreeMap<String, u64>>, name: &str| of.as_ref()?.get(name).copied();
+    for (words, key) in [
+        ("disk reads", "reads"),
+        ("disk bytes read", "read_bytes"),
+        ("disk writes", "writes"),
+        ("disk bytes written", "written_bytes"),
+    ] {
+        rate(words, member(&first.disk, key), member(&last.disk, key), 1.0);
+    }
+    for (words, key) in [
+        ("bytes paged in", "in_bytes"),
+        ("bytes paged out", "out_bytes"),
+        ("faults", "faults"),
+        ("major faults", "major_faults"),
+    ] {
+        rate(words, member(&first.paging, key), member(&last.paging, key), 1.0);
+    }
+    rate("interrupts", first.interrupts, last.interrupts, 1.0);
+    let mut kinds: Vec<(&String, u64)> = last.interrupts_by_kind.iter().map(|(kind, n)| (kind, *n)).collect();
+    let since = |kind: &String, now: u64| now.saturating_sub(first.interrupts_by_kind.get(kind).copied().unwrap_or(0));
+    kinds.sort_by_key(|(kind, now)| std::cmp::Reverse(since(kind, *now)));
+    for (kind, now) in kinds.into_iter().take(5).filter(|(kind, now)| since(kind, *now) > 0) {
+        let before = first.interrupts_by_kind.get(kind).copied().unwrap_or(0);
+        rate(&format!("interrupts of {}", crate::text::plain(kind, 40)), Some(before), Some(now), 1.0);
+    }
+    rate("context switches", first.context_switches, last.context_switches, 1.0);
+    rate("processes and threads started", first.started, last.started, 1.0);
+    let io = |of: &Totals, part: fn(&super::recording::Io) -> u64| of.io.as_ref().map(part);
+    rate("server: disk bytes read", io(span.first, |io| io.read_bytes), io(span.last, |io| io.read_bytes), 1.0);
+    rate(
+        "server: disk bytes written",
+        io(span.first, |io| io.written_bytes),
+        io(span.last, |io| io.written_bytes),
+        1.0,
+    );
+    rate("server: context switches", Some(span.first.cpu.switches), Some(span.last.cpu.switches), 1.0);
+    rate("server: major faults", Some(span.first.cpu.major_faults), Some(span.last.cpu.major_faults), 1.0);
+    (!rows.is_empty()).then(|| Table {
+        title: "Machine",
+        note: format!("Means over {seconds:.0} s; counted by the kernel, CPU by its ticks of 10 ms."),
+        columns: vec![("rate", "1/s"), ("share", "%")],
+        rows,
+    })
+}
+
+fn states(recording: &Recording) -> Option<Table> {
+    let samples = &recording.samples;
+    let mut names: Vec<&String> = samples.iter().flat_map(|sample| sample.states.keys()).collect();
+    names.sort();
+    names.dedup();
+    let rows: Vec<(String, Vec<Cell>)> = names
+        .into_iter()
+        .take(16)
+        .map(|name| {
+            let of = |sample: &super::recording::Sample| sample.states.get(name).copied().unwrap_or(0);
+            let mean = samples.iter().map(|sample| of(sample) as f64).sum::<f64>() / samples.len() as f64;
+            let most = samples.iter().map(of).max().unwrap_or(0);
+            (crate::text::plain(name, 20), vec![mean.into(), (most as f64).into()])
+        })
+        .collect();
+    (!rows.is_empty()).then(|| Table {
+        title: "Connections by state",
+        note: format!(
+            "Means and maxima over {} readings; counted at each transition, TIME_WAIT is modelled.",
+            samples.len()
+        ),
+        columns: vec![("mean", "sockets"), ("most", "sockets")],
+        rows,
+    })
+}
+
+/// Two sources for one thing, and their difference.
+fn sources(recording: &Recording, span: &Span<'_>) -> (Option<Table>, Option<CpuCheck>) {
+    let mut rows: Vec<(String, Vec<Cell>)> = Vec::new();
+    let (before, after) = (&span.first.cpu, &span.last.cpu);
+    let group = after.group_ns.saturating_sub(before.group_ns) as f64;
+    let mut cpu_check = None;
+    if group > 0.0 && recording.has_requests {
+        let of = |now: i64, then: i64| now.saturating_sub(then) as f64;
+        let explained = of(after.requests_ns, before.requests_ns)
+            + of(after.connect_ns, before.connect_ns)
+            + of(after.between_ns, before.between_ns);
+        let cpus = |ns: f64| ns / 1e9 / span.seconds;
+        cpu_check = Some(CpuCheck { scheduler_cpus: cpus(group), explained_ratio: explained / group });
+        let difference = (explained - group) / group * 100.0;
+        rows.push((
+            "server's CPU time, CPUs: charged against the scheduler's".into(),
+            vec![cpus(explained).into(), cpus(group).into(), difference.into()],
+        ));
+    }
+    let scans = &span.last.connections.reconciliation;
+    let member = |name: &str| scans.get(name).copied().unwrap_or(0) as f64;
+    if member("scans") > 0.0 {
+        let (seen, off) = (member("last_scan"), member("last_difference"));
+        let ratio = (seen > 0.0).then(|| off / seen * 100.0);
+        rows.push(("sockets at the last scan: off against seen".into(), vec![off.into(), seen.into(), ratio.into()]));
+    }
+    if let (Some(added), true) = (span.last.cost.added_ratio, group > 0.0) {
+        rows.push((
+            "added by watching, CPUs (modelled), against the server's".into(),
+            vec![
+                (added * group / 1e9 / span.seconds).into(),
+                (group / 1e9 / span.seconds).into(),
+                (added * 100.0).into(),
+            ],
+        ));
+    }
+    let accepted = span.per_sec(span.first.connections.accepted, span.last.connections.accepted);
+    let closed = span.per_sec(span.first.connections.closed, span.last.connections.closed);
+    rows.push((
+        "connections per second: closed against accepted".into(),
+        vec![closed.into(), accepted.into(), (accepted > 0.0).then(|| (closed / accepted - 1.0) * 100.0).into()],
+    ));
+    let table = Table {
+        title: "Sources against each other",
+        note: "Each line sets two ways to know one thing side by side; what they do not share is the last column."
+            .into(),
+        columns: vec![("one", ""), ("other", ""), ("difference", "%")],
+        rows,
+    };
+    (Some(table), cpu_check)
+}

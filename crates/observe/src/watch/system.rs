@@ -1,0 +1,228 @@
+//! The machine's counters, as the kernel module of Almeida, Almeida and Yates (1996, Table 2) kept them: CPU by mode, disk,
+//! paging, interrupts by kind, context switches, processes started and running, memory. All are cumulative since boot and
+//! carry the moment of their reading, so that any two give rates.
+
+use super::system_text::{DiskCounts, parse_counts_by_kind, parse_disks, parse_named_numbers, parse_scheduled};
+use crate::group::clock_ticks_per_sec;
+use crate::kept_file::KeptFile;
+use crate::proc_text::{CpuTimes, parse_machine_stat};
+use record::time::monotonic_ns;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Kinds of interrupts that are kept; the rest is summed as `other`.
+const MOST_KINDS: usize = 24;
+
+/// CPU time by mode since boot, summed over the machine's CPUs, milliseconds (the kernel counts in ticks of 10).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct CpuModes {
+    /// User mode, nice included.
+    pub user_ms: u64,
+    /// System mode.
+    pub system_ms: u64,
+    /// Hard interrupts.
+    pub irq_ms: u64,
+    /// Soft interrupts.
+    pub softirq_ms: u64,
+    /// Idle.
+    pub idle_ms: u64,
+    /// Idle while a disk request was outstanding.
+    pub iowait_ms: u64,
+    /// Taken by the hypervisor.
+    pub steal_ms: u64,
+}
+
+/// Paging since boot.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Paging {
+    /// Bytes read from disks into memory.
+    pub in_bytes: u64,
+    /// Bytes written from memory to disks.
+    pub out_bytes: u64,
+    /// Pages that came back from swap.
+    pub swapped_in: u64,
+    /// Pages that went to swap.
+    pub swapped_out: u64,
+    /// Faults that had to wait for a disk.
+    pub major_faults: u64,
+    /// All faults.
+    pub faults: u64,
+}
+
+/// Memory now, bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Memory {
+    /// Of the machine.
+    pub total_bytes: u64,
+    /// That programs could have without swapping, by the kernel's estimate.
+    pub available_bytes: u64,
+    /// Of nobody.
+    pub free_bytes: u64,
+    /// Files' pages.
+    pub cached_bytes: u64,
+    /// Files' pages that must still be written.
+    pub dirty_bytes: u64,
+}
+
+/// One reading of the machine. What the kernel does not tell is absent, never 0.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct SystemTotals {
+    /// CLOCK_MONOTONIC.
+    pub at_ns: u64,
+    /// CPUs online.
+    pub cpus: u64,
+    /// CPU time by mode.
+    pub cpu: Option<CpuModes>,
+    /// Disks: whole devices, without partitions and without what lies above others (device mapper, loop, memory).
+    pub disk: Option<DiskCounts>,
+    /// Paging.
+    pub paging: Option<Paging>,
+    /// Interrupts since boot.
+    pub interrupts: Option<u64>,
+    /// By kind, the most frequent.
+    pub interrupts_by_kind: BTreeMap<String, u64>,
+    /// Soft interrupts by kind.
+    pub softirqs_by_kind: BTreeMap<String, u64>,
+    /// Context switches since boot.
+    pub context_switches: Option<u64>,
+    /// Processes and threads started since boot.
+    pub started: Option<u64>,
+    /// Threads that run or are ready to, now.
+    pub running: Option<u64>,
+    /// Threads that wait for a disk, now.
+    pub blocked: Option<u64>,
+    /// Memory.
+    pub memory: Option<Memory>,
+}
+
+/// Keeps the files open: reading a kept file costs half of opening it each time.
+#[derive(Debug)]
+pub struct SystemReader {
+    stat: Option<KeptFile>,
+    vmstat: Option<KeptFile>,
+    disks: Option<KeptFile>,
+    interrupts: Option<KeptFile>,
+    softirqs: Option<KeptFile>,
+    memory: Option<KeptFile>,
+    buffer: Vec<u8>,
+    tick_ms: u64,
+}
+
+impl SystemReader {
+    /// Opens what is there.
+    pub fn open() -> Self {
+        let file = |name: &str| KeptFile::open(format!("/proc/{name}")).ok();
+        SystemReader {
+            stat: file("stat"),
+            vmstat: file("vmstat"),
+            disks: file("diskstats"),
+            interrupts: file("interrupts"),
+            softirqs: file("softirqs"),
+            memory: file("meminfo"),
+            buffer: Vec::new(),
+            tick_ms: 1000 / clock_ticks_per_sec().max(1),
+        }
+    }
+
+    /// Reads everything.
+    pub fn read(&mut self) -> SystemTotals {
+        let mut totals = SystemTotals { at_ns: monotonic_ns(), ..SystemTotals::default() };
+        let buffer = &mut self.buffer;
+        if let Some(text) = read(&self.stat, buffer) {
+            if let Some(stat) = parse_machine_stat(text) {
+                let mut times = CpuTimes::default();
+                stat.cpus.iter().for_each(|(_, cpu)| times.add(cpu));
+                totals.cpus = stat.cpus.len() as u64;
+                totals.cpu = Some(modes(&times, self.tick_ms));
+                totals.interrupts = Some(stat.interrupts);
+                totals.context_switches = Some(stat.context_switches);
+            }
+            let scheduled = parse_scheduled(text);
+            totals.started = scheduled.started;
+            totals.running = scheduled.running;
+            totals.blocked = scheduled.blocked;
+        }
+        if let Some(text) = read(&self.vmstat, buffer) {
+            totals.paging = paging(text);
+        }
+        if let Some(text) = read(&self.disks, buffer) {
+            totals.disk = parse_disks(text);
+        }
+        if let Some(text) = read(&self.interrupts, buffer) {
+            totals.interrupts_by_kind = parse_counts_by_kind(text, MOST_KINDS);
+        }
+        if let Some(text) = read(&self.softirqs, buffer) {
+            totals.softirqs_by_kind = parse_counts_by_kind(text, MOST_KINDS);
+        }
+        if let Some(text) = read(&self.memory, buffer) {
+            totals.memory = memory(text);
+        }
+        totals
+    }
+}
+
+fn read<'a>(file: &Option<KeptFile>, buffer: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+    file.as_ref()?.read(buffer).ok()
+}
+
+fn modes(times: &CpuTimes, tick_ms: u64) -> CpuModes {
+    let ms = |ticks: u64| ticks.saturating_mul(tick_ms);
+    CpuModes {
+        user_ms: ms(times.user),
+        system_ms: ms(times.system),
+        irq_ms: ms(times.irq),
+        softirq_ms: ms(times.softirq),
+        idle_ms: ms(times.idle),
+        iowait_ms: ms(times.iowait),
+        steal_ms: ms(times.steal),
+    }
+}
+
+fn paging(text: &[u8]) -> Option<Paging> {
+    let [kib_in, kib_out, swapped_in, swapped_out, major_faults, faults] =
+        parse_named_numbers(text, ["pgpgin", "pgpgout", "pswpin", "pswpout", "pgmajfault", "pgfault"]);
+    Some(Paging {
+        in_bytes: kib_in?.saturating_mul(1024),
+        out_bytes: kib_out?.saturating_mul(1024),
+        swapped_in: swapped_in.unwrap_or(0),
+        swapped_out: swapped_out.unwrap_or(0),
+        major_faults: major_faults?,
+        faults: faults?,
+    })
+}
+
+fn memory(text: &[u8]) -> Option<Memory> {
+    let kib = parse_named_numbers(text, ["MemTotal:", "MemAvailable:", "MemFree:", "Cached:", "Dirty:"]);
+    let [total, available, free, cached, dirty] = kib.map(|kib| kib.map(|kib| kib.saturating_mul(1024)));
+    Some(Memory {
+        total_bytes: total?,
+        available_bytes: available?,
+        free_bytes: free?,
+        cached_bytes: cached?,
+        dirty_bytes: dirty?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machines_counters_only_grow() {
+        let mut reader = SystemReader::open();
+        let first = reader.read();
+        // Something to count: a fault, a switch, a process.
+        assert!(std::process::Command::new("true").status().unwrap().success());
+        let second = reader.read();
+        assert!(second.at_ns > first.at_ns && second.cpus >= 1);
+        assert!(second.started.unwrap() > first.started.unwrap());
+        assert!(second.context_switches.unwrap() > first.context_switches.unwrap());
+        assert!(second.paging.unwrap().faults > first.paging.unwrap().faults);
+        assert!(second.running.unwrap() >= 1, "this test runs");
+        let memory = second.memory.unwrap();
+        assert!(memory.available_bytes < memory.total_bytes && memory.total_bytes > 0);
+        let (before, after) = (first.cpu.unwrap(), second.cpu.unwrap());
+        assert!(after.user_ms >= before.user_ms && after.system_ms >= before.system_ms);
+        assert!(!second.softirqs_by_kind.is_empty());
+    }
+}

@@ -1,0 +1,185 @@
+//! Parsers of the machine's counters: pure functions from bytes to numbers. Device names are anybody's; no input panics, what
+//! is missing or malformed is left out, and what is kept is bounded.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A sector of /proc/diskstats, whatever the device's own (Documentation/admin-guide/iostats.rst).
+const SECTOR_BYTES: u64 = 512;
+/// More devices than this are not looked at.
+const MOST_DEVICES: usize = 4096;
+
+fn number(field: &[u8]) -> Option<u64> {
+    std::str::from_utf8(field).ok()?.parse().ok()
+}
+
+fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty())
+}
+
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|byte| *byte == b'\n')
+}
+
+/// Disk work since boot, summed over devices.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct DiskCounts {
+    /// Devices.
+    pub devices: u64,
+    /// Reads completed.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Writes completed.
+    pub writes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Milliseconds in which a device had work, summed: utilisation of a single disk when divided by elapsed time.
+    pub busy_ms: u64,
+}
+
+/// Sums the whole devices of `/proc/diskstats`: a partition's work is its disk's, and what lies above other devices (device
+/// mapper, RAID, loop) or in memory would count twice.
+pub fn parse_disks(text: &[u8]) -> Option<DiskCounts> {
+    let mut devices: Vec<(&[u8], [u64; 5])> = Vec::new();
+    for line in lines(text).take(MOST_DEVICES) {
+        let fields: Vec<&[u8]> = words(line).take(13).collect();
+        let (Some(name), true) = (fields.get(2), fields.len() == 13) else { continue };
+        let counts = [3, 5, 7, 9, 12].map(|at| number(fields[at]));
+        if let [Some(reads), Some(read), Some(writes), Some(written), Some(busy)] = counts {
+            devices.push((name, [reads, read, writes, written, busy]));
+        }
+    }
+    let layered: [&[u8]; 6] = [b"loop", b"ram", b"zram", b"dm-", b"md", b"sr"];
+    let names: Vec<&[u8]> = devices.iter().map(|(name, _)| *name).collect();
+    let is_whole = |name: &[u8]| {
+        !layered.iter().any(|prefix| name.starts_with(prefix)) && !names.iter().any(|disk| is_partition(name, disk))
+    };
+    let mut sum = DiskCounts::default();
+    for (_, [reads, read, writes, written, busy]) in devices.iter().filter(|(name, _)| is_whole(name)) {
+        sum.devices += 1;
+        sum.reads = sum.reads.saturating_add(*reads);
+        sum.read_bytes = sum.read_bytes.saturating_add(read.saturating_mul(SECTOR_BYTES));
+        sum.writes = sum.writes.saturating_add(*writes);
+        sum.written_bytes = sum.written_bytes.saturating_add(written.saturating_mul(SECTOR_BYTES));
+        sum.busy_ms = sum.busy_ms.saturating_add(*busy);
+    }
+    (sum.devices > 0).then_some(sum)
+}
+
+/// `sda1` of `sda`, `nvme0n1p2` of `nvme0n1`.
+fn is_partition(name: &[u8], disk: &[u8]) -> bool {
+    let Some(rest) = name.strip_prefix(disk) else { return false };
+    let digits = rest.strip_prefix(b"p").unwrap_or(rest);
+    let needs_p = disk.last().is_some_and(u8::is_ascii_digit);
+    !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) && (!needs_p || rest.starts_with(b"p"))
+}
+
+/// What `/proc/stat` says of the scheduler.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Scheduled {
+    /// Processes and threads started since boot.
+    pub started: Option<u64>,
+    /// Running or ready to.
+    pub running: Option<u64>,
+    /// Waiting for a disk.
+    pub blocked: Option<u64>,
+}
+
+/// Parses it.
+pub fn parse_scheduled(text: &[u8]) -> Scheduled {
+    let [started, running, blocked] = parse_named_numbers(text, ["processes", "procs_running", "procs_blocked"]);
+    Scheduled { started, running, blocked }
+}
+
+/// The first number of the lines that begin with these words.
+pub fn parse_named_numbers<const N: usize>(text: &[u8], names: [&str; N]) -> [Option<u64>; N] {
+    let mut found = [None; N];
+    for line in lines(text) {
+        let mut fields = words(line);
+        let Some(key) = fields.next() else { continue };
+        if let Some(at) = names.iter().position(|name| name.as_bytes() == key) {
+            found[at] = fields.next().and_then(number);
+        }
+    }
+    found
+}
+
+/// `/proc/interrupts` or `/proc/softirqs`: counts by kind, summed over the CPUs of the heading. Kinds are the device's words
+/// or, for the machine's own, the label (`LOC`, `TLB`, `TIMER`). Beyond `most` kinds the rarest are summed as `other`.
+pub fn parse_counts_by_kind(text: &[u8], most: usize) -> BTreeMap<String, u64> {
+    let mut all = lines(text);
+    let cpus = all.next().map_or(0, |heading| words(heading).filter(|word| word.starts_with(b"CPU")).count());
+    let mut by_kind: BTreeMap<String, u64> = BTreeMap::new();
+    for line in all.take(MOST_DEVICES) {
+        let mut fields = words(line);
+        let Some(label) = fields.next().and_then(|word| word.strip_suffix(b":")) else { continue };
+        let mut sum = 0u64;
+        let mut rest = fields.peekable();
+        for _ in 0..cpus {
+            let Some(count) = rest.peek().copied().and_then(number) else { break };
+            sum = sum.saturating_add(count);
+            rest.next();
+        }
+        // The last word of an interrupt's line is its device; the words before it are the controller's.
+        let words_left: Vec<&[u8]> = rest.collect();
+        let is_numbered = label.iter().all(u8::is_ascii_digit);
+        let kind = if is_numbered { words_left.last().copied().unwrap_or(label) } else { label };
+        let kind: String = String::from_utf8_lossy(kind).chars().filter(|c| !c.is_control()).take(40).collect();
+        if sum > 0 {
+            let count = by_kind.entry(kind).or_default();
+            *count = count.saturating_add(sum);
+        }
+    }
+    while by_kind.len() > most.max(2) {
+        let rarest = by_kind.iter().filter(|(kind, _)| *kind != "other").min_by_key(|(_, count)| **count);
+        let Some(kind) = rarest.map(|(kind, _)| kind.clone()) else { break };
+        let count = by_kind.remove(&kind).unwrap_or(0);
+        *by_kind.entry("other".into()).or_default() += count;
+    }
+    by_kind
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_and_layered_devices_do_not_count_twice() {
+        let text = b"   8 0 sda 10 0 100 5 20 0 200 9 0 33 14 0 0\n   8 1 sda1 10 0 100 5 20 0 200 9 0 33 14\n\
+            259 0 nvme0n1 1 0 8 0 2 0 16 0 0 7 0 0\n 259 1 nvme0n1p1 1 0 8 0 2 0 16 0 0 7 0\n\
+            259 2 nvme0n10 1 0 8 0 1 0 8 0 0 1 0\n 253 0 dm-0 10 0 100 5 20 0 200 9 0 33 14\n 7 0 loop0 5 0 5 0 5 0 5 0 0 5 0\n";
+        let sum = parse_disks(text).unwrap();
+        assert_eq!((sum.devices, sum.reads, sum.writes, sum.busy_ms), (3, 12, 23, 41));
+        assert_eq!((sum.read_bytes, sum.written_bytes), ((100 + 8 + 8) * 512, (200 + 16 + 8) * 512));
+        assert_eq!(parse_disks(b""), None);
+        assert_eq!(parse_disks(b" 8 0 sda 10 0 x 5\n"), None);
+    }
+
+    #[test]
+    fn interrupts_are_summed_over_cpus_by_device() {
+        let text = b"           CPU0       CPU1\n 24:          1          2  IO-APIC   5-edge      ACPI:Ged\n\
+            28:          3          0 PCI-MSIX-0000:00:01.0   0-edge      virtio0-input.0\n\
+            29:          4          0 PCI-MSIX-0000:00:01.0   1-edge      virtio0-input.0\nLOC:  100  200  Local timer interrupts\n\
+            ERR:          0\n";
+        let kinds = parse_counts_by_kind(text, 24);
+        let wanted = [("ACPI:Ged", 3), ("LOC", 300), ("virtio0-input.0", 7)];
+        assert_eq!(kinds, wanted.iter().map(|(kind, count)| (kind.to_string(), *count)).collect());
+        let few = parse_counts_by_kind(text, 2);
+        assert_eq!(few, [("LOC".to_string(), 300), ("other".to_string(), 10)].into());
+    }
+
+    #[test]
+    fn softirqs_have_no_words_behind_the_numbers() {
+        let kinds = parse_counts_by_kind(b"   CPU0 CPU1\n  TIMER: 5 6\n NET_RX: 7 8\n", 24);
+        assert_eq!(kinds, [("NET_RX".to_string(), 15), ("TIMER".to_string(), 11)].into());
+    }
+
+    #[test]
+    fn named_numbers_are_found_and_nonsense_is_not() {
+        let found =
+            parse_named_numbers(b"pgfault 12\nMemTotal: 7 kB\npgpgin x\n", ["MemTotal:", "pgfault", "pgpgin", "no"]);
+        assert_eq!(found, [Some(7), Some(12), None, None]);
+        assert_eq!(parse_scheduled(b"processes 5\nprocs_running 2\nprocs_blocked 0\n").blocked, Some(0));
+    }
+}

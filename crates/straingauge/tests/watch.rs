@@ -1,0 +1,275 @@
+//! `straingauge watch` on a real nginx, from the command line: lines, recording, report, the ways in which it ends.
+
+use crate::rig::{
+    Running, Said, free_port, is_root, member, needs_server, open_dir, processes_of, program, run, run_record,
+    skip_unless, skipped, straingauge,
+};
+use crate::server::{Kind, Server, serve};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The readings of a recording so far.
+fn readings(run: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(run.join("watch.jsonl")).unwrap_or_default();
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    whole.lines().skip(1).map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
+}
+
+fn requests(reading: &Value) -> u64 {
+    let classes = reading["totals"]["classes"].as_array().expect("classes are a list");
+    classes.iter().map(|class| class["requests"].as_u64().expect("a count")).sum()
+}
+
+/// Starts a watch that records; `None`, and says why, where requests cannot be counted.
+#[track_caller]
+fn watch(port: u16, out: &Path, more: &[&str]) -> Option<Running> {
+    let mut command = straingauge(["watch", &format!(":{port}"), "--system-interval", "200ms", "--out"]);
+    command.arg(out).args(more);
+    if !more.contains(&"--interval") {
+        command.args(["--interval", "200ms"]);
+    }
+    let mut running = Running::start(&mut command);
+    running.wait_until("a reading", || !readings(out).is_empty());
+    let first = &readings(out)[0];
+    if first["totals"]["classes"].as_array().is_none_or(Vec::is_empty) {
+        skipped(&format!("requests are not counted here: {}", first["doubts"]));
+        return None;
+    }
+    Some(running)
+}
+
+fn load(url: &str) -> Value {
+    let mut command = straingauge(["load", url, "--warmup", "0s", "--duration", "700ms", "--connections", "4"]);
+    run(command.args(["--json", "--quiet"])).exits_with(0).json()
+}
+
+fn report(out: &Path, more: &[&str]) -> Said {
+    run(straingauge(["report"]).arg(out).args(more))
+}
+
+#[test]
+fn a_load_is_counted_kept_and_reported() {
+    needs_server!(Kind::Nginx);
+    skip_unless!(is_root(), "counting requests needs root");
+    let (server, dir) = (Server::start(Kind::Nginx), open_dir());
+    let out = dir.path().join("run");
+    let Some(mut running) = watch(server.port, &out, &[]) else { return };
+    let counted = load(&server.url("1k.bin"));
+    let (ok, sent) = (member(&counted, "ok").as_u64().unwrap(), member(&counted, "sent").as_u64().unwrap());
+    // The last responses are over when the client closes.
+    running.wait_until("all requests", || readings(&out).last().is_some_and(|reading| requests(reading) >= ok));
+    running.signal(libc::SIGINT);
+    running.wait().exits_with(0);
+    let all = readings(&out);
+    let last = all.last().unwrap();
+    assert!((ok..=sent).contains(&requests(last)), "{} counted, {ok} answered, {sent} sent", requests(last));
+    let system = &last["totals"]["system"];
+    for name in ["cpu", "paging", "memory", "context_switches", "started", "interrupts"] {
+        assert!(!system[name].is_null(), "{name} is read: {system:#}");
+    }
+    assert!(last["totals"]["io"]["writes"].as_u64().unwrap() >= ok, "nginx writes each response");
+    assert_eq!(run_record(&out)["status"], "complete");
+    let said = report(&out, &[]).exits_with(0).out;
+    for words in ["Requests by size class", "Service demands", "Machine", "Connections by state", "Sources against"] {
+        assert!(said.contains(words), "'{words}' is not in:\n{said}");
+    }
+    let page = std::fs::read_to_string(out.join("report.html")).expect("the page is written");
+    assert!(page.contains("Requests per second") || page.contains("Stalls: not measured"), "{page}");
+    assert!(!page.contains("<script"), "no script");
+}
+
+#[test]
+fn a_killed_watch_loses_no_line_and_is_reported() {
+    needs_server!(Kind::Nginx);
+    skip_unless!(is_root(), "counting requests needs root");
+    let (server, dir) = (Server::start(Kind::Nginx), open_dir());
+    let out = dir.path().join("run");
+    let Some(mut running) = watch(server.port, &out, &[]) else { return };
+    let counted = load(&server.url("1k.bin"));
+    let ok = member(&counted, "ok").as_u64().unwrap();
+    running.wait_until("all requests", || readings(&out).last().is_some_and(|reading| requests(reading) >= ok));
+    running.signal(libc::SIGKILL);
+    assert_eq!(running.wait().code, None, "ended by the signal");
+    assert_eq!(run_record(&out)["status"], "running", "nobody could write that it ended");
+    let said = report(&out, &["--json"]).exits_with(0).json();
+    assert!(said["readings"].as_u64().unwrap() >= 2, "{said:#}");
+    let page = std::fs::read_to_string(out.join("report.html")).expect("the page is written");
+    assert!(page.contains("its process was killed"), "the page says so");
+    // The kernel detached all programs: the server answers, and a new watch begins with nothing.
+    let again = dir.path().join("again");
+    let Some(running) = watch(server.port, &again, &[]) else { return };
+    assert_eq!(requests(&readings(&again)[0]), 0);
+    running.signal(libc::SIGTERM);
+    running.wait().exits_with(0);
+}
+
+#[test]
+fn a_watch_of_given_length_that_is_interrupted_says_so() {
+    needs_server!(Kind::Nginx);
+    let (server, dir) = (Server::start(Kind::Nginx), open_dir());
+    let out = dir.path().join("run");
+    let mut command = straingauge(["watch", &format!(":{}", server.port), "--duration", "10m", "--out"]);
+    let mut running = Running::start(command.arg(&out));
+    running.wait_until("a recording", || out.join("watch.jsonl").exists());
+    running.signal(libc::SIGINT);
+    running.wait().exits_with(130);
+    assert_eq!(run_record(&out)["status"], "interrupted");
+}
+
+fn capabilities(pid: i32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("CapPrm:\t")).expect("capabilities are listed");
+    u64::from_str_radix(line.trim(), 16).expect("in hexadecimal")
+}
+
+#[test]
+fn privileges_are_given_up_once_everything_is_attached() {
+    needs_server!(Kind::Nginx);
+    skip_unless!(is_root(), "it has privileges to give up as root only");
+    let (server, dir) = (Server::start(Kind::Nginx), open_dir());
+    // CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_PERFMON, CAP_BPF.
+    let kept: u64 = 1 << 2 | 1 << 19 | 1 << 38 | 1 << 39;
+    for (name, more, is_all) in [("less", &[][..], false), ("all", &["--keep-privileges"], true)] {
+        let out = dir.path().join(name);
+        let Some(running) = watch(server.port, &out, more) else { return };
+        let held = capabilities(running.pid());
+        assert_eq!(held & !kept != 0, is_all, "{name}: {held:x}");
+        running.signal(libc::SIGTERM);
+        running.wait().exits_with(0);
+    }
+}
+
+/// Stops all processes of a server, or lets them go on.
+fn signal_all(state: &Path, signal: libc::c_int) {
+    for pid in processes_of(state) {
+        // SAFETY: kill takes no pointers; these are processes of the test's own server.
+        unsafe { libc::kill(pid, signal) };
+    }
+}
+
+#[test]
+fn a_server_that_stops_at_a_clock_is_found_out() {
+    needs_server!(Kind::Nginx);
+    skip_unless!(is_root(), "counting requests needs root");
+    let dir = open_dir();
+    let (state, out, port) = (dir.path().join("state"), dir.path().join("run"), free_port());
+    let mut server = serve(Kind::Nginx, port, &state);
+    let mut server = Running::start(&mut server);
+    server.wait_until("nginx accepts", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let Some(running) = watch(port, &out, &["--interval", "100ms"]) else {
+        server.signal(libc::SIGTERM);
+        return;
+    };
+    let url = format!("http://127.0.0.1:{port}/1k.bin");
+    let mut load = straingauge(["load", &url, "--rate", "2000", "--warmup", "0s", "--duration", "14s"]);
+    let load = Running::start(load.args(["--connections", "50", "--timeout", "10s", "--quiet"]));
+    let began = Instant::now();
+    let mut begins = Vec::new();
+    for number in 0..8 {
+        // From a common start, so that lateness does not add up.
+        let at = Duration::from_millis(1000 + number * 1500);
+        std::thread::sleep(at.saturating_sub(began.elapsed()));
+        begins.push(began.elapsed().as_secs_f64());
+        signal_all(&state, libc::SIGSTOP);
+        std::thread::sleep(Duration::from_millis(500));
+        signal_all(&state, libc::SIGCONT);
+    }
+    load.wait().exits_with(0);
+    running.signal(libc::SIGINT);
+    running.wait().exits_with(0);
+    server.signal(libc::SIGTERM);
+    let _ = server.wait();
+    let made = (begins[7] - begins[0]) / 7.0;
+    let found = report(&out, &["--json"]).exits_with(0).json();
+    let stalls = &found["stalls"]["Ok"];
+    let period = stalls["period"]["period_s"].as_f64().unwrap_or_else(|| panic!("no period: {stalls:#}"));
+    assert!((period - made).abs() < 0.1 * made, "found {period} s, made {made} s: {stalls:#}");
+    let said = report(&out, &[]).exits_with(0).out;
+    assert!(said.contains("They come every"), "{said}");
+}
+
+#[test]
+fn on_a_terminal_a_screen_is_drawn_anew() {
+    needs_server!(Kind::Nginx);
+    skip_unless!(program("script").is_some(), "script is not installed (apt-get install bsdutils)");
+    let server = Server::start(Kind::Nginx);
+    let line = format!(
+        "exec {} watch :{} --interval 200ms --system-interval 200ms --duration 900ms",
+        env!("CARGO_BIN_EXE_straingauge"),
+        server.port
+    );
+    let said =
+        run(Command::new("script").args(["-q", "-e", "-c", &line, "/dev/null"]).env("TERM", "xterm")).exits_with(0);
+    assert!(said.out.matches("\x1b[H").count() >= 3, "several screens: {:?}", said.out);
+    for words in ["connections", "machine, means over", "cost of watching"] {
+        assert!(said.out.contains(words), "'{words}' is not in {:?}", said.out);
+    }
+}
+
+#[test]
+fn metrics_are_served_on_loopback() {
+    needs_server!(Kind::Nginx);
+    let (server, port) = (Server::start(Kind::Nginx), free_port());
+    let address = format!("127.0.0.1:{port}");
+    let mut command =
+        straingauge(["watch", &format!(":{}", server.port), "--prometheus", &address, "--interval", "100ms"]);
+    let mut running = Running::start(&mut command);
+    running.wait_until("the port", || TcpStream::connect(&address).is_ok());
+    let get = |line: &str| {
+        let mut stream = TcpStream::connect(&address).expect("it listens");
+        stream.write_all(format!("{line}\r\nHost: x\r\n\r\n").as_bytes()).expect("it reads");
+        let mut text = String::new();
+        let _ = stream.read_to_string(&mut text);
+        text
+    };
+    running.wait_until("a page", || get("GET /metrics HTTP/1.1").contains("straingauge_connections"));
+    let page = get("GET /metrics HTTP/1.1");
+    assert!(page.starts_with("HTTP/1.1 200 OK") && page.contains("version=0.0.4"), "{page}");
+    for line in page.split("\r\n\r\n").nth(1).expect("a body").lines().filter(|line| !line.starts_with('#')) {
+        let (name, value) = line.rsplit_once(' ').expect("name and value");
+        assert!(name.starts_with("straingauge_") && value.parse::<f64>().is_ok(), "{line}");
+    }
+    assert!(get("GET /other HTTP/1.1").starts_with("HTTP/1.1 404"));
+    assert!(!get("\u{0}nonsense").contains("straingauge_"));
+    // promtool, where Prometheus is installed, is the stricter reader.
+    if program("promtool").is_some() {
+        let body = page.split("\r\n\r\n").nth(1).expect("a body").to_string();
+        let mut tool =
+            Command::new("promtool").args(["check", "metrics"]).stdin(Stdio::piped()).spawn().expect("it starts");
+        tool.stdin.take().expect("piped").write_all(body.as_bytes()).expect("it reads");
+        assert!(tool.wait().expect("it ends").success(), "promtool complains of:\n{body}");
+    }
+    running.signal(libc::SIGINT);
+    running.wait().exits_with(0);
+}
+
+#[test]
+fn what_cannot_be_watched_is_one_clear_sentence() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let taken = taken.local_addr().expect("bound").to_string();
+    let dir = open_dir();
+    std::fs::write(dir.path().join("run.json"), "{}").expect("our own folder");
+    let there = dir.path().to_str().expect("temporary paths are text").to_string();
+    let port = free_port().to_string();
+    let cases: [(&[&str], i32, &[&str]); 8] = [
+        (&[":0"], 2, &[":0", "port"]),
+        (&["eighty"], 2, &["eighty", "port"]),
+        (&[&port, "--interval", "10ms"], 2, &["--interval", "100ms"]),
+        (&[&port, "--classes", "50KiB,10KiB"], 2, &["--classes", "ascend"]),
+        (&[&port, "--overhead", "0%"], 2, &["--overhead"]),
+        (&[&port, "--cgroup", "/sys/fs/cgroup/no-such-group"], 1, &["no-such-group", "cgroup.procs"]),
+        (&[&port, "--out", &there, "--duration", "1s"], 1, &[&there]),
+        (&[&port, "--prometheus", &taken, "--duration", "1s"], 1, &[&taken]),
+    ];
+    for (arguments, code, words) in cases {
+        run(straingauge(["watch"]).args(arguments)).exits_with(code).complains_of(words);
+    }
+    let not_a_run = dir.path().join("not");
+    std::fs::create_dir(&not_a_run).expect("our own folder");
+    std::fs::write(not_a_run.join("watch.jsonl"), "\u{1b}[31mnonsense\n").expect("our own folder");
+    report(&not_a_run, &[]).exits_with(1).complains_of(&["not"]);
+}
