@@ -24,6 +24,6 @@ mod server;
 mod ssh_workers;
 mod stall;
 mod wan;
-mod worker_faults;
 mod watch;
+mod worker_faults;
 mod workers;
