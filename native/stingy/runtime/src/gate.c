@@ -265,8 +265,11 @@ void stingy_gate_admit(struct stingy_gate *gate, uint64_t now_ms)
 {
 	expire_due(gate, now_ms);
 	while (gate->lists[READY].count > 0) {
-		if (gate->config.room(gate->config.context) > 0) {
-			bind_first(gate, now_ms);
+		/* So many fit, whatever they do: nothing else runs meanwhile. */
+		uint32_t fits = gate->config.room(gate->config.context);
+		if (fits > 0) {
+			while (fits-- > 0 && gate->lists[READY].count > 0)
+				bind_first(gate, now_ms);
 			continue;
 		}
 		if (evict_one(gate, now_ms))

@@ -1,0 +1,164 @@
+/* A closed loop: CONNECTIONS connections, each with its next request under way as soon as it has its answer, until REQUESTS
+ * answers have come. Prints one line: requests, errors, seconds from the first request.
+ *
+ * usage: client PORT CONNECTIONS REQUESTS keep|close PATH */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+struct connection {
+	int fd;
+	bool is_connected;
+	long got, expected; /* bytes of this answer; expected: -1 before its head is whole */
+	char head[1024];
+};
+
+static struct sockaddr_in address = { .sin_family = AF_INET };
+static struct connection *connections;
+static long count, wanted, sent, answered, errors;
+static bool is_kept;
+static char request[1024];
+static int epoll;
+
+static double now_s(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static void fail(const char *what)
+{
+	perror(what);
+	exit(1);
+}
+
+static void watch(long i, uint32_t events, int how)
+{
+	struct epoll_event event = { .events = events, .data.u64 = (uint64_t)i };
+	if (epoll_ctl(epoll, how, connections[i].fd, &event) != 0)
+		fail("epoll_ctl");
+}
+
+static void open_connection(long i)
+{
+	int one = 1;
+	struct linger linger = { 1, 0 };
+	int fd = connections[i].fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+	/* No TIME_WAIT at this side: ports would run out. */
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
+	connections[i].is_connected = false;
+	if (fd < 0 || (connect(fd, (struct sockaddr *)&address, sizeof address) != 0 && errno != EINPROGRESS))
+		fail("connect");
+	watch(i, EPOLLOUT, EPOLL_CTL_ADD);
+}
+
+static void send_request(long i)
+{
+	struct connection *c = &connections[i];
+	ssize_t bytes = (ssize_t)strlen(request);
+	if (sent++ >= wanted)
+		return;
+	c->got = 0;
+	c->expected = -1;
+	if (send(c->fd, request, (size_t)bytes, MSG_NOSIGNAL) != bytes)
+		errors++;
+}
+
+static void ended(long i, bool is_whole)
+{
+	close(connections[i].fd);
+	errors += !is_whole;
+	if (answered + errors < wanted)
+		open_connection(i);
+}
+
+static void receive(long i)
+{
+	static char buffer[65536];
+	struct connection *c = &connections[i];
+	ssize_t got = recv(c->fd, buffer, sizeof buffer, 0);
+	if (got < 0 && errno == EAGAIN)
+		return;
+	if (got <= 0) {
+		ended(i, !is_kept && c->expected >= 0 && c->got >= c->expected);
+		return;
+	}
+	if (c->expected < 0 && c->got < (long)sizeof c->head - 1) {
+		long room = (long)sizeof c->head - 1 - c->got, copied = got < room ? got : room;
+		memcpy(c->head + c->got, buffer, (size_t)copied);
+		c->head[c->got + copied] = 0;
+		char *end = strstr(c->head, "\r\n\r\n"), *length = strcasestr(c->head, "content-length:");
+		if (end)
+			c->expected = end + 4 - c->head + (length ? atol(length + 15) : 0);
+	}
+	bool was_whole = c->expected >= 0 && c->got >= c->expected;
+	c->got += got;
+	if (c->expected >= 0 && c->got >= c->expected && !was_whole) {
+		answered++;
+		if (is_kept)
+			send_request(i);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 6)
+		return fprintf(stderr, "usage: client PORT CONNECTIONS REQUESTS keep|close PATH\n"), 2;
+	address.sin_port = htons((uint16_t)atoi(argv[1]));
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	count = atol(argv[2]);
+	wanted = atol(argv[3]);
+	is_kept = strcmp(argv[4], "keep") == 0;
+	snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: localhost\r\nUser-Agent: bench\r\nAccept: */*\r\nConnection: %s\r\n\r\n", argv[5], is_kept ? "keep-alive" : "close");
+	connections = calloc((size_t)count, sizeof *connections);
+	epoll = epoll_create1(EPOLL_CLOEXEC);
+	struct epoll_event events[512];
+	long connected = 0, opened = 0;
+	double start = now_s();
+	while (answered + errors < wanted) {
+		/* Kept connections are all there before the first request; some at a time, as the backlog is bounded. */
+		while (opened < count && opened - connected < 256)
+			open_connection(opened++);
+		int n = epoll_wait(epoll, events, 512, 60000);
+		if (n <= 0)
+			return fprintf(stderr, "client: stalled after %ld answers, %ld errors\n", answered, errors), 1;
+		for (int e = 0; e < n; e++) {
+			long i = (long)events[e].data.u64;
+			if (connections[i].is_connected) {
+				receive(i);
+				continue;
+			}
+			int error = 0;
+			socklen_t length = sizeof error;
+			getsockopt(connections[i].fd, SOL_SOCKET, SO_ERROR, &error, &length);
+			if (error) {
+				ended(i, false);
+				continue;
+			}
+			connections[i].is_connected = true;
+			watch(i, EPOLLIN, EPOLL_CTL_MOD);
+			connected++;
+			if (!is_kept || connected > count)
+				send_request(i);
+			else if (connected == count) {
+				start = now_s();
+				for (long k = 0; k < count; k++)
+					send_request(k);
+			}
+		}
+	}
+	printf("requests=%ld errors=%ld seconds=%.4f\n", answered, errors, now_s() - start);
+	return errors != 0;
+}
