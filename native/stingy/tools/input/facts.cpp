@@ -248,7 +248,8 @@ private:
       into.fields.push_back(f);
       if (const auto *enumeration = decl->getType()->getAs<EnumType>())
         for (const EnumConstantDecl *one : enumeration->getDecl()->enumerators())
-          facts.values[into.name + "." + f.name].emplace(one->getInitVal().getExtValue(), std::make_pair(one->getName().str(), true));
+          if (one->getInitVal().isRepresentableByInt64())
+            facts.values[into.name + "." + f.name].emplace(one->getInitVal().getExtValue(), std::make_pair(one->getName().str(), true));
     }
   }
 
@@ -282,13 +283,15 @@ private:
     value = value->IgnoreParens();
     Expr::EvalResult result;
     if (value->isValueDependent() || !value->getType()->isIntegralOrEnumerationType() || !value->EvaluateAsInt(result, context)) return {0, "", false};
+    if (!result.Val.getInt().isRepresentableByInt64()) return {0, "", false};
     int64_t number = result.Val.getInt().getExtValue();
     const Expr *plain = value->IgnoreParenCasts();
     if (const auto *constant = dyn_cast<ConstantExpr>(plain)) plain = constant->getSubExpr()->IgnoreParenCasts();
     if (const auto *name = dyn_cast<DeclRefExpr>(plain)) return {number, name->getDecl()->getName().str(), isa<EnumConstantDecl>(name->getDecl())};
     SourceLocation begin = value->getBeginLoc();
+    // What is handed to a macro is written outside of it.
+    while (sources.isMacroArgExpansion(begin)) begin = sources.getImmediateSpellingLoc(begin);
     if (begin.isMacroID()) {
-      // The outermost macro whose whole expansion this value is, so that a macro's own arguments keep their names.
       std::string name = Lexer::getImmediateMacroName(begin, sources, context.getLangOpts()).str();
       if (!name.empty() && (isalpha(name[0]) || name[0] == '_')) return {number, name, false};
     }

@@ -51,6 +51,7 @@ namespace {
 struct Search {
   const Calls &calls;
   const std::function<bool(const CallBase &)> &within;
+  const Cell *unchanged;
   Origins found;
   std::set<std::pair<const Value *, const Instruction *>> seen;
   unsigned steps = 0;
@@ -60,6 +61,7 @@ struct Search {
     if (++steps > 20000) { found.is_complete = false; return; }
     if (!seen.insert({value, at}).second) return;
     if (const auto *number = dyn_cast<ConstantInt>(value)) {
+      if (number->getBitWidth() > 64) { found.is_complete = false; return; }
       found.all.push_back({nullptr, number->getValue().getSExtValue(), at});
     } else if (const auto *function = dyn_cast<Function>(value->stripPointerCasts())) {
       found.all.push_back({function, 0, at});
@@ -83,13 +85,16 @@ struct Search {
     } else if (const auto *load = dyn_cast<LoadInst>(value)) {
       Cell cell;
       if (cell_of(load->getPointerOperand(), calls.module, cell)) {
+        if (unchanged && cell == *unchanged) return;
         // Initialisers and memset may have put other values there.
         found.is_complete = false;
         auto stores = calls.stores.find(cell);
         if (stores != calls.stores.end())
           for (const StoreInst *store : stores->second) go(store->getValueOperand(), at);
-        for (const Target *target : calls.pointers.contents(cell))
-          if (target->kind == Target::function) found.all.push_back({cast_function(target->value), 0, at});
+        // Nobody assigns it: tables that are constants.
+        if (stores == calls.stores.end())
+          for (const Target *target : calls.pointers.contents(cell))
+            if (target->kind == Target::function) found.all.push_back({cast_function(target->value), 0, at});
       } else found.is_complete = false;
     } else if (const auto *call = dyn_cast<CallBase>(value)) {
       bool is_seen = false;
@@ -107,8 +112,8 @@ struct Search {
 
 } // namespace
 
-Origins origins(const Calls &calls, const Value *value, const Instruction *at, const std::function<bool(const CallBase &)> &within) {
-  Search search{calls, within, {}, {}, 0};
+Origins origins(const Calls &calls, const Value *value, const Instruction *at, const std::function<bool(const CallBase &)> &within, const Cell *unchanged) {
+  Search search{calls, within, unchanged, {}, {}, 0};
   search.go(value, at);
   return std::move(search.found);
 }

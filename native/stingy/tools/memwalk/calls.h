@@ -30,11 +30,12 @@ struct Origin {
   const llvm::Instruction *at = nullptr;
 };
 
-/// Constants that can be in `value` when `at` runs. `within` says which calls count; is_complete: nothing else can be there.
+/// Constants that can be in `value` when `at` runs. `within` says which calls count. A load of the field `unchanged` adds
+/// nothing. is_complete: nothing else can be there.
 struct Origins {
   std::vector<Origin> all;
   bool is_complete = true;
 };
-Origins origins(const Calls &calls, const llvm::Value *value, const llvm::Instruction *at, const std::function<bool(const llvm::CallBase &)> &within);
+Origins origins(const Calls &calls, const llvm::Value *value, const llvm::Instruction *at, const std::function<bool(const llvm::CallBase &)> &within, const Cell *unchanged = nullptr);
 
 } // namespace stingy

@@ -22,6 +22,16 @@ public:
   Lifetimes(const Calls &calls, const StageGraph &graph, Objects &objects) : calls(calls), graph(graph), objects(objects), count(objects.all.size()), none(count), every(count, true) {}
 
   void run() {
+    owned = objects.request_records;
+    for (const Object &object : objects.all)
+      if (object.scope == Object::request && !object.record.empty()) owned.insert(object.record);
+    for (const Function &function : calls.module)
+      for (const Instruction &instruction : instructions(function))
+        if (const auto *load = dyn_cast<LoadInst>(&instruction)) {
+          Cell cell;
+          if (cell_of(load->getPointerOperand(), calls.module, cell) && cell == graph.state && graph.dispatchers.count(&function))
+            if (const auto *gep = dyn_cast<GEPOperator>(load->getPointerOperand())) own_values.insert(gep->getPointerOperand());
+        }
     find_allocs();
     std::vector<Set> at(graph.stages.size(), none);
     for (unsigned i = 0; i < at.size(); i++)
@@ -76,9 +86,40 @@ private:
 
   bool is_single(unsigned object) const { return objects.all[object].per_request == std::optional<uint64_t>(1); }
 
+  /// Whether a pointer leads to something of the request at hand: it comes from a parameter, from the tested request or from an
+  /// allocation here, through fields that requests own. One from a global or a list leads to any request.
+  bool is_own(const Value *pointer, unsigned depth = 0) const {
+    if (own_values.count(pointer)) return true;
+    if (depth > 16) return false;
+    if (const auto *cast = dyn_cast<CastInst>(pointer)) return is_own(cast->getOperand(0), depth + 1);
+    if (const auto *gep = dyn_cast<GEPOperator>(pointer)) return is_own(gep->getPointerOperand(), depth + 1);
+    if (const auto *load = dyn_cast<LoadInst>(pointer)) {
+      Cell cell;
+      if (!cell_of(load->getPointerOperand(), calls.module, cell) || !owned.count(cell.record)) return false;
+      // A request's pointer to another one.
+      for (const Target *target : calls.pointers.targets(pointer))
+        if (target->kind == Target::block)
+          if (auto known = objects.object_of.find(cast<CallBase>(target->value)); known != objects.object_of.end() && objects.all[known->second].record == cell.record) return false;
+      return is_own(load->getPointerOperand(), depth + 1);
+    }
+    return isa<Argument>(pointer) || isa<PHINode>(pointer) || isa<CallBase>(pointer) || isa<AllocaInst>(pointer);
+  }
+
+  /// Whether what a call does to its arguments' objects it does to those of the request at hand.
+  bool is_about_own(const CallBase &call) const {
+    for (const Value *argument : call.args()) {
+      if (!argument->getType()->isPointerTy() || is_own(argument)) continue;
+      for (const Target *target : calls.pointers.targets(argument))
+        if (target->kind == Target::block)
+          if (auto known = objects.object_of.find(cast<CallBase>(target->value)); known != objects.object_of.end() && objects.all[known->second].scope == Object::request) return false;
+    }
+    return true;
+  }
+
   Effect effect_of(const CallBase &call) {
     Effect effect{none, none};
-    if (auto found = objects.freed_by.find(&call); found != objects.freed_by.end() && found->second.size() == 1 && is_single(found->second[0])) effect.frees.set(found->second[0]);
+    bool is_mine = is_about_own(call);
+    if (auto found = objects.freed_by.find(&call); is_mine && found != objects.freed_by.end() && found->second.size() == 1 && is_single(found->second[0])) effect.frees.set(found->second[0]);
     if (auto found = objects.object_of.find(&call); found != objects.object_of.end()) effect.allocs.set(found->second);
     const auto &callees = calls.pointers.callees(call);
     Set common = every;
@@ -91,7 +132,7 @@ private:
       effect.allocs |= allocs[callee];
       common &= frees_of(*callee);
     }
-    if (is_any) effect.frees |= common;
+    if (is_any && is_mine) effect.frees |= common;
     return effect;
   }
 
@@ -146,7 +187,12 @@ private:
     for (const Target *target : calls.pointers.targets(pointer))
       if (target->kind == Target::block)
         if (auto known = objects.object_of.find(cast<CallBase>(target->value)); known != objects.object_of.end()) found.insert(known->second);
-    if (found.size() == 1 && is_single(*found.begin()) && (isa<LoadInst>(pointer) || isa<CallBase>(pointer))) result.set(*found.begin());
+    if (found.size() != 1 || !is_single(*found.begin()) || !is_own(pointer)) return result;
+    // Null there says that there is none only if no other field holds it.
+    const auto *load = dyn_cast<LoadInst>(pointer);
+    Cell cell;
+    bool is_only_holder = load && cell_of(load->getPointerOperand(), calls.module, cell) && objects.all[*found.begin()].holders == std::vector<Cell>{cell};
+    if (is_only_holder || isa<CallBase>(pointer)) result.set(*found.begin());
     return result;
   }
 
@@ -354,6 +400,8 @@ private:
   Set none, every;
   std::map<const Function *, Set> allocs, frees;
   std::map<const CallBase *, Effect> effects;
+  std::set<std::string> owned;               ///< structures that belong to requests
+  std::set<const Value *> own_values;        ///< requests whose state a dispatcher looks at
 };
 
 } // namespace

@@ -185,13 +185,13 @@ unsigned Pointers::node_of(const Value *value) {
 }
 
 void Pointers::add_target(unsigned node, unsigned index) {
-  if (node && graph[node].points_to.test_and_set(index)) work.push_back(node);
+  if (node && graph[node].points_to.test_and_set(index)) queue(node);
 }
 
 void Pointers::add_copy(unsigned from, unsigned to) {
   if (!from || !to || from == to || !edges.insert({from, to}).second) return;
   graph[from].copies.push_back(to);
-  if ((graph[to].points_to |= graph[from].points_to)) work.push_back(to);
+  if ((graph[to].points_to |= graph[from].points_to)) queue(to);
 }
 
 void Pointers::add_initializer(const Constant *value, const Type *type, unsigned into, const Cell *within) {
@@ -224,14 +224,14 @@ void Pointers::add_constraints() {
         if (!load->getType()->isPointerTy() && !load->getType()->isIntegerTy(64)) continue;
         unsigned address = node_of(load->getPointerOperand()), into = node_of(load);
         graph[address].loads.push_back(into);
-        work.push_back(address);
+        queue(address);
       } else if (auto *store = dyn_cast<StoreInst>(&instruction)) {
         Value *value = store->getValueOperand();
         if (!value->getType()->isPointerTy() && !(value->getType()->isIntegerTy(64) && isa<Instruction>(value))) continue;
         unsigned address = node_of(store->getPointerOperand()), from = node_of(value);
         if (!from) continue;
         graph[address].stores.push_back(from);
-        work.push_back(address);
+        queue(address);
       } else if (auto *phi = dyn_cast<PHINode>(&instruction)) {
         if (phi->getType()->isPointerTy() || phi->getType()->isIntegerTy(64))
           for (Value *value : phi->incoming_values()) add_copy(node_of(value), node_of(phi));
@@ -267,14 +267,14 @@ void Pointers::add_call(CallBase &call) {
     resolved.try_emplace(&call);
     unsigned called = node_of(call.getCalledOperand());
     graph[called].calls.push_back({&call, -1});
-    work.push_back(called);
+    queue(called);
     return;
   }
   if (isa<MemTransferInst>(call)) {
     unsigned to = node_of(call.getArgOperand(0)), from = node_of(call.getArgOperand(1));
     graph[from].copies_content_to.push_back(to);
     graph[to].copies_content_from.push_back(from);
-    work.push_back(from);
+    queue(from);
     return;
   }
   if (callee->isIntrinsic()) return;
@@ -300,7 +300,7 @@ void Pointers::add_call(CallBase &call) {
     if (it->second.argument >= 0 && unsigned(it->second.argument) < call.arg_size()) {
       unsigned node = node_of(call.getArgOperand(it->second.argument));
       graph[node].calls.push_back({&call, it->second.argument + (it->second.later ? 64 : 0)});
-      work.push_back(node);
+      queue(node);
     }
   if (is_known) return;
   for (unsigned i = 0; i < call.arg_size(); i++)
@@ -340,13 +340,20 @@ void Pointers::link_callback(CallBase &call, Function &callee, bool is_later) {
 }
 
 void Pointers::solve() {
-  while (!work.empty()) {
-    unsigned n = work.back();
-    work.pop_back();
-    SparseBitVector<> fresh = graph[n].points_to;
+  for (size_t next = 0; next < work.size(); next++) {
+    // The list only grows at its end; what is behind is dropped from time to time.
+    if (next > 1u << 16) {
+      work.erase(work.begin(), work.begin() + next);
+      next = 0;
+    }
+    unsigned n = work[next];
+    graph[n].is_queued = false;
+    SparseBitVector<> fresh;
+    fresh.intersectWithComplement(graph[n].points_to, graph[n].done);
+    if (fresh.empty()) continue;
+    graph[n].done |= fresh;
     for (unsigned index : fresh) {
       const Target t = all_targets[index];
-      // Loads and stores may have been added after a target was seen, so each pair is tried; the edge set keeps it cheap.
       if (t.kind == Target::function) {
         for (size_t i = 0; i < graph[n].calls.size(); i++) {
           auto [call, argument] = graph[n].calls[i];
@@ -377,9 +384,16 @@ void Pointers::solve() {
     }
     for (size_t i = 0; i < graph[n].copies.size(); i++) {
       unsigned to = graph[n].copies[i];
-      if ((graph[to].points_to |= graph[n].points_to)) work.push_back(to);
+      if ((graph[to].points_to |= fresh)) queue(to);
     }
   }
+  work.clear();
+}
+
+void Pointers::queue(unsigned node) {
+  if (graph[node].is_queued) return;
+  graph[node].is_queued = true;
+  work.push_back(node);
 }
 
 void Pointers::resolve_by_type(bool is_for_all) {

@@ -76,6 +76,7 @@ private:
   void link(llvm::CallBase &call, llvm::Function &callee);
   void link_callback(llvm::CallBase &call, llvm::Function &callee, bool is_later);
   void solve();
+  void queue(unsigned node);
   void resolve_by_type(bool is_for_all);
   unsigned new_node();
 
@@ -89,7 +90,8 @@ private:
   llvm::DenseMap<const llvm::Value *, unsigned> nodes;
   llvm::DenseMap<const llvm::Function *, unsigned> returns;
   struct Node {
-    llvm::SparseBitVector<> points_to, done;
+    llvm::SparseBitVector<> points_to, done; ///< done: those whose consequences were drawn
+    bool is_queued = false;
     std::vector<unsigned> copies, loads, stores, copies_content_to, copies_content_from;
     std::vector<std::pair<llvm::CallBase *, int>> calls; ///< -1: called; else argument that is called back, +64: later
   };

@@ -83,7 +83,7 @@ Sizes::Sizes(const Calls &calls) : calls(calls), ranges(std::make_unique<Ranges>
 Sizes::~Sizes() = default;
 
 Size Sizes::of_value(const Value *value, const CallBase &at, const std::string &written) {
-  if (const auto *number = dyn_cast<ConstantInt>(value)) return constant(number->getZExtValue());
+  if (const auto *number = dyn_cast<ConstantInt>(value); number && number->getBitWidth() <= 64) return constant(number->getZExtValue());
   std::string reason = written;
   std::replace(reason.begin(), reason.end(), '\n', ' ');
   auto &lazy = ranges->functions.getResult<LazyValueAnalysis>(*const_cast<Function *>(at.getFunction()));
@@ -93,6 +93,7 @@ Size Sizes::of_value(const Value *value, const CallBase &at, const std::string &
     if (const APInt *single = range.getSingleElement()) return constant(single->getZExtValue());
     return bounded(most, reason);
   }
+  if (value->getType()->getIntegerBitWidth() > 64) return unknown(reason);
   const Value *plain = value;
   while (const auto *cast = dyn_cast<CastInst>(plain)) plain = cast->getOperand(0);
   if (const auto *op = dyn_cast<BinaryOperator>(plain)) {

@@ -174,9 +174,16 @@ private:
 
   void add_function_stages() {
     std::set<std::pair<std::string, const Function *>> found;
-    if (is_function_state())
-      for (const Target *target : calls.pointers.contents(graph.state))
-        if (target->kind == Target::function) found.insert({target->value->getName().str(), cast<Function>(target->value)});
+    // What is assigned by name; all that may be there only where nothing is.
+    if (is_function_state()) {
+      if (auto stores = calls.stores.find(graph.state); stores != calls.stores.end())
+        for (const StoreInst *store : stores->second)
+          for (const Origin &origin : origins(calls, store->getValueOperand(), store, everywhere, &graph.state).all)
+            if (origin.function) found.insert({origin.function->getName().str(), origin.function});
+      if (found.empty())
+        for (const Target *target : calls.pointers.contents(graph.state))
+          if (target->kind == Target::function) found.insert({target->value->getName().str(), cast<Function>(target->value)});
+    }
     for (auto &[name, call] : config.queue_stage) {
       const Function *queue = function_named(name);
       for (const CallBase *caller : calls.callers(*queue))
@@ -196,8 +203,7 @@ private:
         for (Instruction &instruction : instructions(function))
           if (auto *call = dyn_cast<CallBase>(&instruction)) {
             Cell cell;
-            const auto *load = dyn_cast<LoadInst>(call->getCalledOperand()->stripPointerCasts());
-            if (load && cell_of(load->getPointerOperand(), module, cell) && cell == graph.state) dispatch_calls.insert(call);
+            if (!isa<Function>(call->getCalledOperand()) && field_of(calls, call->getCalledOperand(), cell) && cell == graph.state) dispatch_calls.insert(call);
           }
     for (const Function *function : schedule_functions) graph.dispatchers.insert(function);
   }
@@ -236,12 +242,19 @@ private:
   void add_stages_of_tests(const std::vector<StateTest> &tests, std::set<int64_t> values) {
     for (const StateTest &test : tests)
       for (auto &[value, block] : test.when) values.insert(value);
+    // A test within the code of another value: what it leads to otherwise is that code's, not every other value's.
+    SetVector<const BasicBlock *> guarded;
+    std::set<const BasicBlock *> ignored;
+    for (const StateTest &test : tests)
+      for (auto &[value, block] : test.when) add_region(tests, test, value, guarded, ignored);
     for (int64_t value : values) {
       Stage stage;
       stage.value = value;
       name(stage, value);
+      if (any_of(graph.stages, [&](const Stage &s) { return s.name == stage.name; })) stage.name = graph.state_field + " " + std::to_string(value);
       for (const StateTest &test : tests) {
         if (test.is_dispatch) graph.dispatchers.insert(test.block->getParent());
+        if (!test.when.count(value) && guarded.count(test.block)) continue;
         size_t before = stage.blocks.size();
         add_region(tests, test, value, stage.blocks, stage.starts);
         if (stage.blocks.size() > before && !stage.dispatcher && test.when.count(value)) {
@@ -323,11 +336,11 @@ private:
     if (auto stores = calls.stores.find(graph.state); has_state() && stores != calls.stores.end())
       for (const StoreInst *store : stores->second)
         if (counts(*store))
-          for (const Origin &origin : origins(calls, store->getValueOperand(), store, within).all) use(origin);
+          for (const Origin &origin : origins(calls, store->getValueOperand(), store, within, &graph.state).all) use(origin);
     for (auto &[name, call] : config.queue_stage)
       for (const CallBase *caller : calls.callers(*function_named(name)))
         if (counts(*caller) && call.stage >= 0 && call.stage < int(caller->arg_size()))
-          for (const Origin &origin : origins(calls, caller->getArgOperand(call.stage), caller, within).all) use(origin);
+          for (const Origin &origin : origins(calls, caller->getArgOperand(call.stage), caller, within, &graph.state).all) use(origin);
     for (unsigned i = 0; i < lists.size(); i++)
       if (lists[i])
         for (const User *user : lists[i]->users())

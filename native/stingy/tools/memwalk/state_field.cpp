@@ -16,6 +16,7 @@ const Value *without_casts(const Value *value) {
 std::optional<StateTest> test_of(const BasicBlock &block, const Value *&what) {
   if (const auto *choice = dyn_cast<SwitchInst>(block.getTerminator())) {
     what = without_casts(choice->getCondition());
+    if (choice->getCondition()->getType()->getIntegerBitWidth() > 64) return std::nullopt;
     StateTest test{&block, {}, choice->getDefaultDest(), true, true};
     for (const auto &one : choice->cases()) test.when.emplace(one.getCaseValue()->getValue().getSExtValue(), one.getCaseSuccessor());
     return test;
@@ -25,22 +26,12 @@ std::optional<StateTest> test_of(const BasicBlock &block, const Value *&what) {
   const auto *compare = dyn_cast<ICmpInst>(branch->getCondition());
   if (!compare || !compare->isEquality()) return std::nullopt;
   const auto *constant = dyn_cast<ConstantInt>(compare->getOperand(1));
-  if (!constant) return std::nullopt;
+  if (!constant || constant->getBitWidth() > 64) return std::nullopt;
   what = without_casts(compare->getOperand(0));
   bool is_equal = compare->getPredicate() == ICmpInst::ICMP_EQ;
   StateTest test{&block, {}, branch->getSuccessor(is_equal ? 1 : 0), false, true};
   test.when.emplace(constant->getValue().getSExtValue(), branch->getSuccessor(is_equal ? 0 : 1));
   return test;
-}
-
-/// The field that a tested value was loaded from; a parameter counts if a caller passes the field.
-bool field_of(const Calls &calls, const Value *value, Cell &cell) {
-  if (const auto *load = dyn_cast<LoadInst>(value)) return cell_of(load->getPointerOperand(), calls.module, cell);
-  if (const auto *argument = dyn_cast<Argument>(value))
-    for (const CallBase *call : calls.callers(*argument->getParent()))
-      if (argument->getArgNo() < call->arg_size())
-        if (const auto *load = dyn_cast<LoadInst>(without_casts(call->getArgOperand(argument->getArgNo()))); load && cell_of(load->getPointerOperand(), calls.module, cell)) return true;
-  return false;
 }
 
 bool sounds_like_state(StringRef name) {
@@ -51,6 +42,16 @@ bool sounds_like_state(StringRef name) {
 }
 
 } // namespace
+
+bool field_of(const Calls &calls, const Value *value, Cell &cell) {
+  value = without_casts(value);
+  if (const auto *load = dyn_cast<LoadInst>(value)) return cell_of(load->getPointerOperand(), calls.module, cell);
+  if (const auto *argument = dyn_cast<Argument>(value))
+    for (const CallBase *call : calls.callers(*argument->getParent()))
+      if (argument->getArgNo() < call->arg_size())
+        if (const auto *load = dyn_cast<LoadInst>(without_casts(call->getArgOperand(argument->getArgNo()))); load && cell_of(load->getPointerOperand(), calls.module, cell)) return true;
+  return false;
+}
 
 std::vector<StateTest> state_tests(const Calls &calls, const Cell &state, const Function *only) {
   std::vector<StateTest> all;
@@ -92,7 +93,7 @@ std::vector<StateTest> argument_tests(const Function &function, unsigned paramet
 }
 
 bool guess_state_field(const Program &program, const Calls &calls, StateField &guess) {
-  struct Candidate { std::set<int64_t> tested, stored; std::set<const Function *> functions; bool is_called = false, has_switch = false; };
+  struct Candidate { std::set<int64_t> tested, stored; std::set<const Function *> functions, storing; bool is_called = false, has_switch = false; };
   std::map<Cell, Candidate> candidates;
   auto any = [](const CallBase &) { return true; };
   for (const Function &function : calls.module)
@@ -106,7 +107,7 @@ bool guess_state_field(const Program &program, const Calls &calls, StateField &g
       }
       for (const Instruction &instruction : block)
         if (const auto *call = dyn_cast<CallBase>(&instruction))
-          if (const auto *load = dyn_cast<LoadInst>(call->getCalledOperand()->stripPointerCasts()); load && cell_of(load->getPointerOperand(), calls.module, cell)) candidates[cell].is_called = true;
+          if (!isa<Function>(call->getCalledOperand()) && field_of(calls, call->getCalledOperand(), cell)) candidates[cell].is_called = true;
     }
   std::vector<std::tuple<int, Cell, bool>> ranked;
   for (auto &[cell, candidate] : candidates) {
@@ -119,19 +120,20 @@ bool guess_state_field(const Program &program, const Calls &calls, StateField &g
     if (stores == calls.stores.end()) continue;
     for (const StoreInst *store : stores->second)
       for (const Origin &origin : origins(calls, store->getValueOperand(), store, any).all) {
+        candidate.storing.insert(origin.at->getFunction());
         if (origin.function) candidate.functions.insert(origin.function);
         else candidate.stored.insert(origin.number);
       }
     int told = (field->is_state ? 100000 : 0) + (record->second.is_request ? 1000 : 0);
     if (candidate.is_called && (candidate.functions.size() >= 3 || (candidate.functions.size() >= 2 && told))) {
-      ranked.push_back({told + int(candidate.functions.size()) + (sounds_like_state(name) ? 200 : 0), cell, true});
+      ranked.push_back({told + 10 * int(std::min({candidate.functions.size(), candidate.storing.size(), size_t(30)})) + (sounds_like_state(name) ? 200 : 0), cell, true});
       continue;
     }
     unsigned both = 0;
     for (int64_t value : candidate.tested) both += candidate.stored.count(value);
     bool is_named = sounds_like_state(name);
     if (!told && (both < 2 || (!candidate.has_switch && !is_named && !field->is_enum))) continue;
-    ranked.push_back({told + int(2 * both) + (is_named ? 200 : 0) + (field->is_enum ? 50 : 0) + (candidate.has_switch ? 20 : 0), cell, false});
+    ranked.push_back({told + int(2 * std::min(both, 12u)) + (is_named ? 200 : 0) + (field->is_enum ? 20 : 0) + (candidate.has_switch ? 20 : 0) + 5 * int(std::min<size_t>(candidate.storing.size(), 10)), cell, false});
   }
   if (ranked.empty()) return false;
   std::sort(ranked.begin(), ranked.end(), [](const auto &a, const auto &b) { return std::get<0>(a) != std::get<0>(b) ? std::get<0>(a) > std::get<0>(b) : std::get<1>(a) < std::get<1>(b); });

@@ -26,6 +26,9 @@ std::vector<StateTest> state_tests(const Calls &calls, const Cell &state, const 
 /// Tests of a parameter.
 std::vector<StateTest> argument_tests(const llvm::Function &function, unsigned parameter);
 
+/// The field that a value was loaded from, through casts; a parameter counts if a caller passes the field.
+bool field_of(const Calls &calls, const llvm::Value *value, Cell &cell);
+
 bool guess_state_field(const Program &program, const Calls &calls, StateField &guess);
 
 } // namespace stingy
