@@ -21,6 +21,7 @@ mod rig;
 mod rooms;
 mod scale;
 mod server;
+mod simulate;
 mod ssh_workers;
 mod stall;
 mod wan;

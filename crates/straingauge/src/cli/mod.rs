@@ -15,6 +15,7 @@ mod profile;
 mod report;
 mod scale;
 mod scenario;
+mod simulate;
 mod wan;
 mod watch;
 mod workload;
@@ -33,6 +34,7 @@ pub use profile::ProfileArgs;
 pub use report::ReportArgs;
 pub use scale::ScaleArgs;
 pub use scenario::ScenarioToml;
+pub use simulate::{ReplacementWord, SimulateArgs};
 pub use wan::WanArgs;
 #[cfg_attr(not(feature = "bpf"), allow(unused_imports))]
 pub use watch::{WatchArgs, WatchModeWord};
@@ -65,6 +67,8 @@ pub enum Command {
     Profile(ProfileArgs),
     /// Monitor a running server: requests, connections, phases, service demands
     Watch(Box<WatchArgs>),
+    /// Count instructions and cache misses by layer and packet in a guest with a cache model
+    Simulate(Box<SimulateArgs>),
     /// Predict from measured runs what other loads, CPUs or paths would do, with intervals
     Predict(PredictArgs),
     /// Compare two runs load by load, with a statistical test; exit code 3 on a regression

@@ -6,10 +6,32 @@ use anyhow::Result;
 use std::fmt::Write;
 use std::process::ExitCode;
 
+/// Whether `simulate` finds its emulator and a kernel.
+fn simulator() -> observe::Capability {
+    let found = simulate::machine::Qemu::find(None)
+        .and_then(|qemu| simulate::guest::Kernel::find(None).map(|kernel| (qemu.version, kernel.version)));
+    let name = "cache simulation".to_string();
+    match found {
+        Ok((qemu, kernel)) => observe::Capability {
+            name,
+            is_available: true,
+            detail: format!("{}, guest's kernel {kernel}", qemu.split(" (").next().unwrap_or_default()),
+            remedy: String::new(),
+        },
+        Err(why) => observe::Capability {
+            name,
+            is_available: false,
+            detail: "straingauge simulate cannot run".into(),
+            remedy: why.to_string(),
+        },
+    }
+}
+
 /// Runs the command.
 pub fn run(args: DoctorArgs) -> Result<ExitCode> {
     let machine = record::machine::MachineFacts::read();
-    let capabilities = observe::capabilities();
+    let mut capabilities = observe::capabilities();
+    capabilities.push(simulator());
     if args.json {
         let value = serde_json::json!({ "machine": machine, "capabilities": capabilities });
         print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;

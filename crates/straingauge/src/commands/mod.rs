@@ -12,6 +12,7 @@ mod profile;
 mod report;
 mod scale;
 mod session;
+mod simulate;
 mod wan;
 #[cfg(feature = "bpf")]
 mod watch;
@@ -34,6 +35,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Profile(_) | Command::Watch(_) => {
             anyhow::bail!("this straingauge was built without its BPF programs: build it with the feature bpf")
         }
+        Command::Simulate(args) => simulate::run(*args),
         Command::Predict(args) => predict::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Report(args) => report::run(args),

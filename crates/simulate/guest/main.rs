@@ -1,0 +1,68 @@
+//! The first process of the guest: prepares the two ends of a network, tells the host where the kernel's functions are, stops
+//! the machine so that it can be saved, and after each resumption does the one job that it then finds.
+//!
+//! Built by `build.rs` as a static program without dependencies and carried inside straingauge.
+
+#![allow(missing_docs, dead_code)]
+
+mod bench;
+mod host;
+#[path = "job.rs"]
+mod job;
+mod network;
+mod server;
+mod sys;
+
+use job::{Job, Work};
+use std::fmt::Display;
+
+/// A sentence for the host instead of a result.
+pub type Outcome<T> = Result<T, String>;
+
+/// What failed, and why.
+pub fn because<E: Display>(what: impl Display) -> impl FnOnce(E) -> String {
+    move |why| format!("{what}: {why}")
+}
+
+fn main() {
+    if std::process::id() != 1 {
+        eprintln!("this program is the first process of a simulated machine and of nothing else");
+        std::process::exit(2);
+    }
+    let outcome = prepare().and_then(|()| {
+        host::save_here();
+        host::read_job().and_then(|text| Job::from_text(&text)).and_then(work)
+    });
+    if let Err(sentence) = outcome {
+        host::say(&format!("error {}\n", sentence.replace('\n', " ")));
+    }
+    host::say("done\n");
+    sys::power_off();
+}
+
+/// Until the state that is saved.
+fn prepare() -> Outcome<()> {
+    sys::mount("proc", "/proc", "proc")?;
+    sys::mount("sysfs", "/sys", "sysfs")?;
+    sys::mount("devtmpfs", "/dev", "devtmpfs")?;
+    sys::mount("tmpfs", "/run", "tmpfs")?;
+    sys::allow_ports()?;
+    sys::allow_descriptors(65_536)?;
+    for module in ["veth", "sch_netem"] {
+        sys::load_module(&format!("/modules/{module}.ko"))?;
+    }
+    network::lay()?;
+    let kernel = std::fs::read_to_string("/proc/kallsyms").map_err(because("cannot read the kernel's functions"))?;
+    host::show("symbols", kernel.as_bytes());
+    // It stays where the host will look for it.
+    std::mem::forget(kernel);
+    Ok(())
+}
+
+fn work(job: Job) -> Outcome<()> {
+    network::delay(job.delay_us)?;
+    match &job.work {
+        Work::Bench(bench) => bench::run(bench),
+        Work::Server(server) => server::run(server),
+    }
+}

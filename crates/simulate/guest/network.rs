@@ -1,0 +1,76 @@
+//! Two network namespaces and the link between them.
+
+use crate::{Outcome, because, sys};
+use std::process::Command;
+
+pub const CLIENT: &str = "client";
+pub const SERVER: &str = "server";
+pub const CLIENT_LINK: &str = "c0";
+pub const SERVER_LINK: &str = "s0";
+pub const SERVER_ADDRESS: &str = "10.0.0.2";
+
+/// ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO: segments are joined and split nowhere, so that a packet is a segment.
+const OFFLOADS: [u32; 3] = [0x1f, 0x24, 0x2c];
+
+/// Runs a program of the guest's to its end.
+pub fn run(line: &str) -> Outcome<()> {
+    let mut words = line.split(' ');
+    let program = words.next().unwrap_or_default();
+    let output = Command::new(format!("/bin/{program}")).args(words).output().map_err(because(program))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("'{line}' in the guest: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+/// Does something within a namespace, in a thread of its own.
+pub fn within<T: Send>(namespace: &str, what: impl FnOnce() -> Outcome<T> + Send) -> Outcome<T> {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            sys::enter_namespace(namespace)?;
+            what()
+        });
+        thread.join().unwrap_or_else(|_| Err("a thread of the guest died".into()))
+    })
+}
+
+pub fn lay() -> Outcome<()> {
+    run(&format!("ip netns add {CLIENT}"))?;
+    run(&format!("ip netns add {SERVER}"))?;
+    run(&format!("ip link add {CLIENT_LINK} netns {CLIENT} type veth peer name {SERVER_LINK} netns {SERVER}"))?;
+    for (namespace, link, address) in [(CLIENT, CLIENT_LINK, "10.0.0.1"), (SERVER, SERVER_LINK, SERVER_ADDRESS)] {
+        for line in [
+            format!("ip -n {namespace} link set lo up"),
+            format!("ip -n {namespace} addr add {address}/24 dev {link}"),
+            format!("ip -n {namespace} link set {link} up"),
+            // Every segment is acknowledged at once, as in the paper: as many acknowledgements as segments.
+            format!("ip -n {namespace} route change 10.0.0.0/24 dev {link} src {address} quickack 1"),
+        ] {
+            run(&line)?;
+        }
+        within(namespace, || OFFLOADS.iter().try_for_each(|feature| sys::switch_off(link, *feature)))?;
+    }
+    Ok(())
+}
+
+/// The path's one-way delay, both ways at the client's end, so that the delaying is no work of the server's CPU.
+pub fn delay(one_way_us: u64) -> Outcome<()> {
+    if one_way_us == 0 {
+        return Ok(());
+    }
+    let round_trip = 2 * one_way_us;
+    run(&format!("tc -n {CLIENT} qdisc add dev {CLIENT_LINK} root netem delay {round_trip}us limit 100000"))
+}
+
+/// Packets that the server's link received and sent; the calling thread is in the server's namespace.
+pub fn packets() -> Outcome<(u64, u64)> {
+    let path = "/proc/thread-self/net/dev";
+    let text = std::fs::read_to_string(path).map_err(because(path))?;
+    let link = format!("{SERVER_LINK}:");
+    let line = text.lines().find_map(|line| line.trim().strip_prefix(&link)).ok_or("the server's link is gone")?;
+    let numbers: Vec<u64> = line.split_whitespace().map(|word| word.parse().unwrap_or(0)).collect();
+    match numbers[..] {
+        [_, received, _, _, _, _, _, _, _, sent, ..] => Ok((received, sent)),
+        _ => Err(format!("{path} reads otherwise than expected")),
+    }
+}

@@ -1,0 +1,278 @@
+//! What the plugin knows of the guest, and what it does at a block and at an access.
+
+use crate::attribution::{Charge, Cursor, End, Role, Stacks};
+use crate::cache::Hierarchy;
+use crate::exchange::{Account, Answer, Order, mark};
+use crate::qemu;
+use std::collections::HashMap;
+
+/// Where the kernel maps all memory (`page_offset_base` without randomisation, four levels of page tables).
+const DIRECT_MAP: std::ops::Range<u64> = 0xffff_8880_0000_0000..0xffff_c880_0000_0000;
+/// Where the kernel's image lies; physical address 0 is at its start.
+const IMAGE: std::ops::Range<u64> = 0xffff_ffff_8000_0000..0xffff_ffff_a000_0000;
+const PAGE_SHIFT: u32 = 12;
+const SOFT_TLB: usize = 4096;
+/// Lines of 64 bytes in 4 GiB, one bit each: which may be in the counted CPU's caches.
+const TOUCHED_WORDS: usize = 1 << 20;
+
+/// A block of translated code.
+pub struct Block {
+    pub function: u32,
+    pub role: Role,
+    pub is_kernel: bool,
+    /// It begins at its function's first instruction.
+    pub is_first: bool,
+    /// It is one repeated string instruction, executed once an element.
+    pub is_repeat: bool,
+    pub end: End,
+    pub instructions: u64,
+    /// Physical addresses of its instruction lines.
+    pub lines: Box<[u64]>,
+    /// Its page as the ITLB sees it.
+    pub page: u64,
+    /// The account used last, and the row it is for.
+    pub account: (u8, usize),
+}
+
+/// Physical pages of virtual ones, so that QEMU is seldom asked.
+struct SoftTlb(Vec<(u64, u64)>);
+
+pub struct Machine {
+    pub id: qemu::PluginId,
+    pub order: Order,
+    pub caches: Option<Hierarchy>,
+    /// Where the guest's memory lies in QEMU, once it is known.
+    pub memory_base: Option<u64>,
+    answer: String,
+    accounts: Vec<Account>,
+    by_function_and_row: HashMap<(u32, u8), usize>,
+    stacks: Stacks,
+    charge: Charge,
+    account: usize,
+    last_block: *const Block,
+    translations: Vec<SoftTlb>,
+    touched: Vec<u64>,
+    line_shift: u32,
+}
+
+/// A page as the TLBs see it: the kernel's image and its map of all memory are mapped by pages of 2 MiB.
+pub fn tlb_page(address: u64) -> u64 {
+    let within = address & 0xffff_ffff_ffff;
+    if DIRECT_MAP.contains(&address) || IMAGE.contains(&address) {
+        ((within >> 21) | 1 << 40) << PAGE_SHIFT
+    } else {
+        within
+    }
+}
+
+/// The physical address of code in the kernel's image.
+pub fn image_offset(address: u64) -> Option<u64> {
+    IMAGE.contains(&address).then(|| address - IMAGE.start)
+}
+
+impl SoftTlb {
+    fn new() -> SoftTlb {
+        SoftTlb(vec![(u64::MAX, 0); SOFT_TLB])
+    }
+
+    /// The physical address; `None` for device memory. Call it only within the callback of the access.
+    #[inline]
+    fn physical(&mut self, info: qemu::AccessInfo, address: u64) -> Option<u64> {
+        if DIRECT_MAP.contains(&address) {
+            return Some(address - DIRECT_MAP.start);
+        }
+        if let Some(physical) = image_offset(address) {
+            return Some(physical);
+        }
+        let page = address >> PAGE_SHIFT;
+        let entry = &mut self.0[(page ^ page >> 24) as usize % SOFT_TLB];
+        if entry.0 != page {
+            // SAFETY: QEMU allows the question within a memory callback; the answer is valid until it returns.
+            let found = unsafe {
+                let place = qemu::qemu_plugin_get_hwaddr(info, address);
+                if place.is_null() || qemu::qemu_plugin_hwaddr_is_io(place) {
+                    return None;
+                }
+                qemu::qemu_plugin_hwaddr_phys_addr(place)
+            };
+            *entry = (page, found >> PAGE_SHIFT);
+        }
+        Some(entry.1 << PAGE_SHIFT | address & ((1 << PAGE_SHIFT) - 1))
+    }
+}
+
+impl Machine {
+    pub fn new(id: qemu::PluginId, order: Order, answer: String) -> Machine {
+        let caches = order.caches.as_ref().map(Hierarchy::new);
+        let charge = Charge::new(order.unattributed());
+        let mut machine = Machine {
+            id,
+            line_shift: caches.as_ref().map_or(6, |caches| caches.l1_line_shifts().1),
+            caches,
+            memory_base: None,
+            answer,
+            accounts: Vec::new(),
+            by_function_and_row: HashMap::new(),
+            stacks: Stacks::default(),
+            charge,
+            account: 0,
+            last_block: std::ptr::null(),
+            translations: Vec::new(),
+            touched: vec![0; TOUCHED_WORDS],
+            order,
+        };
+        machine.know(machine.order.cpu.max(1));
+        machine.account = machine.account_of(0, machine.order.unattributed());
+        machine
+    }
+
+    /// Index in the symbols plus 1 of the function at a kernel address, its role, and whether it begins there.
+    pub fn function_at(&self, address: u64) -> (u32, Role, bool) {
+        let after = self.order.symbols.partition_point(|symbol| symbol.address <= address);
+        match after.checked_sub(1).map(|index| self.order.symbols[index]) {
+            Some(symbol) => (after as u32, symbol.role, symbol.address == address),
+            None => (0, Role::Helps, false),
+        }
+    }
+
+    fn account_of(&mut self, function: u32, row: u8) -> usize {
+        let accounts = &mut self.accounts;
+        *self.by_function_and_row.entry((function, row)).or_insert_with(|| {
+            accounts.push(Account { function, row, ..Account::default() });
+            accounts.len() - 1
+        })
+    }
+
+    /// A block begins.
+    #[inline]
+    pub fn enter(&mut self, cpu: u32, block: &mut Block) {
+        if cpu != self.order.cpu {
+            return;
+        }
+        if block.is_repeat && std::ptr::eq(self.last_block, block) {
+            self.accounts[self.account].repeats += 1;
+            return;
+        }
+        self.last_block = block;
+        let row = if block.is_kernel {
+            let nobody = self.order.unattributed();
+            self.charge.enter(&mut self.stacks, block.function, block.role, block.is_first, block.end, nobody)
+        } else {
+            let user = self.order.user();
+            self.charge.enter_user(user);
+            user
+        };
+        if block.account.0 != row {
+            block.account = (row, self.account_of(block.function, row));
+        }
+        self.account = block.account.1;
+        let account = &mut self.accounts[self.account];
+        account.instructions += block.instructions;
+        if let Some(caches) = &mut self.caches {
+            caches.translate_fetch(block.page, &mut account.caches);
+            for line in &*block.lines {
+                caches.fetch(*line, &mut account.caches);
+            }
+        }
+    }
+
+    /// Memory is read or written.
+    #[inline]
+    pub fn access(&mut self, cpu: u32, info: qemu::AccessInfo, address: u64, is_store: bool) {
+        let Some(caches) = &mut self.caches else { return };
+        if cpu != self.order.cpu {
+            if is_store {
+                self.store_elsewhere(cpu, info, address);
+            }
+            return;
+        }
+        let account = &mut self.accounts[self.account];
+        if is_store {
+            account.writes += 1;
+        } else {
+            account.reads += 1;
+        }
+        let Some(physical) = self.translations[cpu as usize].physical(info, address) else { return };
+        caches.translate_data(tlb_page(address), &mut account.caches);
+        caches.data(physical, is_store, &mut account.caches);
+        self.touched[(physical >> 12) as usize & (TOUCHED_WORDS - 1)] |= 1 << (physical >> 6 & 63);
+        // SAFETY: a plain function of the packed information.
+        let last = physical + (1 << unsafe { qemu::qemu_plugin_mem_size_shift(info) }) - 1;
+        if last >> self.line_shift != physical >> self.line_shift {
+            caches.data(last, is_store, &mut account.caches);
+            self.touched[(last >> 12) as usize & (TOUCHED_WORDS - 1)] |= 1 << (last >> 6 & 63);
+        }
+    }
+
+    /// Another CPU wrote: the counted one's copy of the line is gone.
+    fn store_elsewhere(&mut self, cpu: u32, info: qemu::AccessInfo, address: u64) {
+        let Some(physical) = self.translations[cpu as usize].physical(info, address) else { return };
+        let word = &mut self.touched[(physical >> 12) as usize & (TOUCHED_WORDS - 1)];
+        // The bit stands for 64 bytes; with longer lines, for a part of one: then it must stay.
+        let bit = 1 << (physical >> 6 & 63);
+        if *word & bit != 0 {
+            if self.line_shift == 6 {
+                *word &= !bit;
+            }
+            if let Some(caches) = &mut self.caches {
+                caches.invalidate(physical);
+            }
+        }
+    }
+
+    #[inline]
+    pub fn call(&mut self, cpu: u32, address: u64) {
+        if cpu == self.order.cpu {
+            let row = self.charge.row();
+            self.stacks.push(&mut self.charge.cursor, address, row);
+        }
+    }
+
+    #[inline]
+    pub fn ret(&mut self, cpu: u32, address: u64) {
+        if cpu == self.order.cpu {
+            self.stacks.pop(&mut self.charge.cursor, address);
+        }
+    }
+
+    /// All translations of a CPU may be other ones now.
+    pub fn forget_translations(&mut self, cpu: u32) {
+        self.know(cpu);
+        self.translations[cpu as usize] = SoftTlb::new();
+    }
+
+    /// Makes room for a CPU.
+    pub fn know(&mut self, cpu: u32) {
+        while self.translations.len() <= cpu as usize {
+            self.translations.push(SoftTlb::new());
+        }
+    }
+
+    /// The guest executed a mark.
+    pub fn mark(&mut self, number: u16) {
+        match number {
+            mark::BEGIN => {
+                for account in &mut self.accounts {
+                    *account = Account { function: account.function, row: account.row, ..Account::default() };
+                }
+                if let Some(caches) = &mut self.caches {
+                    caches.restart_curve();
+                }
+            }
+            mark::END => {
+                let accounts = self.accounts.iter().filter(|account| account.instructions + account.repeats > 0);
+                let sizes: Vec<u64> = (10..=28).flat_map(|power| [1_u64 << power, 3 << (power - 1)]).collect();
+                let line = 1 << self.line_shift;
+                let curve = self.caches.as_ref().and_then(Hierarchy::curve).and_then(|curve| curve.curve(&sizes, line));
+                let answer = Answer {
+                    accounts: accounts.copied().collect(),
+                    curve: curve.map(|curve| (curve.accesses, curve.points)),
+                };
+                if let Err(why) = std::fs::write(&self.answer, answer.to_text()) {
+                    eprintln!("straingauge plugin: the answer cannot be written: {why}");
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The part of QEMU's plugin interface, version 1 (QEMU 6.0 to 8.2), that is used here: `include/qemu/qemu-plugin.h`. The
+//! symbols are QEMU's own and are resolved when it loads the plugin.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+#[repr(C)]
+pub struct Block([u8; 0]);
+#[repr(C)]
+pub struct Instruction([u8; 0]);
+#[repr(C)]
+pub struct Place([u8; 0]);
+
+pub type PluginId = u64;
+/// Size, sign, byte order and direction of an access, packed.
+pub type AccessInfo = u32;
+pub type OnBlock = extern "C" fn(cpu: c_uint, data: *mut c_void);
+pub type OnAccess = extern "C" fn(cpu: c_uint, info: AccessInfo, address: u64, data: *mut c_void);
+
+#[repr(C)]
+pub struct Version {
+    pub min: c_int,
+    pub current: c_int,
+}
+
+/// `qemu_info_t` up to what is read here.
+#[repr(C)]
+pub struct Info {
+    pub target: *const c_char,
+    pub version: Version,
+    pub is_system: bool,
+    pub cpus: c_int,
+    pub most_cpus: c_int,
+}
+
+/// `QEMU_PLUGIN_MEM_RW`. Registering for one direction alone does not work in QEMU 7.2: `plugin-gen.c` tests the wrong bit, so
+/// loads are never reported, and stores of a read-only callback are.
+pub const BOTH_DIRECTIONS: c_int = 3;
+/// `QEMU_PLUGIN_CB_NO_REGS`.
+pub const NO_REGISTERS: c_int = 0;
+
+unsafe extern "C" {
+    pub fn qemu_plugin_reset(id: PluginId, then: extern "C" fn(PluginId));
+    pub fn qemu_plugin_register_vcpu_tb_trans_cb(id: PluginId, callback: extern "C" fn(PluginId, *mut Block));
+    pub fn qemu_plugin_register_vcpu_tb_exec_cb(block: *mut Block, callback: OnBlock, flags: c_int, data: *mut c_void);
+    pub fn qemu_plugin_register_vcpu_insn_exec_cb(
+        instruction: *mut Instruction,
+        callback: OnBlock,
+        flags: c_int,
+        data: *mut c_void,
+    );
+    pub fn qemu_plugin_register_vcpu_mem_cb(
+        instruction: *mut Instruction,
+        callback: OnAccess,
+        flags: c_int,
+        directions: c_int,
+        data: *mut c_void,
+    );
+    pub fn qemu_plugin_tb_n_insns(block: *const Block) -> usize;
+    pub fn qemu_plugin_tb_vaddr(block: *const Block) -> u64;
+    pub fn qemu_plugin_tb_get_insn(block: *const Block, index: usize) -> *mut Instruction;
+    pub fn qemu_plugin_insn_data(instruction: *const Instruction) -> *const c_void;
+    pub fn qemu_plugin_insn_size(instruction: *const Instruction) -> usize;
+    pub fn qemu_plugin_insn_vaddr(instruction: *const Instruction) -> u64;
+    pub fn qemu_plugin_insn_haddr(instruction: *const Instruction) -> *mut c_void;
+    pub fn qemu_plugin_mem_is_store(info: AccessInfo) -> bool;
+    pub fn qemu_plugin_mem_size_shift(info: AccessInfo) -> c_uint;
+    pub fn qemu_plugin_get_hwaddr(info: AccessInfo, address: u64) -> *mut Place;
+    pub fn qemu_plugin_hwaddr_is_io(place: *const Place) -> bool;
+    pub fn qemu_plugin_hwaddr_phys_addr(place: *const Place) -> u64;
+}

@@ -1,0 +1,175 @@
+//! What is hooked into a block when QEMU translates it.
+
+use crate::attribution::{End, Kind, Role, kind_of};
+use crate::exchange::mark;
+use crate::machine::{Block, image_offset, tlb_page};
+use crate::qemu::{self, AccessInfo, BOTH_DIRECTIONS, NO_REGISTERS, PluginId};
+use std::ffi::{c_uint, c_void};
+
+extern "C" fn on_block(cpu: c_uint, data: *mut c_void) {
+    // SAFETY: the data is a block that `full` leaked, and nothing else refers to it while a callback runs.
+    let block = unsafe { &mut *data.cast::<Block>() };
+    // SAFETY: a callback of QEMU.
+    unsafe { crate::machine() }.enter(cpu, block);
+}
+
+extern "C" fn on_access(cpu: c_uint, info: AccessInfo, address: u64, _: *mut c_void) {
+    // SAFETY: a plain function of the packed information; a callback of QEMU.
+    unsafe { crate::machine().access(cpu, info, address, qemu::qemu_plugin_mem_is_store(info)) }
+}
+
+/// A call stores the return address; one through memory also loads its target.
+extern "C" fn on_call(cpu: c_uint, info: AccessInfo, address: u64, data: *mut c_void) {
+    // SAFETY: as in `on_access`.
+    unsafe {
+        if qemu::qemu_plugin_mem_is_store(info) {
+            crate::machine().call(cpu, address);
+        }
+    }
+    on_access(cpu, info, address, data);
+}
+
+extern "C" fn on_return(cpu: c_uint, info: AccessInfo, address: u64, data: *mut c_void) {
+    // SAFETY: as in `on_access`.
+    unsafe {
+        if !qemu::qemu_plugin_mem_is_store(info) {
+            crate::machine().ret(cpu, address);
+        }
+    }
+    on_access(cpu, info, address, data);
+}
+
+extern "C" fn on_translation(cpu: c_uint, _: *mut c_void) {
+    // SAFETY: a callback of QEMU.
+    unsafe { crate::machine() }.forget_translations(cpu);
+}
+
+/// The data is the mark's number.
+extern "C" fn on_mark(_: c_uint, data: *mut c_void) {
+    // SAFETY: a callback of QEMU.
+    unsafe { crate::machine() }.mark(data as usize as u16);
+}
+
+extern "C" fn on_model(_: c_uint, _: *mut c_void) {
+    // SAFETY: a callback of QEMU. From light to full is safe; the way back makes QEMU 7.2 abort (plugins/core.c:473).
+    unsafe { qemu::qemu_plugin_reset(crate::machine().id, begin) };
+}
+
+extern "C" fn begin(id: PluginId) {
+    // SAFETY: QEMU calls this once it has dropped the light translator and all its code.
+    unsafe { qemu::qemu_plugin_register_vcpu_tb_trans_cb(id, full) };
+}
+
+/// An instruction's bytes.
+///
+/// # Safety
+/// The instruction is one of the block being translated; the bytes are valid until the translation ends.
+unsafe fn bytes_of<'b>(instruction: *mut qemu::Instruction) -> &'b [u8] {
+    // SAFETY: QEMU keeps that many bytes at that address during the translation.
+    unsafe {
+        let size = qemu::qemu_plugin_insn_size(instruction);
+        std::slice::from_raw_parts(qemu::qemu_plugin_insn_data(instruction).cast(), size)
+    }
+}
+
+/// Kernel addresses are negative.
+fn is_kernel(address: u64) -> bool {
+    address >> 63 != 0
+}
+
+/// Before the mark `MODEL`: looks for that mark alone.
+pub extern "C" fn light(_: PluginId, block: *mut qemu::Block) {
+    // SAFETY: QEMU's own block, whose instructions are valid during this callback.
+    unsafe {
+        if is_kernel(qemu::qemu_plugin_tb_vaddr(block)) {
+            return;
+        }
+        for index in 0..qemu::qemu_plugin_tb_n_insns(block) {
+            let instruction = qemu::qemu_plugin_tb_get_insn(block, index);
+            if kind_of(bytes_of(instruction)) == Kind::Mark(mark::MODEL) {
+                let none = std::ptr::null_mut();
+                qemu::qemu_plugin_register_vcpu_insn_exec_cb(instruction, on_model, NO_REGISTERS, none);
+            }
+        }
+    }
+}
+
+/// From then on: everything.
+pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
+    // SAFETY: a callback of QEMU.
+    let machine = unsafe { crate::machine() };
+    // SAFETY: QEMU's own block, whose instructions are valid during this callback.
+    unsafe {
+        let address = qemu::qemu_plugin_tb_vaddr(translated);
+        let count = qemu::qemu_plugin_tb_n_insns(translated);
+        let is_kernel = is_kernel(address);
+        let (function, role, is_first) = if is_kernel { machine.function_at(address) } else { (0, Role::Helps, false) };
+        let has_caches = machine.caches.is_some();
+        let line_shift = machine.caches.as_ref().map_or(6, |caches| caches.l1_line_shifts().0);
+        let (mut is_repeat, mut end, mut lines) = (false, End::Jump, Vec::new());
+        let nothing: *mut c_void = std::ptr::null_mut();
+        for index in 0..count {
+            let instruction = qemu::qemu_plugin_tb_get_insn(translated, index);
+            let bytes = bytes_of(instruction);
+            let kind = kind_of(bytes);
+            let mut on_memory: qemu::OnAccess = on_access;
+            end = End::Jump;
+            match kind {
+                Kind::Call => (end, on_memory) = (End::Call, on_call),
+                Kind::Return => (end, on_memory) = (End::Return, on_return),
+                Kind::InterruptReturn => (end, on_memory) = (End::InterruptReturn, on_return),
+                Kind::Repeat => is_repeat = count == 1,
+                Kind::Translation if is_kernel => {
+                    qemu::qemu_plugin_register_vcpu_insn_exec_cb(instruction, on_translation, NO_REGISTERS, nothing);
+                }
+                Kind::Mark(number) if !is_kernel => {
+                    let data = usize::from(number) as *mut c_void;
+                    qemu::qemu_plugin_register_vcpu_insn_exec_cb(instruction, on_mark, NO_REGISTERS, data);
+                }
+                Kind::Mark(_) | Kind::Translation | Kind::Plain => {}
+            }
+            let is_open_or_close = is_kernel && end != End::Jump;
+            if !is_kernel {
+                on_memory = on_access;
+            }
+            if has_caches || is_open_or_close {
+                qemu::qemu_plugin_register_vcpu_mem_cb(instruction, on_memory, NO_REGISTERS, BOTH_DIRECTIONS, nothing);
+            }
+            if has_caches {
+                let here = qemu::qemu_plugin_insn_vaddr(instruction);
+                let host = qemu::qemu_plugin_insn_haddr(instruction) as u64;
+                let physical = match (image_offset(here), machine.memory_base) {
+                    (Some(offset), known) => {
+                        if host != 0 && known.is_none() {
+                            machine.memory_base = Some(host.wrapping_sub(offset));
+                        }
+                        offset
+                    }
+                    (None, Some(base)) if host != 0 => host.wrapping_sub(base),
+                    (None, _) => here,
+                };
+                for line in physical >> line_shift..=(physical + bytes.len() as u64 - 1) >> line_shift {
+                    if lines.last() != Some(&(line << line_shift)) {
+                        lines.push(line << line_shift);
+                    }
+                }
+            }
+        }
+        let block = Box::new(Block {
+            function,
+            role,
+            is_kernel,
+            is_first,
+            is_repeat,
+            end,
+            instructions: count as u64,
+            lines: lines.into_boxed_slice(),
+            page: tlb_page(address),
+            // No row has this number, so the first execution looks its account up.
+            account: (u8::MAX, 0),
+        });
+        // QEMU may drop translated code at any time without saying so; the record then stays until QEMU ends.
+        let data = Box::into_raw(block).cast();
+        qemu::qemu_plugin_register_vcpu_tb_exec_cb(translated, on_block, NO_REGISTERS, data);
+    }
+}

@@ -1,0 +1,175 @@
+//! The rule: from one block of code to the next, who is charged.
+
+use super::{Cursor, Stacks};
+
+/// What the layer table says of a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It names this row of the table.
+    Names(u8),
+    /// It works for its caller: a helper, or a function that the table does not know.
+    Helps,
+}
+
+/// How a block of code ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum End {
+    /// With a call.
+    Call,
+    /// With a return.
+    Return,
+    /// With a return from an interrupt.
+    InterruptReturn,
+    /// With a jump, or it goes on.
+    #[default]
+    Jump,
+}
+
+/// Where a processor is.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Charge {
+    /// The kernel stack in use.
+    pub cursor: Cursor,
+    row: u8,
+    function: u32,
+    end: End,
+}
+
+impl Charge {
+    /// Nothing ran yet; `unattributed` is charged.
+    pub fn new(unattributed: u8) -> Charge {
+        Charge { row: unattributed, ..Charge::default() }
+    }
+
+    /// The row that is charged now.
+    #[inline(always)]
+    pub fn row(&self) -> u8 {
+        self.row
+    }
+
+    /// A block of `function` begins, at the function's first instruction or not, and will end as `end` says: who is charged?
+    ///
+    /// A helper that was called, or returned into, is charged to the innermost open call's caller. A helper that was jumped
+    /// to (a tail call) goes on for whoever was charged, and so will what it calls.
+    #[inline]
+    pub fn enter(
+        &mut self,
+        stacks: &mut Stacks,
+        function: u32,
+        role: Role,
+        is_first: bool,
+        end: End,
+        unattributed: u8,
+    ) -> u8 {
+        self.row = match role {
+            Role::Names(row) => row,
+            Role::Helps if self.end == End::Jump && function == self.function => self.row,
+            Role::Helps if self.end == End::Jump && is_first && self.row != unattributed => {
+                stacks.set_top(&self.cursor, self.row);
+                self.row
+            }
+            Role::Helps => stacks.top(&self.cursor).unwrap_or(unattributed),
+        };
+        self.function = function;
+        self.end = end;
+        self.row
+    }
+
+    /// User code runs: nothing is open in the kernel but what interrupts it.
+    #[inline]
+    pub fn enter_user(&mut self, user: u8) {
+        self.row = user;
+        self.function = u32::MAX;
+        // What comes next is an entry of the kernel, no tail call of the user's.
+        self.end = End::InterruptReturn;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TCP: u8 = 1;
+    const IP: u8 = 2;
+    const NONE: u8 = 9;
+    const STACK: u64 = 0xffff_c900_0000_4000;
+
+    struct Guest {
+        stacks: Stacks,
+        charge: Charge,
+    }
+
+    impl Guest {
+        fn new() -> Guest {
+            Guest { stacks: Stacks::default(), charge: Charge::new(NONE) }
+        }
+
+        fn block(&mut self, function: u32, role: Role, is_first: bool, end: End) -> u8 {
+            self.charge.enter(&mut self.stacks, function, role, is_first, end, NONE)
+        }
+
+        fn call(&mut self, slot: u64) {
+            let row = self.charge.row();
+            self.stacks.push(&mut self.charge.cursor, STACK - slot, row);
+        }
+
+        fn ret(&mut self, slot: u64) {
+            self.stacks.pop(&mut self.charge.cursor, STACK - slot);
+        }
+    }
+
+    #[test]
+    fn a_helper_works_for_its_caller_however_deep() {
+        let mut guest = Guest::new();
+        assert_eq!(guest.block(1, Role::Names(TCP), true, End::Call), TCP);
+        guest.call(8);
+        assert_eq!(guest.block(2, Role::Helps, true, End::Call), TCP);
+        guest.call(16);
+        assert_eq!(guest.block(3, Role::Helps, true, End::Return), TCP);
+        guest.ret(16);
+        assert_eq!(guest.block(2, Role::Helps, false, End::Call), TCP);
+        guest.call(16);
+        assert_eq!(guest.block(4, Role::Names(IP), true, End::Call), IP);
+        guest.call(24);
+        assert_eq!(guest.block(3, Role::Helps, true, End::Return), IP, "the same helper, for another layer");
+        guest.ret(24);
+        assert_eq!(guest.block(4, Role::Names(IP), false, End::Return), IP);
+        guest.ret(16);
+        assert_eq!(guest.block(2, Role::Helps, false, End::Return), TCP);
+    }
+
+    #[test]
+    fn a_tail_call_goes_on_for_whom_it_was_made() {
+        let mut guest = Guest::new();
+        guest.block(1, Role::Names(IP), true, End::Call);
+        guest.call(8);
+        guest.block(2, Role::Names(TCP), true, End::Jump);
+        assert_eq!(guest.block(3, Role::Helps, true, End::Call), TCP, "TCP jumped to it");
+        guest.call(16);
+        guest.block(4, Role::Helps, true, End::Return);
+        guest.ret(16);
+        assert_eq!(guest.block(3, Role::Helps, false, End::Return), TCP, "and it still works for TCP");
+    }
+
+    #[test]
+    fn an_interrupt_leaves_no_trace() {
+        let mut guest = Guest::new();
+        guest.block(1, Role::Names(TCP), true, End::Call);
+        guest.call(8);
+        guest.block(2, Role::Helps, true, End::Jump);
+        // The interrupt's entry names its row; it pushes below and comes back.
+        assert_eq!(guest.block(7, Role::Names(5), true, End::Call), 5);
+        guest.call(256);
+        guest.block(8, Role::Helps, true, End::InterruptReturn);
+        guest.ret(200);
+        assert_eq!(guest.block(2, Role::Helps, false, End::Return), TCP);
+    }
+
+    #[test]
+    fn without_a_caller_nobody_is_charged() {
+        let mut guest = Guest::new();
+        guest.charge.enter_user(6);
+        assert_eq!(guest.charge.row(), 6);
+        assert_eq!(guest.block(2, Role::Helps, true, End::Jump), NONE);
+    }
+}

@@ -1,0 +1,131 @@
+//! Shadow stacks: for each open call the address of its return address and the row that the caller worked for.
+
+use std::collections::HashMap;
+
+/// Kernel stacks of x86-64 are aligned blocks of this size (`THREAD_SIZE`), those of interrupts too.
+const BLOCK_SHIFT: u32 = 14;
+/// A call deeper than this is not followed; its helpers are charged like those of the deepest that is.
+const DEEPEST: usize = 256;
+
+/// All stacks of the guest's kernel. Tasks come and go; their blocks are used again, so the number of stacks is bounded by
+/// the guest's memory.
+#[derive(Debug, Default)]
+pub struct Stacks {
+    by_block: HashMap<u64, usize>,
+    stacks: Vec<Vec<(u64, u8)>>,
+}
+
+/// The stack that a processor uses now.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Cursor(Option<(u64, usize)>);
+
+impl Stacks {
+    fn stack(&mut self, cursor: &mut Cursor, address: u64) -> &mut Vec<(u64, u8)> {
+        let block = address >> BLOCK_SHIFT;
+        let index = match cursor.0 {
+            Some((current, index)) if current == block => index,
+            _ => {
+                let stacks = &mut self.stacks;
+                let index = *self.by_block.entry(block).or_insert_with(|| {
+                    stacks.push(Vec::with_capacity(32));
+                    stacks.len() - 1
+                });
+                cursor.0 = Some((block, index));
+                index
+            }
+        };
+        &mut self.stacks[index]
+    }
+
+    /// A call stores its return address at `address` while it works for `row`.
+    #[inline]
+    pub fn push(&mut self, cursor: &mut Cursor, address: u64, row: u8) {
+        let stack = self.stack(cursor, address);
+        while stack.last().is_some_and(|(slot, _)| *slot <= address) {
+            stack.pop();
+        }
+        if stack.len() < DEEPEST {
+            stack.push((address, row));
+        }
+    }
+
+    /// A return loads its address from `address`: this call and all deeper ones are over.
+    #[inline]
+    pub fn pop(&mut self, cursor: &mut Cursor, address: u64) {
+        let stack = self.stack(cursor, address);
+        while stack.last().is_some_and(|(slot, _)| *slot <= address) {
+            stack.pop();
+        }
+    }
+
+    /// The row that the innermost open call's caller worked for.
+    #[inline]
+    pub fn top(&self, cursor: &Cursor) -> Option<u8> {
+        cursor.0.and_then(|(_, index)| self.stacks[index].last()).map(|(_, row)| *row)
+    }
+
+    /// The innermost open call continues on behalf of `row`: its function jumped to another (a tail call).
+    #[inline]
+    pub fn set_top(&mut self, cursor: &Cursor, row: u8) {
+        if let Some((_, index)) = cursor.0
+            && let Some(last) = self.stacks[index].last_mut()
+        {
+            last.1 = row;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TASK: u64 = 0xffff_c900_0000_4000;
+    const IRQ: u64 = 0xffff_c900_0010_4000;
+
+    #[test]
+    fn returns_take_away_what_calls_brought() {
+        let (mut stacks, mut cursor) = (Stacks::default(), Cursor::default());
+        assert_eq!(stacks.top(&cursor), None);
+        stacks.push(&mut cursor, TASK - 8, 1);
+        stacks.push(&mut cursor, TASK - 64, 2);
+        assert_eq!(stacks.top(&cursor), Some(2));
+        stacks.pop(&mut cursor, TASK - 64);
+        assert_eq!(stacks.top(&cursor), Some(1));
+        stacks.pop(&mut cursor, TASK - 8);
+        assert_eq!(stacks.top(&cursor), None);
+    }
+
+    #[test]
+    fn frames_that_never_returned_are_gone_when_their_place_is_used_again() {
+        let (mut stacks, mut cursor) = (Stacks::default(), Cursor::default());
+        for depth in 1..=5 {
+            stacks.push(&mut cursor, TASK - depth * 64, depth as u8);
+        }
+        // A return from the second outermost (a task that was ended, a longjmp of the kernel).
+        stacks.push(&mut cursor, TASK - 2 * 64, 9);
+        assert_eq!(stacks.top(&cursor), Some(9));
+        stacks.pop(&mut cursor, TASK - 2 * 64);
+        assert_eq!(stacks.top(&cursor), Some(1));
+    }
+
+    #[test]
+    fn each_stack_has_its_own_calls() {
+        let (mut stacks, mut cursor) = (Stacks::default(), Cursor::default());
+        stacks.push(&mut cursor, TASK - 8, 1);
+        stacks.push(&mut cursor, IRQ - 8, 2);
+        assert_eq!(stacks.top(&cursor), Some(2));
+        stacks.pop(&mut cursor, TASK - 16);
+        assert_eq!(stacks.top(&cursor), Some(1), "back on the task's stack, where nothing below was open");
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        let (mut stacks, mut cursor) = (Stacks::default(), Cursor::default());
+        for depth in 1..=1000 {
+            stacks.push(&mut cursor, TASK - depth * 8, 3);
+        }
+        assert_eq!(stacks.stacks[0].len(), DEEPEST);
+        stacks.pop(&mut cursor, TASK - 8);
+        assert_eq!(stacks.top(&cursor), None);
+    }
+}

@@ -1,0 +1,95 @@
+//! Why nothing was simulated: a sentence each, with what to do.
+
+use std::path::PathBuf;
+
+/// What can go wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum SimulateError {
+    /// The emulator is not installed.
+    #[error("qemu-system-x86_64 is not installed; install QEMU 6.0 to 8.2 (apt-get install qemu-system-x86)")]
+    NoQemu,
+    /// The emulator has another plugin interface.
+    #[error(
+        "QEMU {version} has another plugin interface; install QEMU 6.0 to 8.2 (Debian 12 has 7.2), or name it with --qemu"
+    )]
+    OtherQemu {
+        /// Its version.
+        version: String,
+    },
+    /// Only this processor is known.
+    #[error("the simulated machine is an x86-64 one and takes its programs from this machine, which is none")]
+    OtherProcessor,
+    /// No kernel with the modules that are needed.
+    #[error(
+        "no kernel with the modules veth and sch_netem under {looked}; unpack a kernel package (apt-get download linux-image-cloud-amd64's package, dpkg -x PACKAGE FOLDER) and name it: --kernel FOLDER"
+    )]
+    NoKernel {
+        /// Where it was looked for.
+        looked: String,
+    },
+    /// A file of the host's is missing.
+    #[error("{what} cannot be taken into the guest: {why}")]
+    NotTaken {
+        /// The file or program.
+        what: String,
+        /// The reason.
+        why: String,
+    },
+    /// Less memory is free than the guest needs.
+    #[error(
+        "the guest needs {needed_mib} MiB of memory and {free_mib} MiB are free; end other programs, or give it less with --memory"
+    )]
+    NoMemory {
+        /// What it would use.
+        needed_mib: u64,
+        /// What there is.
+        free_mib: u64,
+    },
+    /// Something of the host's operating system failed.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: String,
+        /// The reason.
+        source: std::io::Error,
+    },
+    /// The emulator ended or misbehaved.
+    #[error("QEMU ended before the guest had done its work: {words}")]
+    Qemu {
+        /// Its last words, or the guest's.
+        words: String,
+    },
+    /// The guest says why it could not do its job.
+    #[error("{0}")]
+    Guest(String),
+    /// It took longer than was allowed.
+    #[error("the guest did not end within {seconds} s (--timeout); its last words: {words}")]
+    Late {
+        /// The limit.
+        seconds: u64,
+        /// What its kernel said last.
+        words: String,
+    },
+    /// An order that cannot be carried out.
+    #[error("{0}")]
+    Impossible(String),
+    /// Ctrl-C.
+    #[error("interrupted")]
+    Interrupted,
+    /// A file that is not as it should be.
+    #[error("{path}: {why}", path = path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+impl SimulateError {
+    /// Wraps an error of the operating system with what was tried.
+    pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> SimulateError {
+        let what = what.into();
+        move |source| SimulateError::System { what, source }
+    }
+}

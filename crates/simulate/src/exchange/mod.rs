@@ -1,0 +1,22 @@
+//! What the command tells the plugin and what the plugin tells the command: lines of text in two files.
+//!
+//! These files are part of the plugin too; they use the standard library alone.
+
+mod answer;
+mod order;
+
+pub use answer::{Account, Answer};
+pub use order::{Order, Symbol};
+
+/// Where a helper without a caller is charged, and user code: rows after those of the table, whose number the order says.
+pub const EXTRA_ROWS: u8 = 2;
+
+/// Marks that the measured program executes.
+pub mod mark {
+    /// From here on everything goes through the model, so that its caches fill.
+    pub const MODEL: u16 = 1;
+    /// Counting begins.
+    pub const BEGIN: u16 = 2;
+    /// Counting ends, and the answer is written.
+    pub const END: u16 = 3;
+}

@@ -1,0 +1,52 @@
+//! What the guest is made of: a distribution's kernel, an image of the host's own programs, and the kernel's functions by
+//! layer.
+
+mod image;
+#[path = "../../guest/job.rs"]
+pub mod job;
+mod kernel;
+mod libraries;
+mod symbols;
+
+pub use image::Image;
+pub use kernel::Kernel;
+pub use symbols::{Functions, KernelFunction};
+
+/// The first process, built by `build.rs`.
+pub(crate) const FIRST_PROCESS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest"));
+/// The plugin, built by `build.rs`.
+pub(crate) const PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/plugin.so"));
+/// The server's address in the guest.
+pub const SERVER_ADDRESS: &str = "10.0.0.2";
+
+impl Image {
+    /// What every guest has: its first process, the modules, and the programs that lay its network.
+    pub fn base(kernel: &Kernel) -> Result<Image, crate::SimulateError> {
+        let mut image = Image::new();
+        image.put("/init", FIRST_PROCESS.to_vec(), true)?;
+        for folder in ["/proc", "/sys", "/dev", "/run", "/tmp"] {
+            image.folder(folder);
+        }
+        for (name, file) in &kernel.modules {
+            let refused = |why: std::io::Error| crate::SimulateError::NotTaken {
+                what: file.display().to_string(),
+                why: why.to_string(),
+            };
+            image.put(&format!("/modules/{name}"), std::fs::read(file).map_err(refused)?, false)?;
+        }
+        for name in ["ip", "tc"] {
+            image.take_program(&tool(name)?, Some(&format!("/bin/{name}")))?;
+        }
+        Ok(image)
+    }
+}
+
+/// A program of the host's, also where only root looks.
+fn tool(name: &str) -> Result<std::path::PathBuf, crate::SimulateError> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(std::path::PathBuf::from));
+    folders.map(|folder| folder.join(name)).find(|file| file.is_file()).ok_or_else(|| crate::SimulateError::NotTaken {
+        what: format!("the program {name}"),
+        why: "it is not installed (apt-get install iproute2)".into(),
+    })
+}

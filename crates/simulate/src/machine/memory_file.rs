@@ -1,0 +1,61 @@
+//! Files without a name.
+
+use crate::SimulateError;
+use rustix::fs::{MemfdFlags, memfd_create};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsRawFd, RawFd};
+
+/// Of the words of a guest or of QEMU, no more is read.
+const LONGEST_TEXT: u64 = 64 << 20;
+
+/// A file in memory; gone with the last process that has it open.
+#[derive(Debug)]
+pub(super) struct MemoryFile(File);
+
+impl MemoryFile {
+    /// An empty file; the name is for people who look into `/proc`.
+    pub fn new(name: &str) -> Result<MemoryFile, SimulateError> {
+        let fd = memfd_create(name, MemfdFlags::CLOEXEC)
+            .map_err(|why| SimulateError::system("cannot make a file in memory")(why.into()))?;
+        Ok(MemoryFile(File::from(fd)))
+    }
+
+    /// A file with these bytes.
+    pub fn with(name: &str, bytes: &[u8]) -> Result<MemoryFile, SimulateError> {
+        let mut file = MemoryFile::new(name)?;
+        file.0.write_all(bytes).map_err(SimulateError::system("cannot fill a file in memory"))?;
+        Ok(file)
+    }
+
+    /// Its number, the same in the child.
+    pub fn number(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    /// A path by which the child opens it anew, at its beginning.
+    pub fn path(&self) -> String {
+        format!("/proc/self/fd/{}", self.number())
+    }
+
+    /// The file itself, at its beginning.
+    pub fn rewound(&mut self) -> Result<&File, SimulateError> {
+        self.0.seek(SeekFrom::Start(0)).map_err(SimulateError::system("cannot rewind a file in memory"))?;
+        Ok(&self.0)
+    }
+
+    /// What was written to it, as text.
+    pub fn text(&self) -> String {
+        let mut bytes = Vec::new();
+        // Opened anew: the position of the descriptor that the child uses stays where it is.
+        if let Ok(file) = File::open(self.path()) {
+            let _ = file.take(LONGEST_TEXT).read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Bytes in it.
+    pub fn size(&self) -> u64 {
+        self.0.metadata().map_or(0, |facts| facts.len())
+    }
+}

@@ -1,0 +1,12 @@
+//! The emulated machine: QEMU as a child process that cannot outlive this one and leaves no file.
+//!
+//! All its files are anonymous memory, passed by descriptor, so nothing is left behind, however this process ends.
+
+mod free_memory;
+mod memory_file;
+mod qemu;
+mod qmp;
+mod saved;
+
+pub use qemu::{Limits, Qemu};
+pub use saved::{Resumed, Saved};

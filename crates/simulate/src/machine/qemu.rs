@@ -1,0 +1,226 @@
+//! Which QEMU, and how it is started.
+
+use super::memory_file::MemoryFile;
+use super::qmp::Qmp;
+use crate::SimulateError;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The oldest and the first too new version with the plugin interface that is used.
+const VERSIONS: std::ops::Range<(u32, u32)> = (6, 0)..(9, 0);
+const NAME: &str = "qemu-system-x86_64";
+/// Words of QEMU or of the guest's kernel in an error.
+const LAST_WORDS: usize = 300;
+
+/// An emulator that can be used.
+#[derive(Debug, Clone)]
+pub struct Qemu {
+    program: PathBuf,
+    /// Its version in its own words.
+    pub version: String,
+}
+
+/// What a machine may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The guest's memory.
+    pub memory_mib: u64,
+    /// The longest that a boot or a point may take on this machine.
+    pub timeout: Duration,
+}
+
+impl Qemu {
+    /// The emulator at `named`, or the one in PATH.
+    pub fn find(named: Option<&Path>) -> Result<Qemu, SimulateError> {
+        if !cfg!(target_arch = "x86_64") {
+            return Err(SimulateError::OtherProcessor);
+        }
+        let program = match named {
+            Some(path) => path.to_path_buf(),
+            None => {
+                let path = std::env::var_os("PATH").unwrap_or_default();
+                let mut places = std::env::split_paths(&path).map(|folder| folder.join(NAME));
+                places.find(|place| place.is_file()).ok_or(SimulateError::NoQemu)?
+            }
+        };
+        let output = Command::new(&program).arg("--version").stdin(Stdio::null()).output().map_err(|why| {
+            SimulateError::System { what: format!("{} does not start", program.display()), source: why }
+        })?;
+        let words = String::from_utf8_lossy(&output.stdout).into_owned();
+        let version = words.lines().next().unwrap_or_default().to_string();
+        match version_of(&version) {
+            Some(number) if VERSIONS.contains(&number) => Ok(Qemu { program, version }),
+            Some((major, minor)) => Err(SimulateError::OtherQemu { version: format!("{major}.{minor}") }),
+            None => Err(SimulateError::File { path: program, why: "does not say a QEMU version".into() }),
+        }
+    }
+}
+
+/// "QEMU emulator version 7.2.22 (Debian ...)".
+fn version_of(words: &str) -> Option<(u32, u32)> {
+    let number = words.strip_prefix("QEMU emulator version ")?;
+    let mut parts = number.split(|letter: char| !letter.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// A machine that runs.
+pub(super) struct Running {
+    child: Child,
+    pub control: Option<Qmp>,
+    /// What the guest's first process says.
+    pub words: MemoryFile,
+    console: MemoryFile,
+    complaints: MemoryFile,
+    end: Instant,
+    timeout: Duration,
+}
+
+/// What differs between machines.
+pub(super) struct Start<'s> {
+    pub kernel: &'s Path,
+    pub image: &'s MemoryFile,
+    pub seed: u64,
+    pub limits: Limits,
+    pub job: &'s MemoryFile,
+    /// The state with which the machine begins, instead of booting.
+    pub state: Option<&'s MemoryFile>,
+    /// The plugin with its order and the file for its answer.
+    pub plugin: Option<[&'s MemoryFile; 3]>,
+}
+
+impl Qemu {
+    pub(super) fn start(&self, start: &Start<'_>) -> Result<Running, SimulateError> {
+        let (ours, theirs) = UnixStream::pair().map_err(SimulateError::system("cannot make a socket"))?;
+        let theirs = OwnedFd::from(theirs);
+        let control_number = theirs.as_raw_fd();
+        let (words, console) = (MemoryFile::new("guest-words")?, MemoryFile::new("guest-console")?);
+        let complaints = MemoryFile::new("qemu-complaints")?;
+        let mut passed =
+            vec![start.image.number(), start.job.number(), words.number(), console.number(), control_number];
+
+        let mut command = Command::new(&self.program);
+        // One thread for all virtual CPUs, a clock that counts instructions and jumps over idle time, a fixed date and a fixed
+        // seed: two runs are equal, and nothing of this machine's load reaches the guest.
+        command.args(["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-seed", "1"]);
+        command.args(["-rtc", "base=2020-01-01,clock=vm", "-m", &start.limits.memory_mib.to_string()]);
+        // Without fast string instructions the kernel copies in words; LA57 would move its map of memory.
+        command.args(["-cpu", "max,-erms,-la57", "-machine", "pc", "-display", "none", "-nodefaults", "-no-reboot"]);
+        command.args(["-device", "pvpanic", "-action", "panic=pause"]);
+        command.arg("-kernel").arg(start.kernel).arg("-initrd").arg(start.image.path());
+        let options = "console=ttyS0 quiet nokaslr panic=-1 mitigations=off rdinit=/init";
+        command.arg("-append").arg(format!("{options} straingauge.seed={}", start.seed));
+        command.arg("-chardev").arg(format!("file,id=words,path={}", words.path()));
+        command.args(["-device", "isa-debugcon,iobase=0xe9,chardev=words"]);
+        command.arg("-serial").arg(format!("file:{}", console.path()));
+        command.arg("-fw_cfg").arg(format!("name=opt/straingauge/job,file={}", start.job.path()));
+        command.arg("-chardev").arg(format!("socket,id=control,fd={control_number}"));
+        command.args(["-mon", "chardev=control,mode=control"]);
+        if let Some([plugin, order, answer]) = start.plugin {
+            let files = (plugin.path(), order.path(), answer.path());
+            command.arg("-plugin").arg(format!("{},order={},answer={}", files.0, files.1, files.2));
+            passed.extend([plugin.number(), order.number(), answer.number()]);
+        }
+        if let Some(state) = start.state {
+            command.arg("-incoming").arg("defer");
+            passed.push(state.number());
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output(&complaints)?);
+        // SAFETY: the closure calls nothing but async-signal-safe system calls on numbers that it owns.
+        unsafe { command.pre_exec(move || prepare_child(&passed)) };
+        let child = command.spawn().map_err(SimulateError::system("QEMU does not start"))?;
+        drop(theirs);
+        let timeout = start.limits.timeout;
+        let end = Instant::now() + timeout;
+        let mut running = Running { child, control: None, words, console, complaints, end, timeout };
+        running.control = Some(Qmp::new(ours, &mut || running.is_alive(&|| false))?);
+        Ok(running)
+    }
+}
+
+fn output(file: &MemoryFile) -> Result<Stdio, SimulateError> {
+    let opened = std::fs::OpenOptions::new().write(true).open(file.path());
+    opened.map(Stdio::from).map_err(SimulateError::system("cannot open a file in memory"))
+}
+
+/// In the child: the files stay open, it ends with its parent, and the terminal's Ctrl-C is its parent's business.
+fn prepare_child(passed: &[RawFd]) -> std::io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    rustix::process::setpgid(None, None)?;
+    for number in passed {
+        // SAFETY: open files of the parent, which the child was given; the borrow ends with the call.
+        let file = unsafe { std::os::fd::BorrowedFd::borrow_raw(*number) };
+        rustix::io::fcntl_setfd(file, rustix::io::FdFlags::empty())?;
+    }
+    Ok(())
+}
+
+impl Running {
+    /// Whether QEMU still works: an error if it ended, if it is late, or if `stop` says so.
+    pub fn is_alive(&mut self, stop: &dyn Fn() -> bool) -> Result<(), SimulateError> {
+        if stop() {
+            return Err(SimulateError::Interrupted);
+        }
+        if Instant::now() > self.end {
+            return Err(SimulateError::Late { seconds: self.timeout.as_secs(), words: self.last_words() });
+        }
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            _ => Err(SimulateError::Qemu { words: self.last_words() }),
+        }
+    }
+
+    /// Waits until QEMU has ended of itself.
+    pub fn wait(&mut self, stop: &dyn Fn() -> bool) -> Result<(), SimulateError> {
+        loop {
+            match self.is_alive(stop) {
+                Ok(()) => std::thread::sleep(Duration::from_millis(10)),
+                Err(SimulateError::Qemu { .. }) => return Ok(()),
+                Err(other) => return Err(other),
+            }
+        }
+    }
+
+    /// What QEMU complained of, and what the guest's kernel said last.
+    pub fn last_words(&self) -> String {
+        let ends = [self.complaints.text(), self.console.text()].map(|text| {
+            let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+            let clean = clean.split_whitespace().collect::<Vec<_>>().join(" ");
+            let from = clean.char_indices().rev().nth(LAST_WORDS).map_or(0, |(at, _)| at);
+            clean[from..].to_string()
+        });
+        let said: Vec<String> = ends.into_iter().filter(|words| !words.is_empty()).collect();
+        if said.is_empty() { "nothing was said".into() } else { said.join("; ") }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_from_the_first_line() {
+        assert_eq!(version_of("QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7)"), Some((7, 2)));
+        assert_eq!(version_of("QEMU emulator version 10.0.2"), Some((10, 0)));
+        assert_eq!(version_of("something else"), None);
+        assert!(!VERSIONS.contains(&(9, 0)) && VERSIONS.contains(&(8, 2)));
+    }
+
+    #[test]
+    fn a_program_that_is_no_qemu_is_refused() {
+        let refused = Qemu::find(Some(Path::new("/bin/true"))).unwrap_err().to_string();
+        assert!(refused.contains("/bin/true"), "{refused}");
+        let refused = Qemu::find(Some(Path::new("/does/not/exist"))).unwrap_err().to_string();
+        assert!(refused.contains("does not start"), "{refused}");
+    }
+}

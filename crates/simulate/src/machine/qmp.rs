@@ -1,0 +1,134 @@
+//! QEMU's control socket: a line of JSON each way.
+
+use crate::SimulateError;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// How often a wait looks at other things.
+const LOOK: Duration = Duration::from_millis(50);
+/// A line of QEMU's is never longer.
+const LONGEST: usize = 1 << 20;
+
+/// A connection. `alive` is asked between looks, so that no wait is without end.
+pub(super) struct Qmp {
+    socket: UnixStream,
+    unread: Vec<u8>,
+    events: VecDeque<String>,
+}
+
+impl Qmp {
+    /// Takes our end of the socket and does the greeting.
+    pub fn new(socket: UnixStream, alive: &mut dyn FnMut() -> Result<(), SimulateError>) -> Result<Qmp, SimulateError> {
+        socket.set_read_timeout(Some(LOOK)).map_err(SimulateError::system("cannot speak to QEMU"))?;
+        let mut qmp = Qmp { socket, unread: Vec::new(), events: VecDeque::new() };
+        qmp.line(alive)?;
+        qmp.command("qmp_capabilities", json!({}), alive)?;
+        Ok(qmp)
+    }
+
+    /// Gives a command and waits for its answer.
+    pub fn command(
+        &mut self,
+        name: &str,
+        arguments: Value,
+        alive: &mut dyn FnMut() -> Result<(), SimulateError>,
+    ) -> Result<Value, SimulateError> {
+        self.send(name, arguments)?;
+        self.answer(name, alive)
+    }
+
+    /// Gives QEMU an open file under a name.
+    pub fn give_file(
+        &mut self,
+        name: &str,
+        file: BorrowedFd<'_>,
+        alive: &mut dyn FnMut() -> Result<(), SimulateError>,
+    ) -> Result<(), SimulateError> {
+        let line = format!("{}\n", json!({ "execute": "getfd", "arguments": { "fdname": name } }));
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut extra = SendAncillaryBuffer::new(&mut space);
+        let files = [file];
+        extra.push(SendAncillaryMessage::ScmRights(&files));
+        sendmsg(self.socket.as_fd(), &[IoSlice::new(line.as_bytes())], &mut extra, SendFlags::empty())
+            .map_err(|why| SimulateError::system("cannot give QEMU a file")(why.into()))?;
+        self.answer("getfd", alive).map(drop)
+    }
+
+    /// Waits for an event.
+    pub fn event(
+        &mut self,
+        name: &str,
+        alive: &mut dyn FnMut() -> Result<(), SimulateError>,
+    ) -> Result<(), SimulateError> {
+        loop {
+            while let Some(event) = self.events.pop_front() {
+                if event == name {
+                    return Ok(());
+                }
+            }
+            let value = self.line(alive)?;
+            self.note(&value);
+        }
+    }
+
+    fn send(&mut self, name: &str, arguments: Value) -> Result<(), SimulateError> {
+        let line = format!("{}\n", json!({ "execute": name, "arguments": arguments }));
+        self.socket.write_all(line.as_bytes()).map_err(SimulateError::system("cannot speak to QEMU"))
+    }
+
+    fn answer(
+        &mut self,
+        name: &str,
+        alive: &mut dyn FnMut() -> Result<(), SimulateError>,
+    ) -> Result<Value, SimulateError> {
+        loop {
+            let mut value = self.line(alive)?;
+            if let Some(answer) = value.get_mut("return") {
+                return Ok(answer.take());
+            }
+            if let Some(error) = value.get("error") {
+                let why = error["desc"].as_str().unwrap_or("without a reason");
+                return Err(SimulateError::Qemu { words: format!("it refused {name}: {why}") });
+            }
+            self.note(&value);
+        }
+    }
+
+    fn note(&mut self, value: &Value) {
+        if let Some(event) = value["event"].as_str() {
+            self.events.push_back(event.to_string());
+        }
+    }
+
+    fn line(&mut self, alive: &mut dyn FnMut() -> Result<(), SimulateError>) -> Result<Value, SimulateError> {
+        loop {
+            if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.unread.drain(..=end).collect();
+                return serde_json::from_slice(&line)
+                    .map_err(|why| SimulateError::Qemu { words: format!("it said something unreadable: {why}") });
+            }
+            let mut some = [0; 4096];
+            match self.socket.read(&mut some) {
+                Ok(0) => {
+                    // It is ending; whoever asks whether it lives says with which words.
+                    alive()?;
+                    std::thread::sleep(LOOK);
+                }
+                Ok(count) if self.unread.len() + count <= LONGEST => self.unread.extend(&some[..count]),
+                Ok(_) => return Err(SimulateError::Qemu { words: "it said a line without end".into() }),
+                Err(why)
+                    if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) =>
+                {
+                    alive()?;
+                }
+                Err(why) => return Err(SimulateError::system("cannot hear QEMU")(why)),
+            }
+        }
+    }
+}

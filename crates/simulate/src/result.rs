@@ -1,0 +1,117 @@
+//! What was counted. Every number here is simulated: exact for the model, whatever a real processor would have done.
+
+use crate::cache::{Counts, Setup};
+use crate::experiment::PointPlan;
+use record::layers::{Layer, Row};
+
+/// All points.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// How the numbers came about.
+    pub origin: record::Origin,
+    /// The emulator, in its own words.
+    pub qemu: String,
+    /// The guest's kernel.
+    pub kernel: String,
+    /// The caches, if they were simulated.
+    pub caches: Option<Setup>,
+    /// The points in the order of the plan.
+    pub points: Vec<PointReport>,
+}
+
+/// A load, and a sample of it for each seed.
+#[derive(Debug, Clone)]
+pub struct PointReport {
+    /// What was asked.
+    pub plan: PointPlan,
+    /// By seed.
+    pub samples: Vec<Sample>,
+}
+
+/// What one run of a point counted on the server's CPU.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// The seed of its boot.
+    pub seed: u64,
+    /// Packets that the server's link sent in the window; what is said per packet is divided by this.
+    pub sent: u64,
+    /// Packets that it received.
+    pub received: u64,
+    /// The window in the guest's time, in which an instruction takes 1 ns.
+    pub window_ns: u64,
+    /// Counts by row of the layer table, and user code.
+    pub rows: Vec<(Row, RowCounts)>,
+    /// Counts of helpers whose caller is not known.
+    pub unattributed: RowCounts,
+    /// Instructions of functions that the layer table does not know; they were charged like helpers.
+    pub unclassified_instructions: u64,
+    /// The functions with most misses of the first L2 and with most instructions.
+    pub functions: Vec<FunctionCounts>,
+    /// Accesses that L2 saw, and the share of them that a fully associative one of each size in bytes would miss.
+    pub curve: Option<(u64, Vec<(u64, f64)>)>,
+    /// What the load engine said in the guest (its own JSON).
+    pub load: Option<String>,
+}
+
+/// Counts of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RowCounts {
+    /// Instructions; a repeated string instruction counts once.
+    pub instructions: u64,
+    /// Further elements of repeated string instructions.
+    pub repeats: u64,
+    /// Loads.
+    pub reads: u64,
+    /// Stores.
+    pub writes: u64,
+    /// What the caches made of them.
+    pub caches: Counts,
+}
+
+/// Counts of a function on behalf of a layer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FunctionCounts {
+    /// Its name.
+    pub function: String,
+    /// The layer that it worked for.
+    pub layer: Option<Layer>,
+    /// Instructions.
+    pub instructions: u64,
+    /// Misses.
+    pub caches: Counts,
+}
+
+impl RowCounts {
+    fn add(&mut self, other: &RowCounts) {
+        self.instructions += other.instructions;
+        self.repeats += other.repeats;
+        self.reads += other.reads;
+        self.writes += other.writes;
+        self.caches += &other.caches;
+    }
+}
+
+impl Sample {
+    /// Counts of a layer with all its parts.
+    pub fn layer(&self, layer: Layer) -> RowCounts {
+        self.sum(|row| row.layer == layer)
+    }
+
+    /// Counts of the network stack: all but User, Other, Idle and what is unattributed (the paper's "Overall Stack").
+    pub fn stack(&self) -> RowCounts {
+        self.sum(|row| row.layer.is_stack())
+    }
+
+    /// Everything.
+    pub fn all(&self) -> RowCounts {
+        let mut all = self.sum(|_| true);
+        all.add(&self.unattributed);
+        all
+    }
+
+    fn sum(&self, is_meant: impl Fn(&Row) -> bool) -> RowCounts {
+        let mut sum = RowCounts::default();
+        self.rows.iter().filter(|(row, _)| is_meant(row)).for_each(|(_, counts)| sum.add(counts));
+        sum
+    }
+}

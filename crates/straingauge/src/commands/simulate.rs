@@ -1,0 +1,190 @@
+//! `straingauge simulate`: instructions and cache misses by layer and packet, in a guest with a cache model.
+
+use crate::cli::{ReplacementWord, SimulateArgs};
+use crate::failure::{self, print, wrong_usage};
+use crate::signals::Stop;
+use anyhow::{Context, Result};
+use simulate::SimulateError;
+use simulate::cache::{Geometry, MOST_L2, Replacement, Setup};
+use simulate::experiment::{self, Experiment, PointPlan, ServerPlan, Workload};
+use simulate::machine::Limits;
+use std::io::IsTerminal;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Full segments a second that make 100 Mbit/s, as in the paper.
+const RATE: u64 = 8333;
+const CONNECTIONS: [u64; 4] = [4, 32, 128, 512];
+/// Beyond this the guest has no memory for the sockets.
+const MOST_CONNECTIONS: u64 = 8192;
+const MOST_SEEDS: u64 = 100;
+const MOST_PACKETS: u64 = 10_000_000;
+const LEAST_MEMORY_MIB: u64 = 256;
+/// Above, memory is not in one piece below the devices, and addresses would not be what the plugin takes them for.
+const MOST_MEMORY_MIB: u64 = 3072;
+
+/// Runs the command.
+pub fn run(args: SimulateArgs) -> Result<ExitCode> {
+    let experiment = resolve(&args)?;
+    let most_functions = args.functions.map_or(10, |count| count.0) as usize;
+    let stop = Stop::on_signals()?;
+    let is_terminal = std::io::stderr().is_terminal();
+    let mut progress = |step: &str| {
+        if is_terminal {
+            eprintln!("{step}");
+        }
+    };
+    match experiment::run(&experiment, &mut progress, &|| stop.is_set()) {
+        Ok(report) if args.json => {
+            print(&format!("{}\n", serde_json::to_string_pretty(&simulate::json::report(&report))?))?;
+            Ok(ExitCode::from(failure::DONE))
+        }
+        Ok(report) => {
+            print(&simulate::text::report(&report, most_functions))?;
+            Ok(ExitCode::from(failure::DONE))
+        }
+        Err(SimulateError::Interrupted) => {
+            eprintln!("straingauge: interrupted; the guest was ended and nothing is kept");
+            Ok(ExitCode::from(failure::INTERRUPTED))
+        }
+        Err(SimulateError::Impossible(why)) => Err(wrong_usage(why)),
+        Err(other) => Err(other.into()),
+    }
+}
+
+fn resolve(args: &SimulateArgs) -> Result<Experiment> {
+    let is_server = !args.server.is_empty();
+    let connections: Vec<u64> = match &args.connections[..] {
+        [] => CONNECTIONS.into(),
+        typed => typed.iter().map(|count| count.0).collect(),
+    };
+    if let Some(wrong) = connections.iter().find(|count| !(1..=MOST_CONNECTIONS).contains(*count)) {
+        return Err(wrong_usage(format!("--connections {wrong} is not between 1 and {MOST_CONNECTIONS}")));
+    }
+    let rate_per_sec = args.rate.map_or(if is_server { 0 } else { RATE }, |rate| rate.0);
+    if rate_per_sec == 0 && !is_server || rate_per_sec > 1_000_000 {
+        return Err(wrong_usage("--rate must lie between 1 and 1M packets a second"));
+    }
+    let delays: Vec<u64> = match &args.delay[..] {
+        [] => vec![0],
+        typed => typed.iter().map(|time| time.nanos() / 1000).collect(),
+    };
+    if delays.iter().any(|delay| *delay > 2_000_000) {
+        return Err(wrong_usage("--delay must be at most 2s"));
+    }
+    let seeds = args.seeds.map_or(1, |seeds| seeds.0);
+    if !(1..=MOST_SEEDS).contains(&seeds) {
+        return Err(wrong_usage(format!("--seeds must lie between 1 and {MOST_SEEDS}")));
+    }
+    let memory_mib = args.memory.map_or(512, |memory| memory.0 >> 20);
+    if !(LEAST_MEMORY_MIB..=MOST_MEMORY_MIB).contains(&memory_mib) {
+        return Err(wrong_usage(format!("--memory must lie between {LEAST_MEMORY_MIB} MiB and {MOST_MEMORY_MIB} MiB")));
+    }
+    let points = connections.iter().flat_map(|connections| {
+        delays.iter().map(|delay_us| PointPlan { connections: *connections, rate_per_sec, delay_us: *delay_us })
+    });
+    Ok(Experiment {
+        points: points.collect(),
+        seeds,
+        caches: if args.no_caches { None } else { Some(caches(args)?) },
+        workload: if is_server { server(args)? } else { bench(args)? },
+        limits: Limits { memory_mib, timeout: args.timeout.map_or(Duration::from_secs(600), |time| time.0) },
+        kernel: args.kernel.clone(),
+        qemu: args.qemu.clone(),
+    })
+}
+
+fn bench(args: &SimulateArgs) -> Result<Workload> {
+    let packets = args.packets.map_or(4000, |count| count.0);
+    let warmup_packets = args.warmup_packets.map_or(1000, |count| count.0);
+    if !(1..=MOST_PACKETS).contains(&packets) || warmup_packets > MOST_PACKETS {
+        return Err(wrong_usage("--packets must lie between 1 and 10M, --warmup-packets between 0 and 10M"));
+    }
+    Ok(Workload::Bench { warmup_packets, packets })
+}
+
+fn server(args: &SimulateArgs) -> Result<Workload> {
+    if args.packets.is_some() || args.warmup_packets.is_some() {
+        return Err(wrong_usage("--packets belongs to the microbenchmark; with a server say --duration"));
+    }
+    let mut command = args.server.clone();
+    let program = find_program(&command[0])
+        .with_context(|| format!("the server {} is not on this machine", command[0].escape_debug()))?;
+    command[0] = program;
+    // What the arguments name is needed by the server, most likely.
+    let named = command[1..].iter().filter(|word| word.starts_with('/') && Path::new(word).exists());
+    let files = args.file.iter().cloned().chain(named.map(Into::into)).collect();
+    let path = args.path.clone().unwrap_or_else(|| "/".into());
+    if !path.starts_with('/') || path.chars().any(|letter| letter.is_control() || letter == ' ') {
+        return Err(wrong_usage("--path must begin with / and hold no space"));
+    }
+    let warmup_ms = args.warmup.map_or(300, |time| time.nanos() / 1_000_000);
+    let window_ms = args.duration.map_or(500, |time| time.nanos() / 1_000_000);
+    if window_ms == 0 {
+        return Err(wrong_usage("--duration must be at least 1ms"));
+    }
+    Ok(Workload::Server(Box::new(ServerPlan {
+        command,
+        files,
+        folders: args.folder.clone(),
+        port: args.port.unwrap_or(8080),
+        path,
+        load_program: std::env::current_exe().context("cannot find this program's own file")?,
+        warmup_ms,
+        window_ms,
+    })))
+}
+
+fn find_program(name: &str) -> Option<String> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let places: Vec<String> = match name.contains('/') {
+        true => vec![name.to_string()],
+        false => path.split(':').chain(["/usr/sbin", "/sbin"]).map(|folder| format!("{folder}/{name}")).collect(),
+    };
+    let found = places.into_iter().find(|place| Path::new(place).is_file())?;
+    std::path::absolute(found).ok()?.to_str().map(str::to_string)
+}
+
+fn caches(args: &SimulateArgs) -> Result<Setup> {
+    let line = args.line.map_or(64, |line| line.0);
+    let replacement = match args.replacement {
+        Some(ReplacementWord::Plru) => Replacement::TreePlru,
+        Some(ReplacementWord::Lru) | None => Replacement::Lru,
+    };
+    let level = |option: &str, size: u64, ways: u64| -> Result<Geometry> {
+        let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        Geometry::new(size, small(ways), small(line), replacement)
+            .map_err(|why| wrong_usage(format!("{option}: {why}")))
+    };
+    let l1_size = args.l1.map_or(64 << 10, |size| size.0);
+    let l1 = level("--l1", l1_size, args.l1_ways.map_or(2, |ways| ways.0))?;
+    let l2_ways = args.l2_ways.map_or(16, |ways| ways.0);
+    let l2_sizes: Vec<u64> = match &args.l2[..] {
+        [] => vec![256 << 10, 512 << 10, 1 << 20],
+        typed => typed.iter().map(|size| size.0).collect(),
+    };
+    if l2_sizes.len() > MOST_L2 {
+        return Err(wrong_usage(format!("--l2 takes at most {MOST_L2} sizes")));
+    }
+    let l2 = l2_sizes.iter().map(|size| level("--l2", *size, l2_ways)).collect::<Result<_>>()?;
+    let l3 = args.l3.map(|size| level("--l3", size.0, args.l3_ways.map_or(16, |ways| ways.0))).transpose()?;
+    let tlb = match args.tlb.map_or(64, |entries| entries.0) {
+        0 => None,
+        entries => {
+            let bytes = entries.checked_mul(4096).ok_or_else(|| wrong_usage("--tlb is too large"))?;
+            let tlb = Geometry::new(bytes, 8, 4096, Replacement::Lru);
+            Some(tlb.map_err(|_| wrong_usage("--tlb must be a multiple of 8 entries, or 0"))?)
+        }
+    };
+    Ok(Setup {
+        l1i: l1,
+        l1d: l1,
+        l2,
+        l3,
+        itlb: tlb,
+        dtlb: tlb,
+        next_line_prefetch: args.next_line_prefetch,
+        curve_sample_shift: args.curve.then_some(0),
+    })
+}

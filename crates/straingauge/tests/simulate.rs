@@ -1,0 +1,173 @@
+//! `straingauge simulate`: real guests with a stock kernel. What cannot be simulated here says so and is skipped.
+
+use crate::rig::{Running, Said, program, run, skip_unless, straingauge};
+use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Why no guest can run here.
+fn missing() -> Option<String> {
+    let qemu = simulate::machine::Qemu::find(None).err().map(|why| why.to_string());
+    let kernel = || simulate::guest::Kernel::find(None).err().map(|why| why.to_string());
+    let tools =
+        || ["ip", "tc"].iter().find(|name| program(name).is_none()).map(|name| format!("{name} is not installed"));
+    qemu.or_else(kernel).or_else(tools)
+}
+
+macro_rules! needs_guest {
+    () => {
+        let missing = missing();
+        skip_unless!(missing.is_none(), "{}", missing.unwrap_or_default());
+    };
+}
+
+fn simulate(arguments: &[&str]) -> Said {
+    run(straingauge(["simulate"]).args(arguments))
+}
+
+fn number(value: &Value, path: &str) -> f64 {
+    value.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("no number at {path} in {value:#}"))
+}
+
+/// Guests of this test that still run.
+fn guests(mark: &str) -> usize {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return 0 };
+    let lines = entries.flatten().filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    lines
+        .filter(|line| line.starts_with(b"qemu") || line.windows(4).any(|part| part == b"qemu"))
+        .filter(|line| String::from_utf8_lossy(line).replace('\0', " ").contains(mark))
+        .count()
+}
+
+#[test]
+fn two_simulations_are_equal_in_every_counter() {
+    needs_guest!();
+    let arguments = ["--connections", "16", "--packets", "500", "--warmup-packets", "100", "--delay", "1ms", "--json"];
+    let first = simulate(&arguments).exits_with(0).json();
+    assert_eq!(number(&first, "/points/0/samples/0/sent"), 500.0);
+    assert_eq!(first, simulate(&arguments).exits_with(0).json(), "another boot, the same counts");
+}
+
+#[test]
+fn the_knee_moves_with_the_size_of_the_l2() {
+    needs_guest!();
+    let said = simulate(&["--connections", "4,128", "--packets", "1000", "--l2", "256KiB,4MiB", "--json"]);
+    let report = said.exits_with(0).json();
+    assert_eq!(report["origin"], "simulated");
+    let per_packet = |point: usize, what: &str| {
+        let sample = format!("/points/{point}/samples/0");
+        number(&report, &format!("{sample}/stack/{what}")) / number(&report, &format!("{sample}/sent"))
+    };
+    let (few, many) = (per_packet(0, "instructions"), per_packet(1, "instructions"));
+    assert!((many / few - 1.0).abs() < 0.1, "instructions hardly depend on the connections: {few} and {many}");
+    let misses = |point: usize, level: usize| per_packet(point, &format!("l2/{level}/data_misses"));
+    assert!(
+        misses(1, 0) > 2.0 * misses(0, 0),
+        "128 connections do not fit into 256 KiB: {} {}",
+        misses(1, 0),
+        misses(0, 0)
+    );
+    assert!(misses(1, 1) < misses(1, 0) / 10.0, "they do into 4 MiB: {} {}", misses(1, 1), misses(1, 0));
+    // Every layer worked, and next to nothing is nobody's.
+    for layer in ["user", "system-call", "tcp", "ip", "ethernet", "driver", "other"] {
+        let rows = report.pointer("/points/0/samples/0/rows").and_then(Value::as_array).expect("rows");
+        let all: f64 = rows.iter().filter(|row| row["layer"] == layer).map(|row| number(row, "/instructions")).sum();
+        assert!(all > 0.0, "{layer}");
+    }
+    let nobody = number(&report, "/points/0/samples/0/unattributed/instructions");
+    assert!(nobody < 0.01 * number(&report, "/points/0/samples/0/all/instructions"), "{nobody}");
+}
+
+#[test]
+fn a_real_server_runs_in_the_guest_under_our_load() {
+    needs_guest!();
+    skip_unless!(program("nginx").is_some(), "nginx is not installed");
+    let folder = crate::rig::open_dir();
+    let at = folder.path().display();
+    std::fs::write(folder.path().join("page"), vec![b'x'; 4000]).expect("a file in a temporary folder");
+    let paths =
+        ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|name| format!("{name}_temp_path /run/{name};"));
+    let configuration = format!(
+        "daemon off; user root; error_log stderr; pid /run/nginx.pid; events {{}}\n\
+         http {{ access_log off; {} server {{ listen 8080; root {at}; }} }}\n",
+        paths.concat()
+    );
+    std::fs::write(folder.path().join("nginx.conf"), configuration).expect("a file in a temporary folder");
+    let folder_name = at.to_string();
+    let configuration = format!("{at}/nginx.conf");
+    let mut arguments =
+        vec!["--connections", "4", "--path", "/page", "--warmup", "50ms", "--duration", "50ms", "--json"];
+    for file in [&folder_name, "/etc/passwd", "/etc/group"] {
+        arguments.extend(["--file", file]);
+    }
+    arguments.extend(["--folder", "/var/log/nginx", "--folder", "/var/lib/nginx", "--", "nginx", "-c", &configuration]);
+    let report = simulate(&arguments).exits_with(0).json();
+    let sample = &report["points"][0]["samples"][0];
+    assert!(number(sample, "/sent") > 10.0, "{sample:#}");
+    assert!(number(sample, "/load/point/outcomes/ok") > 10.0, "the engine's own account is kept: {sample:#}");
+}
+
+#[test]
+fn a_server_that_does_not_start_in_the_guest_says_why() {
+    needs_guest!();
+    simulate(&["--connections", "1", "--", "/bin/ls", "/does-not-exist"])
+        .exits_with(1)
+        .complains_of(&["did not start in the guest", "No such file"]);
+}
+
+#[test]
+fn neither_an_interruption_nor_a_kill_leaves_a_guest() {
+    needs_guest!();
+    for (signal, code) in [(libc::SIGINT, Some(130)), (libc::SIGKILL, None)] {
+        // Its memory tells this guest from those of other tests.
+        let memory = if code.is_some() { "-m 300 " } else { "-m 310 " };
+        let size = if code.is_some() { "300MiB" } else { "310MiB" };
+        let mut running = Running::start(straingauge(["simulate"]).args(["--connections", "4", "--memory", size]));
+        running.wait_until("the guest starts", || guests(memory) > 0);
+        running.signal(signal);
+        let said = running.wait();
+        assert_eq!(said.code, code, "{}", said.err);
+        let mut tries = 0;
+        while guests(memory) > 0 {
+            tries += 1;
+            assert!(tries < 500, "the guest outlives straingauge");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_simulated_is_refused_in_a_sentence() {
+    let refused = |arguments: &[&str], code: i32, words: &[&str]| {
+        simulate(arguments).exits_with(code).complains_of(words);
+    };
+    refused(&["--l2", "100KiB", "--l2-ways", "7"], 2, &["--l2", "do not divide"]);
+    refused(&["--l1", "64KiB", "--line", "48"], 2, &["--l1", "power of two"]);
+    refused(&["--l2-ways", "12", "--l2", "384KiB", "--replacement", "plru"], 2, &["tree-PLRU"]);
+    refused(&["--l2", "1k,2k,3k,4k,5k,6k,7k,8k,9k"], 2, &["at most 8"]);
+    refused(&["--connections", "0"], 2, &["--connections"]);
+    refused(&["--seeds", "0"], 2, &["--seeds"]);
+    refused(&["--memory", "1MiB"], 2, &["--memory"]);
+    refused(&["--tlb", "7"], 2, &["--tlb"]);
+    refused(&["--packets", "5", "--", "/bin/true"], 2, &["--packets"]);
+    refused(&["--", "no-such-server-here"], 1, &["no-such-server-here"]);
+    refused(&["--qemu", "/does/not/exist"], 1, &["/does/not/exist"]);
+}
+
+#[test]
+fn an_emulator_or_a_kernel_that_cannot_be_used_is_named() {
+    let folder = crate::rig::open_dir();
+    let put = |name: &str, version: &str| -> String {
+        let path = folder.path().join(name);
+        std::fs::write(&path, format!("#!/bin/sh\necho 'QEMU emulator version {version}'\n")).expect("a file");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("its rights");
+        path.display().to_string()
+    };
+    let new = put("new", "9.2.0");
+    simulate(&["--qemu", &new]).exits_with(1).complains_of(&["QEMU 9.2", "another plugin interface", "8.2"]);
+    let right = put("right", "7.2.0");
+    let empty = folder.path().display().to_string();
+    simulate(&["--qemu", &right, "--kernel", &empty]).exits_with(1).complains_of(&["no kernel", &empty, "--kernel"]);
+    let without = run(straingauge(["simulate"]).env("PATH", Path::new("/nowhere"))).exits_with(1);
+    without.complains_of(&["qemu-system-x86_64 is not installed", "apt-get install"]);
+}
