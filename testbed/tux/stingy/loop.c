@@ -166,7 +166,7 @@ static bool evict(void *thread, int fd)
 		return false;
 #define MOVE(member, bytes) \
 	do { \
-		void *block = req->member ? stingy_evict(STINGY_OBJ_##member, req->member, (bytes)) : NULL; \
+		void *block = req->member ? stingy_evict(STINGY_OBJ_tux_request_##member, req->member, (bytes)) : NULL; \
 		if (block) \
 			req->member = block; \
 	} while (0)

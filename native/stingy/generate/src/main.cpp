@@ -10,7 +10,8 @@ namespace {
 
 const char USAGE[] =
 	"usage: stingygen mem.json -o DIR [--l2 SIZE] [--share 50%] [--layout pool|frame] [--profile FILE]\n"
-	"                 [--object ID=BYTES|ID=BYTESxCOUNT]... [--slots ID=N]... [--default-bytes N] [--requests N]\n"
+	"                 [--object ID=BYTES|ID=BYTESxCOUNT]... [--slots ID=N]... [--without ID]...\n"
+	"                 [--default-bytes N] [--requests N]\n"
 	"                 [--stack SIZE|auto] [--globals SIZE] [--low SIZE] [--high SIZE]\n"
 	"\n"
 	"Writes DIR/stingy_gen.c and DIR/stingy_gen.h: the memory map of a server's per-request objects and stingy_room().\n"
@@ -19,6 +20,7 @@ const char USAGE[] =
 	"  --profile FILE    sizes as measured (STINGY_PROFILE=FILE): an object's p95 instead of its analysed size\n"
 	"  --object ID=B[xN] the size of one, and how many a request holds\n"
 	"  --slots ID=N      pool: slots of an object that few requests need; they do not limit who is let in\n"
+	"  --without ID      left to malloc: an object that is not one request's, or that never fits\n"
 	"  --stack           stack at the bottom of the cache slab, for stingy_call_on_stack; auto: the deepest stage's\n";
 
 [[noreturn]] void wrong(const std::string &what)
@@ -114,7 +116,8 @@ Options parse(int argc, char **argv)
 			object.bytes = size(text.substr(0, x), "--object");
 			if (x != std::string::npos)
 				object.per_request = (uint32_t)number(text.substr(x + 1), "", "--object");
-		} else if (word == "--slots") {
+		} else if (word == "--without") options.without.insert(value);
+		else if (word == "--slots") {
 			auto [id, text] = assignment(value, "--slots");
 			uint64_t slots = number(text, "", "--slots");
 			if (slots < 1 || slots > 65535)

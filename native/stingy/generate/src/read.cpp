@@ -158,6 +158,16 @@ void take_options(Program &program, const Options &options)
 	}
 	for (const auto &entry : options.slots)
 		find(entry.first);
+	for (const std::string &id : options.without) {
+		find(id);
+		program.objects.erase(std::remove_if(program.objects.begin(), program.objects.end(), [&](const Object &o) { return o.id == id; }), program.objects.end());
+		for (Stage &stage : program.stages)
+			stage.allocates.erase(std::remove(stage.allocates.begin(), stage.allocates.end(), id), stage.allocates.end());
+		program.warnings.erase(std::remove_if(program.warnings.begin(), program.warnings.end(), [&](const std::string &w) { return w.rfind(id + ":", 0) == 0; }),
+		                       program.warnings.end());
+	}
+	if (program.objects.empty())
+		throw Refusal("no objects are left; --without leaves out all of them");
 	std::string unknown;
 	for (Object &object : program.objects) {
 		if (object.bytes == 0 && options.default_bytes) {

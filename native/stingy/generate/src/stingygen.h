@@ -54,6 +54,7 @@ struct Options {
 	uint32_t requests = 0; // 0: as many as fit
 	std::map<std::string, SizeOption> sizes;
 	std::map<std::string, uint32_t> slots; // of objects that few requests need
+	std::set<std::string> without;         // left to malloc
 };
 
 struct Region {

@@ -12,7 +12,6 @@ static void take_back(struct slab *slab)
 	void *block = atomic_exchange_explicit(&slab->remote, NULL, memory_order_acquire);
 	while (block) {
 		void *next = *(void **)block;
-		count(&slab->remote_frees);
 		if (slab_is_cache(slab, block))
 			slot_give(slab, STINGY_ANY, block);
 		else
@@ -114,6 +113,8 @@ void stingy_free(unsigned object, void *block)
 		do
 			*(void **)block = head;
 		while (!atomic_compare_exchange_weak_explicit(&slab->remote, &head, block, memory_order_release, memory_order_relaxed));
+		/* Any thread counts here. */
+		atomic_fetch_add_explicit(&slab->remote_frees, 1, memory_order_relaxed);
 	} else if (slab_is_cache(slab, block)) {
 		slot_give(slab, object, block);
 	} else {

@@ -4,27 +4,27 @@
 #include <stdio.h>
 
 static const struct stingy_object objects[] = {
-	[STINGY_OBJ_body] = { .name = "body", .object_bytes = 512, .place_bytes = 512, .region = 0 }, /* size from configuration */
-	[STINGY_OBJ_header] = { .name = "header", .object_bytes = 512, .place_bytes = 512, .region = 1 }, /* size from configuration */
-	[STINGY_OBJ_host] = { .name = "host", .object_bytes = 64, .place_bytes = 64, .region = 2 }, /* size from configuration */
-	[STINGY_OBJ_input] = { .name = "input", .object_bytes = 1024, .place_bytes = 1024, .region = 3 }, /* size from configuration */
-	[STINGY_OBJ_location] = { .name = "location", .object_bytes = 128, .place_bytes = 128, .region = 4 }, /* size from configuration */
-	[STINGY_OBJ_none_match] = { .name = "none_match", .object_bytes = 64, .place_bytes = 64, .region = 5 }, /* size from configuration */
-	[STINGY_OBJ_path] = { .name = "path", .object_bytes = 128, .place_bytes = 128, .region = 6 }, /* size from configuration */
-	[STINGY_OBJ_target] = { .name = "target", .object_bytes = 64, .place_bytes = 64, .region = 7 }, /* size from configuration */
-	[STINGY_OBJ_tux_request] = { .name = "tux_request", .object_bytes = 360, .place_bytes = 384, .region = 8, .is_request = true }, /* size from analysis */
+	[STINGY_OBJ_tux_request] = { .name = "tux_request", .object_bytes = 288, .place_bytes = 320, .region = 0, .is_request = true }, /* size from analysis */
+	[STINGY_OBJ_tux_request_body] = { .name = "tux_request_body", .object_bytes = 512, .place_bytes = 512, .region = 1 }, /* size from configuration */
+	[STINGY_OBJ_tux_request_header] = { .name = "tux_request_header", .object_bytes = 512, .place_bytes = 512, .region = 2 }, /* size from configuration */
+	[STINGY_OBJ_tux_request_host] = { .name = "tux_request_host", .object_bytes = 64, .place_bytes = 64, .region = 3 }, /* size from configuration */
+	[STINGY_OBJ_tux_request_input] = { .name = "tux_request_input", .object_bytes = 1024, .place_bytes = 1024, .region = 4 }, /* size from configuration */
+	[STINGY_OBJ_tux_request_location] = { .name = "tux_request_location", .object_bytes = 128, .place_bytes = 128, .region = 5 }, /* size from configuration */
+	[STINGY_OBJ_tux_request_none_match] = { .name = "tux_request_none_match", .object_bytes = 64, .place_bytes = 64, .region = 6 }, /* size from configuration */
+	[STINGY_OBJ_tux_request_path] = { .name = "tux_request_path", .object_bytes = 128, .place_bytes = 128, .region = 7 }, /* size from configuration */
+	[STINGY_OBJ_tux_request_target] = { .name = "tux_request_target", .object_bytes = 64, .place_bytes = 64, .region = 8 }, /* size from configuration */
 };
 
 static const struct stingy_region regions[] = {
-	{ .name = "body", .offset_bytes = 0, .slot_bytes = 512, .slots = 32 },
-	{ .name = "header", .offset_bytes = 16384, .slot_bytes = 512, .slots = 231 },
-	{ .name = "host", .offset_bytes = 134656, .slot_bytes = 64, .slots = 231 },
-	{ .name = "input", .offset_bytes = 149440, .slot_bytes = 1024, .slots = 231 },
-	{ .name = "location", .offset_bytes = 385984, .slot_bytes = 128, .slots = 8 },
-	{ .name = "none_match", .offset_bytes = 387008, .slot_bytes = 64, .slots = 32 },
-	{ .name = "path", .offset_bytes = 389056, .slot_bytes = 128, .slots = 231 },
-	{ .name = "target", .offset_bytes = 418624, .slot_bytes = 64, .slots = 231 },
-	{ .name = "tux_request", .offset_bytes = 433408, .slot_bytes = 384, .slots = 231 },
+	{ .name = "tux_request", .offset_bytes = 0, .slot_bytes = 320, .slots = 238 },
+	{ .name = "tux_request_body", .offset_bytes = 76160, .slot_bytes = 512, .slots = 32 },
+	{ .name = "tux_request_header", .offset_bytes = 92544, .slot_bytes = 512, .slots = 238 },
+	{ .name = "tux_request_host", .offset_bytes = 214400, .slot_bytes = 64, .slots = 238 },
+	{ .name = "tux_request_input", .offset_bytes = 229632, .slot_bytes = 1024, .slots = 238 },
+	{ .name = "tux_request_location", .offset_bytes = 473344, .slot_bytes = 128, .slots = 8 },
+	{ .name = "tux_request_none_match", .offset_bytes = 474368, .slot_bytes = 64, .slots = 32 },
+	{ .name = "tux_request_path", .offset_bytes = 476416, .slot_bytes = 128, .slots = 238 },
+	{ .name = "tux_request_target", .offset_bytes = 506880, .slot_bytes = 64, .slots = 238 },
 };
 
 const struct stingy_map stingy_gen_map = {
@@ -53,39 +53,39 @@ uint32_t stingy_room(unsigned stage)
 	uint32_t room = UINT32_MAX;
 	switch (stage) {
 	case STINGY_STAGE_accept_requests:
-		room = least(room, stingy_free_slots(1));
+		room = least(room, stingy_free_slots(0));
 		room = least(room, stingy_free_slots(2));
 		room = least(room, stingy_free_slots(3));
-		room = least(room, stingy_free_slots(6));
+		room = least(room, stingy_free_slots(4));
 		room = least(room, stingy_free_slots(7));
 		room = least(room, stingy_free_slots(8));
 		break;
 	case STINGY_STAGE_parse_request:
-		room = least(room, stingy_free_slots(0));
-		room = least(room, stingy_free_slots(2));
+		room = least(room, stingy_free_slots(1));
 		room = least(room, stingy_free_slots(3));
-		room = least(room, stingy_free_slots(5));
-		room = least(room, stingy_free_slots(7));
+		room = least(room, stingy_free_slots(4));
+		room = least(room, stingy_free_slots(6));
+		room = least(room, stingy_free_slots(8));
 		break;
 	case STINGY_STAGE_http_lookup_vhost:
-		room = least(room, stingy_free_slots(0));
-		room = least(room, stingy_free_slots(6));
+		room = least(room, stingy_free_slots(1));
+		room = least(room, stingy_free_slots(7));
 		break;
 	case STINGY_STAGE_http_send_header:
-		room = least(room, stingy_free_slots(1));
+		room = least(room, stingy_free_slots(2));
 		break;
 	case STINGY_STAGE_http_process_message:
-		room = least(room, stingy_free_slots(0));
-		room = least(room, stingy_free_slots(4));
+		room = least(room, stingy_free_slots(1));
+		room = least(room, stingy_free_slots(5));
 		break;
 	case STINGY_STAGE_http_dirlist_head:
-		room = least(room, stingy_free_slots(0));
+		room = least(room, stingy_free_slots(1));
 		break;
 	case STINGY_STAGE_list_directory:
-		room = least(room, stingy_free_slots(0));
+		room = least(room, stingy_free_slots(1));
 		break;
 	case STINGY_STAGE_http_dirlist_tail:
-		room = least(room, stingy_free_slots(0));
+		room = least(room, stingy_free_slots(1));
 		break;
 	default:
 		break; /* takes no slot */
@@ -94,16 +94,16 @@ uint32_t stingy_room(unsigned stage)
 }
 
 static const uint16_t accept_requests_allocates[] = { STINGY_OBJ_tux_request, STINGY_ANY };
-static const uint16_t parse_request_allocates[] = { STINGY_OBJ_body, STINGY_OBJ_host, STINGY_OBJ_input, STINGY_OBJ_none_match, STINGY_OBJ_target, STINGY_ANY };
-static const uint16_t http_lookup_vhost_allocates[] = { STINGY_OBJ_body, STINGY_OBJ_path, STINGY_ANY };
-static const uint16_t http_send_header_allocates[] = { STINGY_OBJ_header, STINGY_ANY };
+static const uint16_t parse_request_allocates[] = { STINGY_OBJ_tux_request_body, STINGY_OBJ_tux_request_host, STINGY_OBJ_tux_request_input, STINGY_OBJ_tux_request_none_match, STINGY_OBJ_tux_request_target, STINGY_ANY };
+static const uint16_t http_lookup_vhost_allocates[] = { STINGY_OBJ_tux_request_body, STINGY_OBJ_tux_request_path, STINGY_ANY };
+static const uint16_t http_send_header_allocates[] = { STINGY_OBJ_tux_request_header, STINGY_ANY };
 static const uint16_t flush_request_allocates[] = { STINGY_ANY };
-static const uint16_t http_process_message_allocates[] = { STINGY_OBJ_body, STINGY_OBJ_location, STINGY_ANY };
+static const uint16_t http_process_message_allocates[] = { STINGY_OBJ_tux_request_body, STINGY_OBJ_tux_request_location, STINGY_ANY };
 static const uint16_t http_send_body_allocates[] = { STINGY_ANY };
-static const uint16_t http_dirlist_head_allocates[] = { STINGY_OBJ_body, STINGY_ANY };
+static const uint16_t http_dirlist_head_allocates[] = { STINGY_OBJ_tux_request_body, STINGY_ANY };
 static const uint16_t linger_request_allocates[] = { STINGY_ANY };
-static const uint16_t list_directory_allocates[] = { STINGY_OBJ_body, STINGY_ANY };
-static const uint16_t http_dirlist_tail_allocates[] = { STINGY_OBJ_body, STINGY_ANY };
+static const uint16_t list_directory_allocates[] = { STINGY_OBJ_tux_request_body, STINGY_ANY };
+static const uint16_t http_dirlist_tail_allocates[] = { STINGY_OBJ_tux_request_body, STINGY_ANY };
 
 const struct stingy_gen_stage stingy_gen_stages[STINGY_STAGES] = {
 	[STINGY_STAGE_accept_requests] = { "accept_requests", accept_requests_allocates, true },

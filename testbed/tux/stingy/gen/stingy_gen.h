@@ -4,19 +4,19 @@
 
 #include <stingy/runtime.h>
 
-/* Layout pool: 231 requests of 2176 bytes in a cache slab of 524288 bytes. */
-enum { STINGY_REQUESTS = 231 };
+/* Layout pool: 238 requests of 2112 bytes in a cache slab of 524288 bytes. */
+enum { STINGY_REQUESTS = 238 };
 
 enum stingy_gen_object {
-	STINGY_OBJ_body = 0,
-	STINGY_OBJ_header,
-	STINGY_OBJ_host,
-	STINGY_OBJ_input,
-	STINGY_OBJ_location,
-	STINGY_OBJ_none_match,
-	STINGY_OBJ_path,
-	STINGY_OBJ_target,
-	STINGY_OBJ_tux_request,
+	STINGY_OBJ_tux_request = 0,
+	STINGY_OBJ_tux_request_body,
+	STINGY_OBJ_tux_request_header,
+	STINGY_OBJ_tux_request_host,
+	STINGY_OBJ_tux_request_input,
+	STINGY_OBJ_tux_request_location,
+	STINGY_OBJ_tux_request_none_match,
+	STINGY_OBJ_tux_request_path,
+	STINGY_OBJ_tux_request_target,
 	STINGY_OBJECTS
 };
 
