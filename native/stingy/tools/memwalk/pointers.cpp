@@ -110,6 +110,14 @@ Pointers::Pointers(Module &module, const Config &config, const Allocators &alloc
   solve();
   resolve_by_type(is_sound);
   solve();
+  for (Function *function : address_taken)
+    if (allocators.free_of(*function)) {
+      const Instruction *at = nullptr;
+      for (const User *user : function->users())
+        if (const auto *instruction = dyn_cast<Instruction>(user); instruction && !at)
+          if (const auto *call = dyn_cast<CallBase>(instruction); !call || call->getCalledOperand() != function) at = instruction;
+      doubts.push_back({"free_by_pointer", at, "the address of " + source_name(*function) + " is handed on; what is freed through it is not seen", "call it by name"});
+    }
   for (CallBase *call : indirect) {
     sum.total++;
     auto &found = resolved[call];

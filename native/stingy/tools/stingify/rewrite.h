@@ -1,0 +1,12 @@
+// Finds the calls of a plan in the syntax tree and turns them into edits.
+#pragma once
+#include "stingify/edits.h"
+#include "stingify/plan.h"
+
+namespace stingy {
+
+/// Adds edits for every rewrite that is still wanted; refuses the objects of those that cannot be done, and starts again without
+/// them. False: `error` has the compiler's messages.
+bool find_edits(const Program &program, const std::string &header, Plan &plan, Edits &edits, std::string &error);
+
+} // namespace stingy

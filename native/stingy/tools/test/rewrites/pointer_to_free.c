@@ -1,0 +1,20 @@
+/* free is handed on as a pointer: nothing may be rewritten. */
+#include <stdlib.h>
+
+enum { A, B };
+struct request { int state; char *text; void (*release)(void *); };
+
+void run(struct request *r)
+{
+	switch (r->state) {
+	case A: r->text = malloc(10); r->release = free; r->state = B; break;
+	case B: r->release(r->text); free(r); break;
+	}
+}
+
+struct request *make(void)
+{
+	struct request *r = malloc(sizeof *r);
+	r->state = A;
+	return r;
+}

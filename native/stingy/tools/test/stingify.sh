@@ -1,0 +1,60 @@
+# stingify: patches are goldens, they apply, and what comes out compiles without a warning. Sourced by run.
+
+# stand_in_header MEM.JSON: what stingygen's header would declare.
+stand_in_header() {
+	echo '#include <stingy/runtime.h>'
+	sed -n 's/^   "id": "\(.*\)",$/enum { STINGY_OBJ_\1 = __COUNTER__ };/p' "$1"
+}
+
+# rewritten SOURCE [ARGUMENT...]
+rewritten() {
+	local source=$1 name folder=$SCRATCH/rewritten
+	name=$(basename "$source" .c)
+	shift
+	wanted "stingify_$name" || return
+	rm -rf "$folder" && mkdir -p "$folder/src" && cp "$source" "$folder/src/"
+	database "$folder" "$folder/src/$name.c"
+	local options=()
+	[ -f "test/programs/$name.toml" ] && options=(--config "test/programs/$name.toml")
+	"$MEMWALK" -p "$folder" "${options[@]}" --frames none -o "$folder/mem.json" || { verdict 1 "memwalk_for_stingify_$name"; return; }
+	"$STINGIFY" -p "$folder" "$@" "$folder/mem.json" > "$folder/patch" 2> "$folder/refused"
+	{ cat "$folder/patch"; sed "s|$folder|FOLDER|g" "$folder/refused"; } > "$ACTUAL/stingify_$name.patch"
+	golden "stingify_$name.patch"
+	[ -s "$folder/patch" ] || return
+	if ! command -v patch > /dev/null; then skip "stingify_$name" "patch is not installed (setup/install test)"; return; fi
+	patch -s -p1 -d "$folder/src" < "$folder/patch"
+	verdict $? "patch_of_${name}_applies"
+	stand_in_header "$folder/mem.json" > "$folder/stingy_gen.h"
+	"${CC:-cc}" -std=gnu11 -Wall -Wextra -Werror -O2 -I"$folder" -I../include -c -o "$folder/out.o" "$folder/src/$name.c"
+	verdict $? "patched_${name}_compiles_without_a_warning"
+	# Every call of the C library's allocator for these objects is gone, or was refused.
+	if [ -z "$(grep 'left alone' "$folder/refused")" ]; then
+		! grep -qE '[^_a-z](malloc|calloc|realloc|strdup|strndup|free) ?\(' <(grep -v '^#define' "$folder/src/$name.c")
+		verdict $? "nothing_of_${name}_is_left_with_malloc"
+	fi
+}
+
+for source in test/programs/{enum,define,realloc,function_pointer,if_chain,wrapper,atoms,macro_states,union,two_requests}.c test/rewrites/*.c; do rewritten "$source"; done
+
+if wanted stingify_errors; then
+	database "$SCRATCH/stingify" enum.c
+	refused_by_stingify() { # NAME PATTERN ARGUMENT...
+		local name=$1 pattern=$2
+		shift 2
+		timeout 60 "$STINGIFY" "$@" > "$SCRATCH/out" 2> "$SCRATCH/err"
+		local got=$?
+		{ [ $got = 1 ] || [ $got = 2 ]; } && [ ! -s "$SCRATCH/out" ] && grep -q -- "$pattern" "$SCRATCH/err"
+		verdict $? "$name"
+	}
+	echo '{' > "$SCRATCH/bad.json"
+	echo '{"memwalk": 1, "objects": [{"id": "a b"}], "shared_objects": []}' > "$SCRATCH/odd.json"
+	"$MEMWALK" -p "$SCRATCH/stingify" --frames none -o "$SCRATCH/good.json"
+	sed 's/"line": 28,/"line": 29,/' "$SCRATCH/good.json" > "$SCRATCH/stale.json"
+	refused_by_stingify stingify_without_arguments_is_wrong_usage 'usage: stingify -p BUILD mem.json'
+	refused_by_stingify stingify_says_how_to_make_mem_json 'memwalk -p BUILD -o' -p "$SCRATCH/stingify" "$SCRATCH/no.json"
+	refused_by_stingify stingify_refuses_broken_json 'bad.json: ' -p "$SCRATCH/stingify" "$SCRATCH/bad.json"
+	refused_by_stingify stingify_refuses_other_json 'this is not what memwalk writes' -p "$SCRATCH/stingify" "$SCRATCH/stingify/compile_commands.json"
+	refused_by_stingify stingify_refuses_ids_that_are_no_identifiers 'Run memwalk again' -p "$SCRATCH/stingify" "$SCRATCH/odd.json"
+	refused_by_stingify stingify_names_objects_that_do_not_exist 'has no object `nothing`' -p "$SCRATCH/stingify" --objects nothing "$SCRATCH/good.json"
+	refused_by_stingify stingify_sees_that_the_source_changed 'has the source changed? Run memwalk again' -p "$SCRATCH/stingify" --objects conn "$SCRATCH/stale.json"
+fi
