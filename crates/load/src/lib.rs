@@ -50,6 +50,7 @@ pub use check::check;
 pub use cost::EngineCost;
 pub use engine::{LoadEvents, Progress, run, run_supplied};
 pub use error::LoadError;
+pub use merge::SeriesSum;
 pub use probe::{ProbeResponse, greet, probe};
 pub use result::LoadResult;
 pub use series::HEADER as SERIES_HEADER;

@@ -10,7 +10,8 @@ const MAX_EXAMPLES: usize = 8;
 
 impl LoadResult {
     /// Adds what another machine did in the same load. The window is the longer one, doubts stay apart: whose they are is
-    /// the caller's to say. Results by class, bandwidths and handshakes are not split over machines, and not added.
+    /// the caller's to say; the course is left as it is ([`SeriesSum`] adds those of many). Results by class, bandwidths and
+    /// handshakes are not split over machines, and not added.
     pub fn merge(&mut self, other: &LoadResult) {
         let weights = (self.outcomes.connects, other.outcomes.connects);
         self.engine.merge(&other.engine, weights);
@@ -46,7 +47,6 @@ impl LoadResult {
         }
         let room = MAX_EXAMPLES.saturating_sub(self.first_errors.len());
         self.first_errors.extend(other.first_errors.iter().take(room).cloned());
-        self.series_csv = add_series(&self.series_csv, &other.series_csv);
         self.interrupted |= other.interrupted;
     }
 }
@@ -77,24 +77,36 @@ impl EngineCost {
     }
 }
 
-/// Rows of the same time added up. Percentiles of a step cannot be added: their cells are empty. What is no row of a
-/// `series.csv` counts as nothing.
-fn add_series(left: &str, right: &str) -> String {
-    let mut csv = String::with_capacity(HEADER.len() + left.len().max(right.len()));
-    csv.push_str(HEADER);
-    let (mut left, mut right) = (rows(left), rows(right));
-    loop {
-        let (time, sums) = match (left.next(), right.next()) {
-            (Some((time, mine)), Some((_, theirs))) => (time, mine.plus(theirs)),
-            (Some(row), None) | (None, Some(row)) => row,
-            (None, None) => return csv,
-        };
-        let Row { completed, failed, received, lag, connections } = sums;
-        csv.push_str(&format!("{time},{completed},{failed},{received},,,{lag:.1},{connections}\n"));
+/// The courses of several machines as one: rows of the same time added up. Percentiles of a step cannot be added: their cells
+/// are empty. What is no row of a `series.csv` counts as nothing.
+#[derive(Debug, Default)]
+pub struct SeriesSum {
+    rows: Vec<(String, Row)>,
+}
+
+impl SeriesSum {
+    /// Adds a machine's `series.csv`.
+    pub fn add(&mut self, csv: &str) {
+        for (place, (time, row)) in rows(csv).enumerate() {
+            match self.rows.get_mut(place) {
+                Some((_, sum)) => sum.add(&row),
+                None => self.rows.push((time.into(), row)),
+            }
+        }
+    }
+
+    /// The sum as a `series.csv`.
+    pub fn csv(&self) -> String {
+        let mut csv = String::from(HEADER);
+        for (time, Row { completed, failed, received, lag, connections }) in &self.rows {
+            csv.push_str(&format!("{time},{completed},{failed},{received},,,{lag:.1},{connections}\n"));
+        }
+        csv
     }
 }
 
 /// What can be added of a row.
+#[derive(Debug)]
 struct Row {
     completed: f64,
     failed: f64,
@@ -104,14 +116,12 @@ struct Row {
 }
 
 impl Row {
-    fn plus(self, other: Row) -> Row {
-        Row {
-            completed: self.completed + other.completed,
-            failed: self.failed + other.failed,
-            received: self.received + other.received,
-            lag: self.lag.max(other.lag),
-            connections: self.connections + other.connections,
-        }
+    fn add(&mut self, other: &Row) {
+        self.completed += other.completed;
+        self.failed += other.failed;
+        self.received += other.received;
+        self.lag = self.lag.max(other.lag);
+        self.connections += other.connections;
     }
 }
 
@@ -136,9 +146,14 @@ mod tests {
         let left = format!("{HEADER}0.1,10,1,1000,5.0,9.0,3.5,4\n0.2,20,0,2000,5.0,9.0,1.0,4\n");
         let right = format!("{HEADER}0.1,5,0,500,7.0,8.0,9.5,3\nno,row\n");
         let sum = format!("{HEADER}0.1,15,1,1500,,,9.5,7\n0.2,20,0,2000,,,1.0,4\n");
-        assert_eq!(add_series(&left, &right), sum);
-        assert_eq!(add_series(&left, ""), add_series("", &left));
-        assert_eq!(add_series("", ""), HEADER);
+        let of = |texts: &[&str]| {
+            let mut series = SeriesSum::default();
+            texts.iter().for_each(|text| series.add(text));
+            series.csv()
+        };
+        assert_eq!(of(&[&left, &right]), sum);
+        assert_eq!(of(&[&right, &left]), sum);
+        assert_eq!(of(&[]), HEADER);
     }
 
     #[test]

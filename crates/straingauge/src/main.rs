@@ -15,6 +15,7 @@ mod server;
 mod signals;
 mod time_wait;
 mod url;
+mod watching;
 mod worker;
 mod workload;
 

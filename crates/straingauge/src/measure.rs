@@ -5,12 +5,12 @@ use crate::layers::LayerGauge;
 use crate::progress::Progress;
 use crate::signals::Stop;
 use crate::time_wait::TimeWait;
+use crate::watching::{Ended, Watch};
 use crate::worker::Fleet;
 use crate::workload::Supplied;
 use anyhow::{Context, Result};
 use load::cold::ColdCounts;
 use load::{LoadEvents, LoadResult};
-use observe::{Observer, Window};
 use record::point::Sweep;
 use record::run::{PointFiles, SCHEMA};
 use record::units::{format_nanos, format_si};
@@ -20,10 +20,10 @@ use wan::{PathMeter, PathTally};
 /// How long no new cold connection may be established before the herd is given up.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// What measures: the observer, if the server can be watched, and the signal that ends it.
+/// What measures: who watches the server, if it can be watched, and the signal that ends it.
 pub struct Gauge {
-    /// Absent when the server is not on this machine, with the doubt that says so.
-    observer: Result<Observer, Doubt>,
+    /// Absent when the server is not on this machine and nobody watches it there, with the doubt that says so.
+    watch: Result<Watch, Doubt>,
     stop: Stop,
     /// CPU on which the yardstick runs: one of the server's.
     yardstick_cpu: Option<usize>,
@@ -65,13 +65,13 @@ impl Measured {
 
 /// Forwards the window's edges to the observer while the engine runs.
 struct Watching<'a> {
-    observer: Option<&'a mut Observer>,
+    watch: Option<&'a mut Watch>,
     cold: Option<&'a Cold>,
     cold_before: ColdCounts,
     layers: Option<&'a mut LayerGauge>,
     path: Option<&'a PathMeter>,
     crossed: Option<PathTally>,
-    window: Option<Window>,
+    window: Option<Ended>,
     trouble: Option<String>,
     progress: &'a mut Progress,
     label: String,
@@ -83,8 +83,8 @@ impl LoadEvents for Watching<'_> {
         if let Some(path) = self.path {
             path.take();
         }
-        if let Some(observer) = self.observer.as_deref_mut() {
-            self.trouble = observer.window_begins().err().map(|error| error.to_string());
+        if let Some(watch) = self.watch.as_deref_mut() {
+            self.trouble = watch.window_begins().err();
         }
         if let Some(layers) = self.layers.as_deref_mut() {
             layers.begin();
@@ -93,12 +93,12 @@ impl LoadEvents for Watching<'_> {
 
     fn window_ends(&mut self) {
         self.crossed = self.path.map(PathMeter::take);
-        if let Some(observer) = self.observer.as_deref_mut()
+        if let Some(watch) = self.watch.as_deref_mut()
             && self.trouble.is_none()
         {
-            match observer.window_ends() {
+            match watch.window_ends() {
                 Ok(window) => self.window = Some(window),
-                Err(error) => self.trouble = Some(error.to_string()),
+                Err(why) => self.trouble = Some(why),
             }
         }
         if let Some(layers) = self.layers.as_deref_mut() {
@@ -121,9 +121,9 @@ impl LoadEvents for Watching<'_> {
 
 impl Gauge {
     /// A gauge for a server that is watched, or for one that cannot be (then every point carries the doubt).
-    pub fn new(observer: Result<Observer, Doubt>, stop: Stop, yardstick_cpu: Option<usize>) -> Self {
+    pub fn new(watch: Result<Watch, Doubt>, stop: Stop, yardstick_cpu: Option<usize>) -> Self {
         Gauge {
-            observer,
+            watch,
             stop,
             yardstick_cpu,
             cold: None,
@@ -225,7 +225,7 @@ impl Gauge {
 
     /// Facts about the server's processes.
     pub fn server_facts(&self) -> std::collections::BTreeMap<String, String> {
-        self.observer.as_ref().map(Observer::server_facts).unwrap_or_default()
+        self.watch.as_ref().map(Watch::server_facts).unwrap_or_default()
     }
 
     /// Measures one point.
@@ -235,7 +235,7 @@ impl Gauge {
             _ => self.time_wait.as_mut().map(TimeWait::figures),
         };
         let mut events = Watching {
-            observer: self.observer.as_mut().ok(),
+            watch: self.watch.as_mut().ok(),
             cold: self.cold.as_ref(),
             cold_before: ColdCounts::default(),
             layers: self.layers.as_mut().filter(|_| sweep != Sweep::Yardstick),
@@ -272,20 +272,24 @@ impl Gauge {
             functions: Vec::new(),
             doubts: result.doubts.clone(),
         };
-        match (&self.observer, window) {
-            (Ok(_), Some(window)) => {
-                let seen = window.observation(result.outcomes.completed());
+        let seen = match (&mut self.watch, window) {
+            (Ok(watch), Some(window)) => watch.seen(window, result.outcomes.completed()),
+            (Ok(_), None) => Err(trouble.unwrap_or_else(|| "the window never began".into())),
+            (Err(doubt), _) => Err(doubt.what.clone()),
+        };
+        match (&self.watch, seen) {
+            (_, Ok(seen)) => {
                 point.figures.extend(seen.figures);
                 point.connection_states = seen.connection_states;
                 point.doubts.extend(seen.doubts);
             }
-            (Ok(_), None) => point.doubts.push(Doubt::new(
+            (Err(doubt), _) => point.doubts.push(doubt.clone()),
+            (Ok(_), Err(why)) => point.doubts.push(Doubt::new(
                 DoubtKind::NotWatched,
                 Severity::Warning,
-                format!("the server was not watched: {}", trouble.unwrap_or_else(|| "the window never began".into())),
-                "run straingauge doctor to see what is missing",
+                format!("the server was not watched: {why}"),
+                "run straingauge doctor on the server's machine to see what is missing",
             )),
-            (Err(doubt), _) => point.doubts.push(doubt.clone()),
         }
         if let Some(layers) = &mut self.layers {
             layers.note(&mut point);

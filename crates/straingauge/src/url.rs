@@ -95,6 +95,18 @@ fn shorten(text: &str) -> String {
     if clean.chars().count() > 80 { clean.chars().take(80).chain("...".chars()).collect() } else { clean }
 }
 
+/// `:8080` or `8080`.
+pub fn port_word(text: &str) -> Result<u16> {
+    let digits = text.strip_prefix(':').unwrap_or(text);
+    match digits.parse::<u16>() {
+        Ok(port) if port > 0 && digits.bytes().all(|byte| byte.is_ascii_digit()) => Ok(port),
+        _ => Err(wrong_usage(format!(
+            "'{}' is not a port: write it as :8080",
+            text.chars().filter(|c| !c.is_control()).take(40).collect::<String>()
+        ))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -26,5 +26,6 @@ mod ssh_workers;
 mod stall;
 mod wan;
 mod watch;
+mod watch_elsewhere;
 mod worker_faults;
 mod workers;

@@ -130,7 +130,7 @@ fn clients_are_refused_where_they_cannot_be_meant() {
 }
 
 /// A worker that a test talks to by hand.
-struct Spoken {
+pub struct Spoken {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<std::process::ChildStdout>,
@@ -138,7 +138,11 @@ struct Spoken {
 
 impl Spoken {
     fn start() -> Spoken {
-        let mut child = straingauge(["load", "--worker"])
+        Spoken::start_with(&["load", "--worker"])
+    }
+
+    pub fn start_with(arguments: &[&str]) -> Spoken {
+        let mut child = straingauge(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -151,7 +155,7 @@ impl Spoken {
         spoken
     }
 
-    fn say(&mut self, text: &str) {
+    pub fn say(&mut self, text: &str) {
         writeln!(self.input.as_mut().unwrap(), "{text}").unwrap();
     }
 
@@ -161,7 +165,7 @@ impl Spoken {
         serde_json::from_str(&text).unwrap_or_else(|why| panic!("{why}: {text}"))
     }
 
-    fn hear_of(&mut self, kind: &str) -> Value {
+    pub fn hear_of(&mut self, kind: &str) -> Value {
         loop {
             let message = self.hear();
             if message["type"] == kind {
@@ -180,7 +184,7 @@ impl Spoken {
         self.say(&plan.to_string());
     }
 
-    fn ends(&mut self) {
+    pub fn ends(&mut self) {
         let until = Instant::now() + Duration::from_secs(60);
         while self.child.try_wait().unwrap().is_none() {
             assert!(Instant::now() < until, "the worker lives on");

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// Options of the client machines.
 #[derive(Debug, Default, Clone, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-#[command(next_help_heading = "Client machines")]
+#[command(next_help_heading = "Other machines")]
 pub struct FleetOptions {
     /// Send the load from this worker instead, as in 'ssh c1 straingauge load --worker' (repeatable: rate and connections
     /// are split, results added up)
@@ -22,6 +22,9 @@ pub struct FleetOptions {
     /// Target that several clients may send to (repeatable); loopback needs none
     #[arg(long = "allow-target", value_name = "HOST")]
     pub allow_target: Vec<String>,
+    /// Watch the server with this command, as in 'ssh server straingauge watch --worker :80'
+    #[arg(long, value_name = "COMMAND")]
+    pub watch_with: Option<String>,
     /// Workers of a Ray cluster instead, of `straingauge fleet`.
     #[arg(skip)]
     #[serde(skip)]
@@ -93,7 +96,7 @@ impl FleetOptions {
     /// What was typed, with the gaps filled from a scenario file.
     pub fn over(mut self, file: FleetOptions) -> Self {
         let typed = &mut self;
-        overlay!(typed, file; on_worker_loss);
+        overlay!(typed, file; on_worker_loss, watch_with);
         if typed.client.is_empty() {
             typed.client = file.client;
         }

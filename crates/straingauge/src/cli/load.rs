@@ -12,10 +12,10 @@ use std::path::PathBuf;
 pub struct LoadArgs {
     /// Take plans from standard input and answer on standard output, for a straingauge that was given --client;
     /// --source-address counts for this worker
-    #[arg(long, conflicts_with_all = ["url", "scenario", "client", "out"], help_heading = "Client machines")]
+    #[arg(long, conflicts_with_all = ["url", "scenario", "client", "out"], help_heading = "Other machines")]
     pub worker: bool,
     /// With --worker: connect from every address of this interface, for more ports
-    #[arg(long, value_name = "NAME", requires = "worker", help_heading = "Client machines")]
+    #[arg(long, value_name = "NAME", requires = "worker", help_heading = "Other machines")]
     pub source_interface: Option<String>,
     #[command(flatten)]
     pub drive: DriveArgs,

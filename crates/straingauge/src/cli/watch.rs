@@ -10,6 +10,10 @@ pub struct WatchArgs {
     /// Port of the server, as :8080
     #[arg(value_name = "PORT")]
     pub port: String,
+    /// Watch for a straingauge that was given --watch-with: it says when on standard input, and is answered on standard
+    /// output
+    #[arg(long, conflicts_with_all = ["out", "prometheus", "json", "duration"])]
+    pub worker: bool,
     /// How closely [default: default]
     #[arg(long, value_enum)]
     pub mode: Option<WatchModeWord>,

@@ -27,6 +27,10 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Find(args) => find::run(*args),
         Command::Load(args) => load::run(*args),
         Command::Fleet(args) => fleet::run(*args),
+        Command::Watch(args) if args.worker => {
+            let port = crate::url::port_word(&args.port)?;
+            crate::worker::serve_watch::serve(port, args.pid, args.netns_of)
+        }
         #[cfg(feature = "bpf")]
         Command::Profile(args) => profile::run(args),
         #[cfg(feature = "bpf")]

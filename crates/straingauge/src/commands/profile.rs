@@ -25,7 +25,7 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
         return kernel_scaling(&args);
     }
     let typed = args.port.as_deref().ok_or_else(|| wrong_usage("profile needs a port: straingauge profile :8080"))?;
-    let port = parse_port(typed)?;
+    let port = crate::url::port_word(typed)?;
     let groups: Result<Vec<FunctionGroup>> =
         args.group.iter().map(|text| text.parse().map_err(|why| wrong_usage(format!("--group: {why}")))).collect();
     let mut options = ProfileOptions::new(port);
@@ -110,18 +110,6 @@ fn kernel_scaling(args: &ProfileArgs) -> Result<ExitCode> {
 fn title(profile: &Profile) -> String {
     let seconds = profile.duration_ns as f64 / 1e9;
     format!("{} on port {}: {} samples in {seconds:.1} s", profile.command, profile.port, profile.samples.server())
-}
-
-/// `:8080` or `8080`.
-fn parse_port(typed: &str) -> Result<u16> {
-    let digits = typed.strip_prefix(':').unwrap_or(typed);
-    match digits.parse::<u16>() {
-        Ok(port) if port > 0 => Ok(port),
-        _ => {
-            let shown: String = typed.chars().filter(|c| !c.is_control()).take(40).collect();
-            Err(wrong_usage(format!("'{shown}' is not a port: write it as :8080")))
-        }
-    }
 }
 
 fn read_folded(path: &Path) -> Result<Folded> {

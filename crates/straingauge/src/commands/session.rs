@@ -13,7 +13,8 @@ use crate::quantity::Time;
 use crate::server::{Server, ServerPlan};
 use crate::signals::Stop;
 use crate::url::Target;
-use crate::worker;
+use crate::watching::{STATES_INTERVAL, Watch};
+use crate::worker::{self, Watcher};
 use anyhow::{Context, Result, bail};
 use observe::{Group, Observer};
 use record::machine::{self, MachineFacts};
@@ -21,9 +22,6 @@ use record::scenario::ServerCommand;
 use record::{Doubt, DoubtKind, LoadPlan, PathPlan, RunRecord, Scenario, Severity, Status};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
-
-/// How often connection states are read during a window.
-const STATES_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Everything that stands while points are measured.
 pub struct Session {
@@ -86,6 +84,11 @@ impl Session {
         if fleet.is_none() {
             load::check(&plan).map_err(anyhow::Error::from)?;
         }
+        if wanted.fleet.watch_with.is_some() && !wanted.command.is_empty() {
+            return Err(wrong_usage(
+                "--watch-with is about a server elsewhere: a server that straingauge starts is watched here, so leave one of both out",
+            ));
+        }
         let path_plan = plan::path_plan(wanted.path, plan.seed)?;
         if path_plan.is_some() && wanted.command.is_empty() {
             return Err(wrong_usage(
@@ -104,8 +107,15 @@ impl Session {
             path = server.path.to_string();
         }
         doubts.extend(shared_cpus(&plan, &server_cpus));
-        let observer = watch(&plan, wanted.target.port, server.as_ref(), &server_cpus);
-        let mut gauge = Gauge::new(observer, stop.clone(), server_cpus.first().copied());
+        let watch = match &wanted.fleet.watch_with {
+            Some(command) => {
+                progress.show("starting the watcher");
+                Ok(Watch::There(Box::new(Watcher::connect(command, stop.flag())?)))
+            }
+            None => watch(&plan, wanted.target.port, server.as_ref(), &server_cpus)
+                .map(|observer| Watch::Here(Box::new(observer))),
+        };
+        let mut gauge = Gauge::new(watch, stop.clone(), server_cpus.first().copied());
         gauge.supply(supplied);
         gauge.server_pid = server.as_ref().and_then(Server::netns_pid);
         gauge.meter_path(server.as_ref().and_then(Server::path_meter));
@@ -301,7 +311,7 @@ fn watch(plan: &LoadPlan, port: u16, server: Option<&Server>, server_cpus: &[usi
             _ => {
                 return Err(unwatched(
                     format!("the server was not watched: no process of this machine listens on port {port}"),
-                    "run straingauge on the server's machine to see its CPU, memory and connections",
+                    "name a watcher on its machine with --watch-with 'ssh SERVER straingauge watch --worker :PORT' to see its CPU, memory and connections",
                 ));
             }
         },

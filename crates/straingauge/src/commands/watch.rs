@@ -95,7 +95,7 @@ fn finish(watcher: Watcher, recording: Option<Recording>, last: &Reading, is_cut
 }
 
 fn options(args: &WatchArgs) -> Result<WatchOptions> {
-    let port = parse_port(&args.port)?;
+    let port = crate::url::port_word(&args.port)?;
     let classes = match &args.classes {
         Some(text) => SizeClasses::parse(text).map_err(|error| wrong_usage(format!("--classes: {error}")))?,
         None => SizeClasses::default(),
@@ -122,18 +122,6 @@ fn options(args: &WatchArgs) -> Result<WatchOptions> {
         system_interval: args.system_interval.map_or(Duration::from_secs(1), |interval| interval.0),
         reads_by_position: false,
     })
-}
-
-/// `:8080` or `8080`.
-fn parse_port(text: &str) -> Result<u16> {
-    let digits = text.strip_prefix(':').unwrap_or(text);
-    match digits.parse::<u16>() {
-        Ok(port) if port > 0 && digits.bytes().all(|byte| byte.is_ascii_digit()) => Ok(port),
-        _ => Err(wrong_usage(format!(
-            "'{}' is not a port: write it as :8080",
-            text.chars().filter(|c| !c.is_control()).take(40).collect::<String>()
-        ))),
-    }
 }
 
 /// Prints a line or a screen.

@@ -2,7 +2,6 @@
 
 use super::fleet::OnLoss;
 use super::link::{Link, Stand};
-use load::LoadResult;
 use record::figure::{Figure, Figures, Origin};
 use record::units::{format_nanos, format_si};
 use record::{Doubt, DoubtKind, Severity};
@@ -42,22 +41,33 @@ pub fn clock_doubt(link: &Link, late_ns: u64) -> Option<Doubt> {
     Some(Doubt::new(DoubtKind::ClockOffset, Severity::Note, what, "use a quicker connection to that machine"))
 }
 
+/// What a worker did in a load.
+#[derive(Debug, Clone, Copy)]
+pub struct Part {
+    /// The worker's.
+    pub number: usize,
+    /// Responses inside the window.
+    pub completed: u64,
+    /// Length of its window, seconds.
+    pub window_s: f64,
+}
+
 /// What each worker did, and its clock: `worker.1.throughput_per_sec`.
-pub fn worker_figures(links: &[Link], results: &[(String, LoadResult)]) -> Figures {
+pub fn worker_figures(links: &[Link], parts: &[Part]) -> Figures {
     let mut figures = Figures::default();
     for link in links {
         let name = |what: &str| format!("worker.{}.{what}", link.number);
-        let result = results.iter().find(|(known, _)| *known == link.name()).map(|(_, result)| result);
-        let throughput = match (&link.stand, result) {
-            (_, Some(result)) => {
-                let done = result.completed_in_window;
-                Figure::new(done as f64 / result.window_s(), "1/s", done, Origin::Counted)
+        // As many parts as links at most, in their order.
+        let part = parts.binary_search_by_key(&link.number, |part| part.number).ok().map(|place| parts[place]);
+        let throughput = match (&link.stand, part) {
+            (_, Some(part)) => {
+                Figure::new(part.completed as f64 / part.window_s, "1/s", part.completed, Origin::Counted)
             }
             (Stand::Lost(why), None) => Figure::not_measured("1/s", format!("lost: {why}")),
             _ => Figure::not_measured("1/s", "it had no share of this load"),
         };
         figures.set(&name("throughput_per_sec"), throughput);
-        if let (Some(clock), Some(_)) = (link.clock, result) {
+        if let (Some(clock), Some(_)) = (link.clock, part) {
             let us = |nanos: f64| Figure::new(nanos / 1e3, "us", clock.exchanges, Origin::Timed);
             figures.set(&name("clock_offset_us"), us(clock.offset_ns as f64));
             figures.set(&name("clock_uncertainty_us"), us(clock.uncertainty_ns as f64));

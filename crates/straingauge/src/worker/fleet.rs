@@ -1,6 +1,6 @@
 //! A load over several workers: shares go out, all start at one instant, results come back as one.
 
-use super::account::{clock_doubt, loss_doubt, worker_figures, worker_line};
+use super::account::{Part, clock_doubt, loss_doubt, worker_figures, worker_line};
 use super::link::{Event, Link, Out, Source, Stand};
 use super::merge;
 use super::protocol::{LEASE_NS, PlanMessage, ToWorker, WireProgress, line};
@@ -157,8 +157,15 @@ impl Fleet {
     }
 }
 
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        // All at once: each is then waited for, and the others end meanwhile.
+        self.links.iter().for_each(Link::leave);
+    }
+}
+
 /// Pings every worker each second for as long as this process lives and they listen: silence ends their load.
-fn keep_leases(links: &[Link]) {
+pub(super) fn keep_leases(links: &[Link]) {
     let outs: Vec<Out> = links.iter().map(Link::out).collect();
     std::thread::spawn(move || {
         loop {
@@ -351,7 +358,7 @@ impl Conduct<'_> {
     fn gather(self, started_unix_ms: u64, is_cut: bool) -> Result<LoadResult> {
         let (fleet, live) = (self.fleet, self.live);
         let mut doubts = Vec::new();
-        let mut results = Vec::new();
+        let (mut sum, mut parts) = (merge::Sum::default(), Vec::new());
         for index in live {
             let link = &mut fleet.links[*index];
             match std::mem::replace(&mut link.stand, Stand::Idle) {
@@ -360,7 +367,12 @@ impl Conduct<'_> {
                     match wire.into_result() {
                         Ok(result) => {
                             doubts.extend(clock_doubt(link, late_ns));
-                            results.push((link.name(), result));
+                            parts.push(Part {
+                                number: link.number,
+                                completed: result.completed_in_window,
+                                window_s: result.window_s(),
+                            });
+                            sum.add(&link.name(), result);
                         }
                         Err(error) => link.lose(error.to_string()),
                     }
@@ -377,8 +389,8 @@ impl Conduct<'_> {
                 doubts.push(loss_doubt(link, why, fleet.on_loss));
             }
         }
-        let figures = worker_figures(&fleet.links, &results);
-        let Some(mut all) = merge::merge(results) else {
+        let figures = worker_figures(&fleet.links, &parts);
+        let Some(mut all) = sum.finish() else {
             bail!("no client gave a result: {}", fleet.lost().unwrap_or_default());
         };
         all.started_unix_ms = started_unix_ms;

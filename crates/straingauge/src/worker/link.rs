@@ -1,6 +1,8 @@
 //! One worker as the driver sees it: its process, its pipes, its clock, and whether it is still there.
 
-use super::protocol::{FromWorker, LEASE_NS, Lines, PROTOCOL, ToWorker, WireProgress, WireResult, clean, line};
+use super::protocol::{
+    FromWorker, LEASE_NS, Lines, PROTOCOL, ToWorker, WireObservation, WireProgress, WireResult, clean, line,
+};
 use anyhow::{Context, Result};
 use record::time::monotonic_ns;
 use std::io::{Read, Write};
@@ -96,10 +98,14 @@ pub struct Link {
     pub from: String,
     /// Its number for people, from 1.
     pub number: usize,
+    /// `client`, or `watcher`, which has no number.
+    pub role: &'static str,
     pub stand: Stand,
     pub clock: Option<ClockOffset>,
     pub pongs: u64,
     pub progress: WireProgress,
+    /// What a watcher saw, until it is taken.
+    pub observation: Option<Box<WireObservation>>,
     /// Its host's name, by its own word.
     pub host: String,
     heard_ns: u64,
@@ -140,10 +146,12 @@ impl Link {
                 Source::Node { name, .. } => format!("node {name}"),
             },
             number: index + 1,
+            role: "client",
             stand: Stand::Greeting,
             clock: None,
             pongs: 0,
             progress: WireProgress::default(),
+            observation: None,
             host: String::new(),
             heard_ns: monotonic_ns(),
             carrier,
@@ -153,7 +161,8 @@ impl Link {
 
     /// `client 2 (ssh c2 straingauge load --worker)`.
     pub fn name(&self) -> String {
-        format!("client {} ({})", self.number, clean(&self.from, 100))
+        let number = if self.role == "client" { format!(" {}", self.number) } else { String::new() };
+        format!("{}{number} ({})", self.role, clean(&self.from, 100))
     }
 
     /// Sends a message.
@@ -169,6 +178,11 @@ impl Link {
     /// The queue of its messages, for the thread that keeps the leases.
     pub fn out(&self) -> Out {
         self.out.clone()
+    }
+
+    /// No more messages: its input ends, and it with it.
+    pub fn leave(&self) {
+        self.out.close();
     }
 
     pub fn is_lost(&self) -> bool {
@@ -211,7 +225,8 @@ impl Link {
                 }
                 self.host = clean(&host, 60);
                 if matches!(self.stand, Stand::Greeting) {
-                    self.stand = Stand::Idle;
+                    // A watcher gets ready without a plan.
+                    self.stand = if self.role == "watcher" { Stand::Preparing } else { Stand::Idle };
                 }
             }
             FromWorker::Pong { sent_ns, clock_ns } => {
@@ -235,12 +250,13 @@ impl Link {
             }
             FromWorker::Ready {} if matches!(self.stand, Stand::Preparing) => self.stand = Stand::Ready,
             FromWorker::Progress(progress) => self.progress = progress,
+            FromWorker::Observation(seen) if self.role == "watcher" => self.observation = Some(seen),
             FromWorker::Result(result) if matches!(self.stand, Stand::Running | Stand::Preparing | Stand::Ready) => {
                 self.stand = Stand::Done(result);
             }
             FromWorker::Gone { why } => self.lose(clean(&why, 300)),
             FromWorker::Refused { why } => self.lose(format!("it refused: {}", clean(&why, 300))),
-            FromWorker::Ready {} | FromWorker::Result(_) => {
+            FromWorker::Ready {} | FromWorker::Result(_) | FromWorker::Observation(_) => {
                 self.lose("it sent a message that was not its turn".into());
             }
         }
@@ -306,7 +322,7 @@ fn open(source: &Source) -> Result<Ends> {
                 .stdout(Stdio::piped())
                 .process_group(0)
                 .spawn()
-                .with_context(|| format!("cannot start --client '{command}'"))?;
+                .with_context(|| format!("cannot start '{command}'"))?;
             let stdin = child.stdin.take().expect("was asked for");
             let stdout = child.stdout.take().expect("was asked for");
             Ok((Carrier::Process(child), Box::new(stdout), Box::new(stdin)))
@@ -323,7 +339,7 @@ fn open(source: &Source) -> Result<Ends> {
 impl Drop for Link {
     fn drop(&mut self) {
         // The worker's input ends, so it ends by itself; one that does not is killed.
-        self.out.close();
+        self.leave();
         if let Carrier::Process(child) = &mut self.carrier {
             let until = Instant::now() + Duration::from_secs(1);
             while Instant::now() < until {

@@ -1,7 +1,7 @@
 //! Shares and sums: a plan split over workers, and their results as one ([`LoadResult::merge`]).
 
-use load::LoadResult;
 use load::arrival::Share;
+use load::{LoadResult, SeriesSum};
 use record::{Doubt, LoadPlan, Pace};
 
 /// The share of a plan that falls to one of several workers. Rates and connections are split, seeds differ.
@@ -18,17 +18,37 @@ pub fn share(plan: &LoadPlan, index: usize, of: usize, threads: Option<usize>) -
     share
 }
 
-/// The results of several workers as one; `None` of none. The text before each doubt names its worker.
-pub fn merge(results: Vec<(String, LoadResult)>) -> Option<LoadResult> {
-    let mut results = results.into_iter();
-    let (name, mut all) = results.next()?;
-    let mut doubts = named(&name, &all.doubts);
-    for (name, one) in results {
-        doubts.extend(named(&name, &one.doubts));
-        all.merge(&one);
+/// The results of several workers, added one by one, so that a thousand of them need the memory of two.
+#[derive(Debug, Default)]
+pub struct Sum {
+    all: Option<LoadResult>,
+    series: SeriesSum,
+    /// With the worker's name.
+    doubts: Vec<(String, Doubt)>,
+    count: usize,
+}
+
+impl Sum {
+    /// Adds a worker's result.
+    pub fn add(&mut self, name: &str, result: LoadResult) {
+        self.count += 1;
+        self.doubts.extend(named(name, &result.doubts));
+        self.series.add(&result.series_csv);
+        match &mut self.all {
+            Some(all) => all.merge(&result),
+            None => self.all = Some(result),
+        }
     }
-    all.doubts = one_of_each(doubts);
-    Some(all)
+
+    /// All of them as one; `None` of none. The text before each doubt names its worker.
+    pub fn finish(self) -> Option<LoadResult> {
+        let mut all = self.all?;
+        if self.count > 1 {
+            all.series_csv = self.series.csv();
+        }
+        all.doubts = one_of_each(self.doubts);
+        Some(all)
+    }
 }
 
 fn named(name: &str, doubts: &[Doubt]) -> Vec<(String, Doubt)> {
@@ -131,10 +151,25 @@ mod tests {
         };
         let (left, right) = ([5_000, 70_000, 900], [1_000_000, 5_000]);
         let both: Vec<u64> = left.iter().chain(&right).copied().collect();
-        let merged = merge(vec![("client 1".into(), result(&left)), ("client 2".into(), result(&right))]).unwrap();
+        let mut sum = Sum::default();
+        sum.add("client 1", result(&left));
+        sum.add("client 2", result(&right));
+        let merged = sum.finish().unwrap();
         assert_eq!(merged.response, result(&both).response);
         assert_eq!(merged.outcomes.ok, 5);
-        assert!(merge(Vec::new()).is_none());
+        assert!(Sum::default().finish().is_none());
+    }
+
+    /// The fuzzer's seeds are checked in: what the fuzzer checks holds for each, and for each cut off anywhere.
+    #[test]
+    fn the_fuzzing_corpus_of_the_protocol_holds() {
+        let seeds = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/worker_protocol");
+        let files: Vec<_> = std::fs::read_dir(seeds).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert!(files.len() >= 3, "{files:?}");
+        for file in files {
+            let bytes = std::fs::read(file).unwrap();
+            (0..=bytes.len()).for_each(|end| crate::worker::properties::hold_for(&bytes[..end]));
+        }
     }
 
     #[test]

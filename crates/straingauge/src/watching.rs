@@ -1,0 +1,77 @@
+//! Who watches the server: the observer of this machine, or a watcher on the server's (`--watch-with`).
+
+use crate::worker::Watcher;
+use observe::{Observer, Window};
+use record::Doubt;
+use record::figure::{Figure, Figures};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How often connection states are read during a window.
+pub const STATES_INTERVAL: Duration = Duration::from_millis(100);
+
+/// One of both.
+pub enum Watch {
+    /// The server is on this machine.
+    Here(Box<Observer>),
+    /// It is elsewhere.
+    There(Box<Watcher>),
+}
+
+/// A window that ended.
+pub enum Ended {
+    /// With its readings.
+    Here(Box<Window>),
+    /// The watcher has them.
+    There,
+}
+
+/// What was seen in a window.
+pub struct Seen {
+    pub figures: Figures,
+    pub connection_states: BTreeMap<String, Figure>,
+    pub doubts: Vec<Doubt>,
+}
+
+impl Watch {
+    /// A window begins; an error is a sentence.
+    pub fn window_begins(&mut self) -> Result<(), String> {
+        match self {
+            Watch::Here(observer) => observer.window_begins().map_err(|error| error.to_string()),
+            Watch::There(watcher) => watcher.window_begins(),
+        }
+    }
+
+    /// It ends.
+    pub fn window_ends(&mut self) -> Result<Ended, String> {
+        match self {
+            Watch::Here(observer) => {
+                observer.window_ends().map(|window| Ended::Here(Box::new(window))).map_err(|error| error.to_string())
+            }
+            Watch::There(watcher) => watcher.window_ends().map(|()| Ended::There),
+        }
+    }
+
+    /// What was seen in it, with the number of requests that the load completed.
+    pub fn seen(&mut self, ended: Ended, completed: u64) -> Result<Seen, String> {
+        match (self, ended) {
+            (_, Ended::Here(window)) => {
+                let seen = window.observation(completed);
+                Ok(Seen { figures: seen.figures, connection_states: seen.connection_states, doubts: seen.doubts })
+            }
+            (Watch::There(watcher), Ended::There) => {
+                let seen = watcher.observation(completed)?;
+                Ok(Seen { figures: seen.figures, connection_states: seen.connection_states, doubts: seen.doubts })
+            }
+            (Watch::Here(_), Ended::There) => Err("the window belongs to another watcher".into()),
+        }
+    }
+
+    /// Facts about the server's processes.
+    pub fn server_facts(&self) -> BTreeMap<String, String> {
+        match self {
+            Watch::Here(observer) => observer.server_facts(),
+            Watch::There(watcher) => watcher.server_facts.clone(),
+        }
+    }
+}

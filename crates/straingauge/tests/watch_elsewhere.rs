@@ -1,0 +1,99 @@
+//! A server watched from its own machine (`--watch-with`): its side stands in every point, and a watcher that cannot watch, or is
+//! lost, is said in one sentence. The watchers are local commands, as ssh would start them elsewhere.
+
+use crate::rig::{needs_server, open_dir, points, run, run_record, straingauge};
+use crate::server::{Kind, Server};
+use crate::workers::{Spoken, doubt_kinds, worker};
+
+fn watcher(port: u16) -> String {
+    format!("exec {} watch --worker :{port}", env!("CARGO_BIN_EXE_straingauge"))
+}
+
+fn load(url: &str, watcher: &str, duration: &str) -> std::process::Command {
+    let mut command = straingauge(["load", url, "--watch-with", watcher, "--json", "--quiet", "--warmup", "0s"]);
+    command.args(["--threads", "1", "--connections", "4", "--duration", duration]);
+    command
+}
+
+#[test]
+fn a_watcher_tells_of_the_server_in_the_window() {
+    needs_server!(Kind::Nginx);
+    let server = Server::start(Kind::Nginx);
+    let json = run(&mut load(&server.url("1k.bin"), &watcher(server.port), "600ms")).exits_with(0).json();
+    let figure = |name: &str| json["point"]["figures"][name].clone();
+    let completed = json["point"]["outcomes"]["ok"].as_u64().unwrap();
+    assert!(figure("server.cpu_us_per_request")["value"].as_f64().unwrap() > 0.0, "{json:#}");
+    assert_eq!(figure("server.cpu_us_per_request")["n"].as_u64().unwrap(), completed, "{json:#}");
+    assert!(figure("watcher.round_trip_us")["value"].as_f64().unwrap() > 0.0, "{json:#}");
+    assert!(json["point"]["connection_states"]["established"]["value"].as_f64().unwrap() > 0.0, "{json:#}");
+    assert!(!doubt_kinds(&json).contains(&"not-watched".to_string()), "{json:#}");
+}
+
+#[test]
+fn find_with_clients_and_a_watcher_has_both_sides_in_every_point() {
+    needs_server!(Kind::Nginx);
+    let (server, folder) = (Server::start(Kind::Nginx), open_dir());
+    let (out, worker) = (folder.path().join("run"), worker());
+    let mut find = straingauge(["find", &server.url("1k.bin"), "--out", out.to_str().unwrap(), "--quiet", "--json"]);
+    find.args([
+        "--sweep",
+        "connections",
+        "--repeats",
+        "1",
+        "--duration",
+        "200ms",
+        "--max-connections",
+        "4",
+        "--budget",
+        "6s",
+    ]);
+    find.args(["--client", &worker, "--client", &worker, "--watch-with", &watcher(server.port), "--profile", "never"]);
+    run(&mut find).exits_with(0);
+    let points = points(&out);
+    assert!(points.len() >= 2, "{}", points.len());
+    for point in &points {
+        assert!(point["figures"]["server.cpu_us_per_request"]["value"].is_number(), "{point:#}");
+    }
+    assert_eq!(run_record(&out)["server_facts"]["program"], "nginx");
+}
+
+#[test]
+fn a_watcher_that_cannot_watch_is_one_sentence_before_any_request() {
+    for (bad, words) in [
+        (watcher(9), "nothing listens on port 9"),
+        ("echo hello".into(), "no message of the worker protocol"),
+        ("exit 7".into(), "exit status: 7"),
+        (worker(), "does not say that it can watch"),
+    ] {
+        let said = run(&mut load("http://127.0.0.1:9/", &bad, "600ms")).exits_with(1);
+        said.complains_of(&["watcher (", "cannot be used", words]);
+    }
+    let mut both = straingauge(["load", "http://127.0.0.1:9/", "--watch-with", "true", "--", "true"]);
+    run(&mut both).exits_with(2).complains_of(&["--watch-with"]);
+}
+
+#[test]
+fn a_watcher_that_is_lost_leaves_the_load_and_a_doubt() {
+    needs_server!(Kind::Nginx);
+    let server = Server::start(Kind::Nginx);
+    let lost = format!("(sleep 1; kill -9 $$) & {}", watcher(server.port));
+    let json = run(&mut load(&server.url("1k.bin"), &lost, "2500ms")).exits_with(0).json();
+    assert!(doubt_kinds(&json).contains(&"not-watched".to_string()), "{json:#}");
+    assert!(json["point"]["outcomes"]["ok"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn a_watcher_refuses_what_it_cannot_do() {
+    needs_server!(Kind::Nginx);
+    let server = Server::start(Kind::Nginx);
+    for (text, words) in [
+        (r#"{"type":"start","at_ns":0}"#, "asks a watcher to send load"),
+        (r#"{"type":"observe","completed":1}"#, "did not begin and end"),
+    ] {
+        let mut spoken = Spoken::start_with(&["watch", "--worker", &format!(":{}", server.port)]);
+        spoken.say(text);
+        let why = spoken.hear_of("refused")["why"].as_str().unwrap().to_string();
+        assert!(why.contains(words), "{why}");
+        spoken.ends();
+    }
+}
