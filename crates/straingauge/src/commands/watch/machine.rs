@@ -77,7 +77,8 @@ fn cpu(out: &mut String, then: &SystemTotals, system: &SystemTotals) {
         let _ = writeln!(out, "  CPU  not measured: /proc/stat cannot be read");
         return;
     };
-    let parts: [(&str, fn(&CpuModes) -> u64); 7] = [
+    type Part = (&'static str, fn(&CpuModes) -> u64);
+    let parts: [Part; 7] = [
         ("user", |cpu| cpu.user_ms),
         ("system", |cpu| cpu.system_ms),
         ("irq", |cpu| cpu.irq_ms),
