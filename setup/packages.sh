@@ -15,7 +15,6 @@ want_program() { has "$1" || wanted="$wanted $2"; }
 want_file() { [ -e "$1" ] || wanted="$wanted $2"; }
 wish_file() { [ -e "$1" ] || wished="$wished $2"; }
 wish_program() { has "$1" || wished="$wished $2"; }
-wish_file() { [ -e "$1" ] || wished="$wished $2"; }
 
 # A header of C: asked of the compiler, where there is one.
 want_header() {
