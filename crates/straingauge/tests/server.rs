@@ -18,6 +18,7 @@ pub enum Kind {
     Apache,
     Haproxy,
     Python,
+    Tux,
 }
 
 impl Kind {
@@ -28,6 +29,7 @@ impl Kind {
             Kind::Apache => "apache",
             Kind::Haproxy => "haproxy",
             Kind::Python => "python",
+            Kind::Tux => "tux",
         }
     }
 
@@ -39,6 +41,7 @@ impl Kind {
             Kind::Apache => ("apache2", "apache2-bin"),
             Kind::Haproxy => ("haproxy", "haproxy"),
             Kind::Python => ("python3", "python3"),
+            Kind::Tux => ("make", "make"),
         };
         match program(name) {
             Some(_) => None,
