@@ -1,0 +1,148 @@
+//! A stock kernel in a QEMU guest, whose only program is the calling test binary: for kernels that this machine does not run.
+//!
+//! The kernel package need not be installed: STRAINGAUGE_GUEST_KERNEL may name the folder that
+//! `dpkg -x linux-image-*-amd64_*.deb FOLDER` made. The guest's clock counts instructions and jumps over idle time, so what
+//! happens in it does not depend on how busy this machine is.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Set in the guest: the test that runs there does nothing elsewhere.
+pub const INSIDE: &str = "STRAINGAUGE_TEST_IN_GUEST";
+/// A guest takes a minute; the limit only keeps a broken one from hanging the tests.
+const LIMIT: Duration = Duration::from_secs(300);
+/// Kernel modules, in the order in which they are loaded: for listing sockets.
+const MODULES: [&str; 2] = ["net/ipv4/inet_diag.ko", "net/ipv4/tcp_diag.ko"];
+
+struct Kernel {
+    image: PathBuf,
+    modules: PathBuf,
+}
+
+fn kernel() -> Option<Kernel> {
+    let named = std::env::var_os("STRAINGAUGE_GUEST_KERNEL").map(PathBuf::from);
+    for root in named.into_iter().chain([PathBuf::from("/")]) {
+        let Ok(entries) = fs::read_dir(root.join("boot")) else { continue };
+        for entry in entries.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let Some(version) = name.strip_prefix("vmlinuz-") else { continue };
+            let modules = root.join("lib/modules").join(version).join("kernel");
+            if MODULES.iter().all(|module| modules.join(module).exists()) {
+                return Some(Kernel { image: entry.path(), modules });
+            }
+        }
+    }
+    None
+}
+
+fn tool(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+fn put(root: &Path, from: &Path, to: &str) {
+    let to = root.join(to.trim_start_matches('/'));
+    fs::create_dir_all(to.parent().expect("below the root")).expect("our own folder");
+    fs::copy(from, &to).unwrap_or_else(|error| panic!("{} to {}: {error}", from.display(), to.display()));
+    fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).expect("our own file");
+}
+
+/// Busybox, the modules, this program and the libraries that the loader finds for both; packed.
+fn make_initramfs(folder: &Path, kernel: &Kernel, busybox: &Path, test: &str) -> PathBuf {
+    let root = folder.join("root");
+    for name in ["proc", "sys", "dev", "run", "tmp"] {
+        fs::create_dir_all(root.join(name)).expect("our own folder");
+    }
+    let program = std::env::current_exe().expect("it runs");
+    put(&root, busybox, "bin/busybox");
+    put(&root, &program, "test");
+    for program in [&program, busybox] {
+        let output = Command::new("ldd").arg(program).output().expect("ldd runs");
+        for library in String::from_utf8_lossy(&output.stdout).split_whitespace().filter(|word| word.starts_with('/')) {
+            put(&root, Path::new(library), library);
+        }
+    }
+    let mut loads = String::new();
+    for module in MODULES {
+        let name = module.rsplit('/').next().expect("a path");
+        put(&root, &kernel.modules.join(module), &format!("modules/{name}"));
+        loads += &format!("busybox insmod /modules/{name}\n");
+    }
+    let script = format!(
+        "#!/bin/busybox sh\nexport PATH=/bin\nbusybox mount -t proc proc /proc\nbusybox mount -t sysfs sys /sys\n\
+         busybox mount -t devtmpfs dev /dev\nbusybox ip link set lo up\n{loads}export {INSIDE}=1\n\
+         /test --exact {test} --nocapture && echo guest: all as asked\nbusybox poweroff -f\n"
+    );
+    put(&root, busybox, "init");
+    fs::write(root.join("init"), script).expect("our own file");
+    let image = folder.join("initramfs");
+    let packed = Command::new("sh")
+        .args(["-c", "cd \"$1\" && find . -print0 | \"$2\" cpio -0 -o -H newc > \"$3\" 2>/dev/null", "sh"])
+        .args([root.as_path(), busybox, image.as_path()])
+        .status()
+        .expect("sh runs");
+    assert!(packed.success(), "the initramfs could not be packed");
+    image
+}
+
+/// Runs the test of that name in the guest and returns the console; `None` where there can be no guest, after saying so.
+pub fn run(caller: &str, test: &str) -> Option<String> {
+    let skip = |why: &str| {
+        eprintln!("SKIPPED {caller}: {why}");
+        None
+    };
+    if !cfg!(target_arch = "x86_64") {
+        return skip("the guest is an x86-64 machine");
+    }
+    let Some(qemu) = tool("qemu-system-x86_64") else {
+        return skip("qemu-system-x86_64 is not installed (apt-get install qemu-system-x86)");
+    };
+    let Some(busybox) = tool("busybox") else {
+        return skip("busybox is not installed (apt-get install busybox-static)");
+    };
+    let Some(kernel) = kernel() else {
+        return skip(
+            "no kernel with inet_diag and tcp_diag as modules under /boot, nor in the folder STRAINGAUGE_GUEST_KERNEL (dpkg -x linux-image-cloud-amd64's package)",
+        );
+    };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = make_initramfs(folder.path(), &kernel, &busybox, test);
+    let console = folder.path().join("console");
+    let mut guest = Command::new(qemu)
+        .args(["-accel", "tcg,thread=single", "-icount", "shift=3,sleep=off", "-cpu", "max", "-m", "768"])
+        .args(["-display", "none", "-no-reboot", "-nodefaults", "-append"])
+        .arg("console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable clocksource=tsc no_timer_check")
+        .arg("-serial")
+        .arg(format!("file:{}", console.display()))
+        .arg("-kernel")
+        .arg(&kernel.image)
+        .arg("-initrd")
+        .arg(&image)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("QEMU starts");
+    let end = Instant::now() + LIMIT;
+    let has_ended = loop {
+        if guest.try_wait().expect("our own child").is_some() {
+            break true;
+        }
+        if Instant::now() >= end {
+            let _ = guest.kill();
+            let _ = guest.wait();
+            break false;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    let text = String::from_utf8_lossy(&fs::read(&console).unwrap_or_default()).into_owned();
+    for line in text.lines().filter(|line| line.starts_with("guest: ")) {
+        eprintln!("{line}");
+    }
+    assert!(has_ended, "the guest did not end within {LIMIT:?}; its console:\n{text}");
+    assert!(text.contains("guest: all as asked"), "the guest's console:\n{text}");
+    Some(text)
+}
