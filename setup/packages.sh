@@ -14,6 +14,11 @@ is_root() { [ "$(id -u)" = 0 ]; }
 want_program() { has "$1" || wanted="$wanted $2"; }
 want_file() { [ -e "$1" ] || wanted="$wanted $2"; }
 wish_file() { [ -e "$1" ] || wished="$wished $2"; }
+# A header of C that only tests need.
+wish_header() {
+  if has cc && echo "#include <$1>" | cc -E -x c - >/dev/null 2>&1; then return; fi
+  wished="$wished $2"
+}
 wish_program() { has "$1" || wished="$wished $2"; }
 
 # A header of C: asked of the compiler, where there is one.

@@ -224,6 +224,8 @@ bool load(Program &program, unsigned jobs, std::string &error) {
       return false;
     }
   }
+  // An annotation is no use of a function's address.
+  if (GlobalVariable *notes = program.module->getGlobalVariable("llvm.global.annotations")) notes->eraseFromParent();
   return true;
 }
 

@@ -101,11 +101,13 @@ Pointers::Pointers(Module &module, const Config &config, const Allocators &alloc
   new_node(); // 0 stays empty: integers, null
   all_targets.push_back({});
   contents_of.push_back(0);
-  for (Function &function : module)
+  for (Function &function : module) {
+    function.removeDeadConstantUsers();
     for (const Use &use : function.uses()) {
       const auto *call = dyn_cast<CallBase>(use.getUser());
       if (!call || !call->isCallee(&use)) { address_taken.insert(&function); break; }
     }
+  }
   add_constraints();
   solve();
   resolve_by_type(is_sound);

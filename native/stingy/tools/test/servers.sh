@@ -1,0 +1,61 @@
+# Real servers, from Debian's source packages, which are fetched into build/sources and never kept here. The report without
+# stack frames, whose bytes depend on the compiler, and the graph are goldens. Sourced by run.
+SOURCES=$TOOLS/$BUILD/sources
+
+# apt_source PACKAGE: unpacks the distribution's source package; $why says why not.
+apt_source() {
+	ls -d "$SOURCES/$1"-[0-9]*/ > /dev/null 2>&1 && return
+	for tool in apt-get dpkg-source; do
+		command -v $tool > /dev/null || { why="$tool is not installed (Debian's dpkg-dev)"; return 1; }
+	done
+	mkdir -p "$SOURCES/apt/lists/partial" "$SOURCES/apt/cache/archives/partial"
+	# A configuration of our own: the machine's own list of sources stays as it is.
+	if [ ! -s "$SOURCES/apt/sources.list" ]; then
+		apt-get indextargets --format 'deb-src $(REPO_URI) $(CODENAME) $(COMPONENT)' 'Created-By: Packages' 'Origin: Debian' 2> /dev/null | sort -u | grep ' main$' > "$SOURCES/apt/sources.list"
+		cat > "$SOURCES/apt/apt.conf" <<-END
+			Dir::Etc::sourcelist "$SOURCES/apt/sources.list";
+			Dir::Etc::sourceparts "-";
+			Dir::State::lists "$SOURCES/apt/lists";
+			Dir::Cache "$SOURCES/apt/cache";
+			APT::Sandbox::User "root";
+		END
+		if ! timeout 120 apt-get -c "$SOURCES/apt/apt.conf" -q update > "$SOURCES/apt/log" 2>&1; then rm -f "$SOURCES/apt/sources.list"; why="the source packages' index cannot be read here: $(tail -n 1 "$SOURCES/apt/log")"; return 1; fi
+	fi
+	(cd "$SOURCES" && timeout 120 apt-get -c apt/apt.conf -q source "$1") > "$SOURCES/apt/log" 2>&1 || { why="apt-get source $1: $(grep '^E:' "$SOURCES/apt/log" | head -n 1)"; return 1; }
+}
+
+# server NAME VERSION PREPARE-FUNCTION
+server() {
+	local name=$1 version=$2 prepare=$3 folder why=
+	wanted "server_$name" || return
+	command -v python3 > /dev/null || { skip "server_$name" "python3 is not installed (setup/install test)"; return; }
+	apt_source "$name" || { skip "server_$name" "$why"; return; }
+	folder=$(ls -d "$SOURCES/$name"-[0-9]*/)
+	folder=${folder%/}
+	if [ "${folder##*-}" != "$version" ]; then skip "server_$name" "the goldens are of version $version, here is ${folder##*-}"; return; fi
+	if [ ! -f "$folder/.is_configured" ]; then
+		(cd "$folder" && "$prepare") > "$SOURCES/$name.log" 2>&1 || { skip "server_$name" "it cannot be configured here: $(tail -n 1 "$SOURCES/$name.log")"; return; }
+		touch "$folder/.is_configured"
+	fi
+	if ! "$MEMWALK" -p "$folder/database" --config "test/servers/$name.toml" --frames none --caches 48,2048,32768 -o "$ACTUAL/server_$name.json" --dot "$ACTUAL/server_$name.dot" --report > "$ACTUAL/server_$name.txt" 2> "$SCRATCH/err"; then
+		head -5 "$SCRATCH/err"
+		verdict 1 "memwalk_reads_$name"
+		return
+	fi
+	golden "server_$name.txt"
+	golden "server_$name.dot"
+	if python3 -c 'import jsonschema' 2> /dev/null; then python3 test/validate.py ../schema/memwalk.schema.json "$ACTUAL/server_$name.json"; verdict $? "output_of_${name}_fits_the_schema"; fi
+}
+
+memcached_files='assoc authfile base64 bipbuffer cache crawler crc32c daemon extstore hash items itoa_ljust jenkins_hash logger memcached murmur3_hash proto_bin proto_text restart slab_automove slab_automove_extstore slabs stats_prefix storage thread util'
+prepare_memcached() {
+	./configure --disable-docs --disable-dependency-tracking && python3 "$TOOLS/test/servers/database.py" "$PWD/database" "$PWD" -O2 -DHAVE_CONFIG_H -DNDEBUG -I. -pthread -- $(printf '%s.c ' $memcached_files)
+}
+lighttpd_files='base64 buffer burl log http_header http_kv keyvalue chunk http_chunk fdevent fdevent_fdnode gw_backend stat_cache http_etag array algo_md5 algo_sha1 algo_splaytree algo_xxhash configfile-glue http-header-glue http_cgi http_date request sock_addr rand fdlog_maint fdlog sys-setjmp ck server response connections h2 reqpool sock_addr_cache fdevent_impl http_range network network_write data_config configfile configparser mod_rewrite mod_redirect mod_access mod_alias mod_indexfile mod_staticfile mod_setenv mod_expire mod_simple_vhost mod_evhost mod_fastcgi mod_scgi plugin'
+prepare_lighttpd() {
+	./configure --without-pcre2 --without-pcre --without-zlib --without-brotli --without-zstd --without-bzip2 --disable-dependency-tracking && touch src/versionstamp.h &&
+		(cd src && ls $(printf '%s.c ' $lighttpd_files) ls-hpack/lshpack.c > /dev/null && python3 "$TOOLS/test/servers/database.py" "$PWD/../database" "$PWD" -O2 -DHAVE_CONFIG_H -DHAVE_VERSION_H '-DLIBRARY_DIR="/usr/lib"' '-DSBIN_DIR="/sbin"' -D_GNU_SOURCE -I.. -I. -- $(printf '%s.c ' $lighttpd_files) ls-hpack/lshpack.c)
+}
+
+server memcached 1.6.18 prepare_memcached
+server lighttpd 1.4.69 prepare_lighttpd
