@@ -6,6 +6,7 @@ use simulate::guest::{Image, Kernel};
 use simulate::machine::{Limits, Qemu, Saved};
 use std::time::{Duration, Instant};
 
+/// Rounds, unless the first argument says otherwise.
 const ROUNDS: usize = 5;
 
 fn caches(l2_sizes: &[u64]) -> Option<Setup> {
@@ -40,7 +41,8 @@ fn main() -> Result<(), simulate::SimulateError> {
         ("full model with 4 L2", caches(&[256 << 10, 512 << 10, 1 << 20, 2 << 20])),
     ];
     // Interleaved, so that the machine's drift meets all alike.
-    for _ in 0..ROUNDS {
+    let rounds = std::env::args().nth(1).and_then(|typed| typed.parse().ok()).unwrap_or(ROUNDS);
+    for _ in 0..rounds {
         for (name, setup) in &kinds {
             for packets in [1000, 9000] {
                 let experiment = Experiment {

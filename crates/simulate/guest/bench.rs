@@ -18,6 +18,7 @@ pub fn run(bench: &Bench) -> Outcome<()> {
     let (ready, is_ready) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         let server = scope.spawn(|| {
+            sys::mark::<4>();
             sys::enter_namespace(SERVER)?;
             let listener = TcpListener::bind((SERVER_ADDRESS, PORT)).map_err(because("the server cannot listen"))?;
             ready.send(()).map_err(because("the client is gone"))?;
@@ -29,6 +30,7 @@ pub fn run(bench: &Bench) -> Outcome<()> {
             outcome
         });
         let client = scope.spawn(move || {
+            sys::mark::<5>();
             sys::enter_namespace(CLIENT)?;
             is_ready.recv().map_err(because("the server is gone"))?;
             receive(bench.connections)
@@ -41,7 +43,6 @@ pub fn run(bench: &Bench) -> Outcome<()> {
 }
 
 fn serve(bench: &Bench, streams: &mut [TcpStream]) -> Outcome<()> {
-    sys::mark::<1>();
     let mut pace = Pace { next_ns: sys::now_ns() + SETTLE_NS, interval_ns: 1_000_000_000 / bench.rate_per_sec.max(1) };
     let mut turn = 0;
     let mut send = |count: u64, pace: &mut Pace| -> Outcome<()> {

@@ -60,6 +60,9 @@ fn prepare() -> Outcome<()> {
 }
 
 fn work(job: Job) -> Outcome<()> {
+    network::introduce(false)?;
+    sys::mark::<1>();
+    network::introduce(true)?;
     network::delay(job.delay_us)?;
     match &job.work {
         Work::Bench(bench) => bench::run(bench),

@@ -1,16 +1,21 @@
 //! Two network namespaces and the link between them.
 
 use crate::{Outcome, because, sys};
+use std::net::UdpSocket;
 use std::process::Command;
+use std::time::Duration;
 
 pub const CLIENT: &str = "client";
 pub const SERVER: &str = "server";
 pub const CLIENT_LINK: &str = "c0";
 pub const SERVER_LINK: &str = "s0";
+pub const CLIENT_ADDRESS: &str = "10.0.0.1";
 pub const SERVER_ADDRESS: &str = "10.0.0.2";
 
-/// ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO: segments are joined and split nowhere, so that a packet is a segment.
-const OFFLOADS: [u32; 3] = [0x1f, 0x24, 0x2c];
+/// ETHTOOL_STSO, ETHTOOL_SGSO: segments are split by the stack, so that a packet is a segment.
+const SPLITTING: [u32; 2] = [0x1f, 0x24];
+/// ETHTOOL_SGRO: without it veth has no NAPI, and so no thread that receives.
+const JOINING: u32 = 0x2c;
 
 /// Runs a program of the guest's to its end.
 pub fn run(line: &str) -> Outcome<()> {
@@ -38,7 +43,7 @@ pub fn lay() -> Outcome<()> {
     run(&format!("ip netns add {CLIENT}"))?;
     run(&format!("ip netns add {SERVER}"))?;
     run(&format!("ip link add {CLIENT_LINK} netns {CLIENT} type veth peer name {SERVER_LINK} netns {SERVER}"))?;
-    for (namespace, link, address) in [(CLIENT, CLIENT_LINK, "10.0.0.1"), (SERVER, SERVER_LINK, SERVER_ADDRESS)] {
+    for (namespace, link, address) in [(CLIENT, CLIENT_LINK, CLIENT_ADDRESS), (SERVER, SERVER_LINK, SERVER_ADDRESS)] {
         for line in [
             format!("ip -n {namespace} link set lo up"),
             format!("ip -n {namespace} addr add {address}/24 dev {link}"),
@@ -48,7 +53,50 @@ pub fn lay() -> Outcome<()> {
         ] {
             run(&line)?;
         }
-        within(namespace, || OFFLOADS.iter().try_for_each(|feature| sys::switch_off(link, *feature)))?;
+        within(namespace, || {
+            SPLITTING.iter().try_for_each(|feature| sys::switch(link, *feature, false))?;
+            sys::switch(link, JOINING, true)?;
+            receive_in_a_thread(namespace, link)
+        })?;
+    }
+    Ok(())
+}
+
+/// What the link receives is worked on by a thread of its own, so that it is known for whom.
+fn receive_in_a_thread(namespace: &str, link: &str) -> Outcome<()> {
+    // A mount of sysfs shows the interfaces of the namespace in which it was made.
+    let folder = format!("/run/sys-{namespace}");
+    sys::mount("sysfs", &folder, "sysfs")?;
+    let file = format!("{folder}/class/net/{link}/threaded");
+    std::fs::write(&file, "1").map_err(because(file))
+}
+
+/// A datagram each way: first so that both ends know each other's address, and no request for it comes between; then, when
+/// `is_counted`, so that the plugin learns which thread receives for which end.
+pub fn introduce(is_counted: bool) -> Outcome<()> {
+    let port = 9;
+    let socket = |namespace: &'static str, address: &'static str| {
+        within(namespace, move || {
+            let socket = UdpSocket::bind((address, port)).map_err(because("a datagram's socket"))?;
+            socket.set_read_timeout(Some(Duration::from_secs(5))).map_err(because("a datagram's socket"))?;
+            Ok(socket)
+        })
+    };
+    let (client, server) = (socket(CLIENT, CLIENT_ADDRESS)?, socket(SERVER, SERVER_ADDRESS)?);
+    let send = |from: &UdpSocket, to: &UdpSocket, address: &str| {
+        from.send_to(b"x", (address, port)).map_err(because("a datagram"))?;
+        to.recv(&mut [0]).map_err(because("a datagram does not arrive"))
+    };
+    if is_counted {
+        sys::mark::<6>();
+    }
+    send(&client, &server, SERVER_ADDRESS)?;
+    if is_counted {
+        sys::mark::<7>();
+    }
+    send(&server, &client, CLIENT_ADDRESS)?;
+    if is_counted {
+        sys::mark::<8>();
     }
     Ok(())
 }

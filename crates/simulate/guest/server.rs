@@ -19,7 +19,6 @@ pub fn run(job: &Server) -> Outcome<()> {
     wait_until_it_listens(&mut server, job.port)?;
     let mut load = start(&job.load, CLIENT, "/run/load.log")?;
     let outcome = network::within(SERVER, || {
-        sys::mark::<1>();
         sys::sleep_until(sys::now_ns() + job.warmup_ms * 1_000_000);
         let before = network::packets()?;
         let began = sys::now_ns();
@@ -56,6 +55,12 @@ fn start(command: &[String], namespace: &str, log: &str) -> Outcome<Child> {
     // SAFETY: the guest has one thread at this time, so the child may do as it likes before it becomes the program.
     unsafe {
         command.pre_exec(move || {
+            // Says whose work it is before the next call.
+            if namespace == CLIENT {
+                sys::mark::<5>()
+            } else {
+                sys::mark::<4>()
+            }
             let enter = || sys::enter_namespace(&namespace);
             enter().map_err(std::io::Error::other)
         });

@@ -89,8 +89,8 @@ pub fn enter_namespace(name: &str) -> Outcome<()> {
     check("cannot enter a network namespace", unsafe { setns(file.as_raw_fd(), CLONE_NEWNET) }).map(drop)
 }
 
-/// Switches a feature of an interface off, as `ethtool -K` does: `command` is its number.
-pub fn switch_off(interface: &str, command: u32) -> Outcome<()> {
+/// Switches a feature of an interface, as `ethtool -K` does: `command` is its number.
+pub fn switch(interface: &str, command: u32, is_on: bool) -> Outcome<()> {
     #[repr(C)]
     struct Value {
         command: u32,
@@ -102,7 +102,7 @@ pub fn switch_off(interface: &str, command: u32) -> Outcome<()> {
         data: *mut c_void,
         rest: [u8; 16],
     }
-    let mut value = Value { command, data: 0 };
+    let mut value = Value { command, data: is_on.into() };
     let mut request = Request { name: [0; 16], data: (&raw mut value).cast(), rest: [0; 16] };
     for (to, from) in request.name.iter_mut().take(15).zip(interface.bytes()) {
         *to = from;

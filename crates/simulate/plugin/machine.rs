@@ -1,6 +1,6 @@
 //! What the plugin knows of the guest, and what it does at a block and at an access.
 
-use crate::attribution::{Charge, Cursor, End, Role, Stacks};
+use crate::attribution::{Charge, End, Role, Side, Sides, Stacks};
 use crate::cache::Hierarchy;
 use crate::exchange::{Account, Answer, Order, mark};
 use crate::qemu;
@@ -12,8 +12,6 @@ const DIRECT_MAP: std::ops::Range<u64> = 0xffff_8880_0000_0000..0xffff_c880_0000
 const IMAGE: std::ops::Range<u64> = 0xffff_ffff_8000_0000..0xffff_ffff_a000_0000;
 const PAGE_SHIFT: u32 = 12;
 const SOFT_TLB: usize = 4096;
-/// Lines of 64 bytes in 4 GiB, one bit each: which may be in the counted CPU's caches.
-const TOUCHED_WORDS: usize = 1 << 20;
 
 /// A block of translated code.
 pub struct Block {
@@ -47,11 +45,11 @@ pub struct Machine {
     accounts: Vec<Account>,
     by_function_and_row: HashMap<(u32, u8), usize>,
     stacks: Stacks,
+    sides: Sides,
     charge: Charge,
     account: usize,
     last_block: *const Block,
-    translations: Vec<SoftTlb>,
-    touched: Vec<u64>,
+    translations: SoftTlb,
     line_shift: u32,
 }
 
@@ -117,11 +115,10 @@ impl Machine {
             charge,
             account: 0,
             last_block: std::ptr::null(),
-            translations: Vec::new(),
-            touched: vec![0; TOUCHED_WORDS],
+            translations: SoftTlb::new(),
+            sides: Sides::new(order.watched),
             order,
         };
-        machine.know(machine.order.cpu.max(1));
         machine.account = machine.account_of(0, machine.order.unattributed());
         machine
     }
@@ -145,12 +142,11 @@ impl Machine {
 
     /// A block begins.
     #[inline]
-    pub fn enter(&mut self, cpu: u32, block: &mut Block) {
-        if cpu != self.order.cpu {
-            return;
-        }
+    pub fn enter(&mut self, block: &mut Block) {
         if block.is_repeat && std::ptr::eq(self.last_block, block) {
-            self.accounts[self.account].repeats += 1;
+            if self.sides.side() == Side::Server {
+                self.accounts[self.account].repeats += 1;
+            }
             return;
         }
         self.last_block = block;
@@ -162,6 +158,13 @@ impl Machine {
             self.charge.enter_user(user);
             user
         };
+        if block.is_kernel {
+            let frame = if block.is_first { self.stacks.top_slot(&self.charge.cursor) } else { None };
+            self.sides.enter(block.function, block.is_first, frame);
+        }
+        if self.sides.side() == Side::Client {
+            return;
+        }
         if block.account.0 != row {
             block.account = (row, self.account_of(block.function, row));
         }
@@ -178,12 +181,13 @@ impl Machine {
 
     /// Memory is read or written.
     #[inline]
-    pub fn access(&mut self, cpu: u32, info: qemu::AccessInfo, address: u64, is_store: bool) {
+    pub fn access(&mut self, info: qemu::AccessInfo, address: u64, is_store: bool) {
+        if is_store {
+            self.sides.store(address);
+        }
         let Some(caches) = &mut self.caches else { return };
-        if cpu != self.order.cpu {
-            if is_store {
-                self.store_elsewhere(cpu, info, address);
-            }
+        // The client's accesses touch no cache of the server's: it stands for another machine.
+        if self.sides.side() == Side::Client {
             return;
         }
         let account = &mut self.accounts[self.account];
@@ -192,65 +196,42 @@ impl Machine {
         } else {
             account.reads += 1;
         }
-        let Some(physical) = self.translations[cpu as usize].physical(info, address) else { return };
+        let Some(physical) = self.translations.physical(info, address) else { return };
         caches.translate_data(tlb_page(address), &mut account.caches);
         caches.data(physical, is_store, &mut account.caches);
-        self.touched[(physical >> 12) as usize & (TOUCHED_WORDS - 1)] |= 1 << (physical >> 6 & 63);
         // SAFETY: a plain function of the packed information.
         let last = physical + (1 << unsafe { qemu::qemu_plugin_mem_size_shift(info) }) - 1;
         if last >> self.line_shift != physical >> self.line_shift {
             caches.data(last, is_store, &mut account.caches);
-            self.touched[(last >> 12) as usize & (TOUCHED_WORDS - 1)] |= 1 << (last >> 6 & 63);
-        }
-    }
-
-    /// Another CPU wrote: the counted one's copy of the line is gone.
-    fn store_elsewhere(&mut self, cpu: u32, info: qemu::AccessInfo, address: u64) {
-        let Some(physical) = self.translations[cpu as usize].physical(info, address) else { return };
-        let word = &mut self.touched[(physical >> 12) as usize & (TOUCHED_WORDS - 1)];
-        // The bit stands for 64 bytes; with longer lines, for a part of one: then it must stay.
-        let bit = 1 << (physical >> 6 & 63);
-        if *word & bit != 0 {
-            if self.line_shift == 6 {
-                *word &= !bit;
-            }
-            if let Some(caches) = &mut self.caches {
-                caches.invalidate(physical);
-            }
         }
     }
 
     #[inline]
-    pub fn call(&mut self, cpu: u32, address: u64) {
-        if cpu == self.order.cpu {
-            let row = self.charge.row();
-            self.stacks.push(&mut self.charge.cursor, address, row);
-        }
+    pub fn call(&mut self, address: u64) {
+        self.sides.call(address);
+        let row = self.charge.row();
+        self.stacks.push(&mut self.charge.cursor, address, row);
     }
 
     #[inline]
-    pub fn ret(&mut self, cpu: u32, address: u64) {
-        if cpu == self.order.cpu {
-            self.stacks.pop(&mut self.charge.cursor, address);
-        }
+    pub fn ret(&mut self, address: u64) {
+        self.sides.ret(address);
+        self.stacks.pop(&mut self.charge.cursor, address);
     }
 
-    /// All translations of a CPU may be other ones now.
-    pub fn forget_translations(&mut self, cpu: u32) {
-        self.know(cpu);
-        self.translations[cpu as usize] = SoftTlb::new();
-    }
-
-    /// Makes room for a CPU.
-    pub fn know(&mut self, cpu: u32) {
-        while self.translations.len() <= cpu as usize {
-            self.translations.push(SoftTlb::new());
-        }
+    /// All translations may be other ones now.
+    pub fn forget_translations(&mut self) {
+        self.translations = SoftTlb::new();
     }
 
     /// The guest executed a mark.
     pub fn mark(&mut self, number: u16) {
         match number {
+            mark::SERVER => self.sides.announce(Side::Server),
+            mark::CLIENT => self.sides.announce(Side::Client),
+            mark::SERVER_RECEIVES => self.sides.teach(Some(Side::Server)),
+            mark::CLIENT_RECEIVES => self.sides.teach(Some(Side::Client)),
+            mark::RECEIVERS_KNOWN => self.sides.teach(None),
             mark::BEGIN => {
                 for account in &mut self.accounts {
                     *account = Account { function: account.function, row: account.row, ..Account::default() };

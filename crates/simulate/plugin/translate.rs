@@ -6,16 +6,16 @@ use crate::machine::{Block, image_offset, tlb_page};
 use crate::qemu::{self, AccessInfo, BOTH_DIRECTIONS, NO_REGISTERS, PluginId};
 use std::ffi::{c_uint, c_void};
 
-extern "C" fn on_block(cpu: c_uint, data: *mut c_void) {
+extern "C" fn on_block(_: c_uint, data: *mut c_void) {
     // SAFETY: the data is a block that `full` leaked, and nothing else refers to it while a callback runs.
     let block = unsafe { &mut *data.cast::<Block>() };
     // SAFETY: a callback of QEMU.
-    unsafe { crate::machine() }.enter(cpu, block);
+    unsafe { crate::machine() }.enter(block);
 }
 
-extern "C" fn on_access(cpu: c_uint, info: AccessInfo, address: u64, _: *mut c_void) {
+extern "C" fn on_access(_: c_uint, info: AccessInfo, address: u64, _: *mut c_void) {
     // SAFETY: a plain function of the packed information; a callback of QEMU.
-    unsafe { crate::machine().access(cpu, info, address, qemu::qemu_plugin_mem_is_store(info)) }
+    unsafe { crate::machine().access(info, address, qemu::qemu_plugin_mem_is_store(info)) }
 }
 
 /// A call stores the return address; one through memory also loads its target.
@@ -23,7 +23,7 @@ extern "C" fn on_call(cpu: c_uint, info: AccessInfo, address: u64, data: *mut c_
     // SAFETY: as in `on_access`.
     unsafe {
         if qemu::qemu_plugin_mem_is_store(info) {
-            crate::machine().call(cpu, address);
+            crate::machine().call(address);
         }
     }
     on_access(cpu, info, address, data);
@@ -33,15 +33,15 @@ extern "C" fn on_return(cpu: c_uint, info: AccessInfo, address: u64, data: *mut 
     // SAFETY: as in `on_access`.
     unsafe {
         if !qemu::qemu_plugin_mem_is_store(info) {
-            crate::machine().ret(cpu, address);
+            crate::machine().ret(address);
         }
     }
     on_access(cpu, info, address, data);
 }
 
-extern "C" fn on_translation(cpu: c_uint, _: *mut c_void) {
+extern "C" fn on_translation(_: c_uint, _: *mut c_void) {
     // SAFETY: a callback of QEMU.
-    unsafe { crate::machine() }.forget_translations(cpu);
+    unsafe { crate::machine() }.forget_translations();
 }
 
 /// The data is the mark's number.

@@ -11,8 +11,6 @@ use record::layers::Layer;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The CPU of the guest on which the server runs, and which is counted.
-const SERVER_CPU: u32 = 0;
 /// Functions of a sample that are kept, those with most L2 misses and those with most instructions.
 const MOST_FUNCTIONS: usize = 40;
 
@@ -123,7 +121,7 @@ pub fn sample(
 ) -> Result<Sample, SimulateError> {
     let order = Order {
         caches: experiment.caches.clone(),
-        cpu: SERVER_CPU,
+        watched: saved.functions.watched(),
         rows: saved.functions.rows.len() as u8,
         symbols: saved.functions.symbols(),
     };

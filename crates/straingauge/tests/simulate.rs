@@ -44,7 +44,8 @@ fn two_simulations_are_equal_in_every_counter() {
     needs_guest!();
     let arguments = ["--connections", "16", "--packets", "500", "--warmup-packets", "100", "--delay", "1ms", "--json"];
     let first = simulate(&arguments).exits_with(0).json();
-    assert_eq!(number(&first, "/points/0/samples/0/sent"), 500.0);
+    // The segments, and perhaps a packet of the neighbours' own.
+    assert!((500.0..510.0).contains(&number(&first, "/points/0/samples/0/sent")), "{first:#}");
     assert_eq!(first, simulate(&arguments).exits_with(0).json(), "another boot, the same counts");
 }
 
@@ -68,6 +69,9 @@ fn the_knee_moves_with_the_size_of_the_l2() {
         misses(0, 0)
     );
     assert!(misses(1, 1) < misses(1, 0) / 10.0, "they do into 4 MiB: {} {}", misses(1, 1), misses(1, 0));
+    // The client's end is not counted, so a server that fits misses next to nothing.
+    let all_fit = per_packet(0, "l2/1/data_misses") + per_packet(0, "l2/1/fetch_misses");
+    assert!(all_fit < 5.0, "4 connections fit into 4 MiB: {all_fit}");
     // Every layer worked, and next to nothing is nobody's.
     for layer in ["user", "system-call", "tcp", "ip", "ethernet", "driver", "other"] {
         let rows = report.pointer("/points/0/samples/0/rows").and_then(Value::as_array).expect("rows");

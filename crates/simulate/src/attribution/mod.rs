@@ -9,8 +9,10 @@
 
 mod charge;
 mod decode;
+mod sides;
 mod stacks;
 
 pub use charge::{Charge, End, Role};
 pub use decode::{Kind, MARK_BASE, kind_of};
-pub use stacks::{Cursor, Stacks};
+pub use sides::{Side, Sides, Watched};
+pub use stacks::{Cursor, Stacks, block_of};

@@ -19,6 +19,20 @@ pub struct Stacks {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cursor(Option<(u64, usize)>);
 
+impl Cursor {
+    /// The block of memory in which the stack in use lies.
+    #[inline(always)]
+    pub fn block(&self) -> Option<u64> {
+        self.0.map(|(block, _)| block)
+    }
+}
+
+/// The block of memory of an address, if it were on a stack.
+#[inline(always)]
+pub fn block_of(address: u64) -> u64 {
+    address >> BLOCK_SHIFT
+}
+
 impl Stacks {
     fn stack(&mut self, cursor: &mut Cursor, address: u64) -> &mut Vec<(u64, u8)> {
         let block = address >> BLOCK_SHIFT;
@@ -62,6 +76,12 @@ impl Stacks {
     #[inline]
     pub fn top(&self, cursor: &Cursor) -> Option<u8> {
         cursor.0.and_then(|(_, index)| self.stacks[index].last()).map(|(_, row)| *row)
+    }
+
+    /// Where the innermost open call stored its return address.
+    #[inline]
+    pub fn top_slot(&self, cursor: &Cursor) -> Option<u64> {
+        cursor.0.and_then(|(_, index)| self.stacks[index].last()).map(|(slot, _)| *slot)
     }
 
     /// The innermost open call continues on behalf of `row`: its function jumped to another (a tail call).

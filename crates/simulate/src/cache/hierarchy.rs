@@ -148,16 +148,6 @@ impl Hierarchy {
         }
     }
 
-    /// Another processor wrote to the line: this one's copies are gone. Its own writes to it went along.
-    ///
-    /// The L3 is taken to be shared, so its copy stays.
-    pub fn invalidate(&mut self, address: u64) {
-        self.l1d.invalidate(address);
-        for l2 in &mut self.l2 {
-            l2.invalidate(address);
-        }
-    }
-
     /// Distances of reuse, counted from now on; what the caches hold stays.
     pub fn restart_curve(&mut self) {
         if let Some(curve) = &mut self.curve {

@@ -102,22 +102,6 @@ impl Level {
         found.map(|line| *line |= DIRTY).is_some()
     }
 
-    /// Takes a line away without writing it back; whether it was there.
-    pub fn invalidate(&mut self, address: u64) -> bool {
-        let number = address >> self.line_shift;
-        let start = self.set_of(number) * self.ways;
-        let set = &mut self.lines[start..start + self.ways];
-        let Some(way) = set.iter().position(|line| *line != EMPTY && line >> FLAGS == number) else { return false };
-        if self.is_lru {
-            // The empty way is the next to be filled.
-            set[way..].rotate_left(1);
-            set[self.ways - 1] = EMPTY;
-        } else {
-            set[way] = EMPTY;
-        }
-        true
-    }
-
     fn place(&mut self, address: u64, flags: u64, is_use: bool) -> Outcome {
         let number = address >> self.line_shift;
         let index = self.set_of(number);
@@ -228,16 +212,6 @@ mod tests {
         assert_eq!(cache.access(192, false).written_back, None);
         assert!(cache.mark_dirty(128) && !cache.mark_dirty(0));
         assert_eq!(cache.access(0, false).written_back, Some(128));
-    }
-
-    #[test]
-    fn what_another_processor_wrote_is_gone_and_its_place_is_filled_first() {
-        for replacement in [Replacement::Lru, Replacement::TreePlru] {
-            let mut cache = level(256, 4, replacement);
-            misses(&mut cache, [0, 64, 128, 192]);
-            assert!(cache.invalidate(64) && !cache.invalidate(64));
-            assert_eq!(misses(&mut cache, [256, 0, 128, 192]), 1, "only the new line misses");
-        }
     }
 
     #[test]

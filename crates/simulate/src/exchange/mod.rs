@@ -19,4 +19,14 @@ pub mod mark {
     pub const BEGIN: u16 = 2;
     /// Counting ends, and the answer is written.
     pub const END: u16 = 3;
+    /// The thread that executes this is the server's, and so are those that it makes.
+    pub const SERVER: u16 = 4;
+    /// It is the client's.
+    pub const CLIENT: u16 = 5;
+    /// The thread that receives next from a link is the server's.
+    pub const SERVER_RECEIVES: u16 = 6;
+    /// It is the client's.
+    pub const CLIENT_RECEIVES: u16 = 7;
+    /// Nothing more is learnt from who receives.
+    pub const RECEIVERS_KNOWN: u16 = 8;
 }

@@ -1,6 +1,6 @@
 //! What the plugin is told.
 
-use crate::attribution::Role;
+use crate::attribution::{Role, Watched};
 use crate::cache::Setup;
 use std::fmt::Write;
 
@@ -18,8 +18,8 @@ pub struct Symbol {
 pub struct Order {
     /// The caches; without them instructions alone are counted.
     pub caches: Option<Setup>,
-    /// The virtual CPU that is counted; what others store takes lines out of its caches.
-    pub cpu: u32,
+    /// Functions by which the two ends are told apart.
+    pub watched: Watched,
     /// Rows of the layer table. Row `rows` is unattributed, `rows + 1` is user code.
     pub rows: u8,
     /// The kernel's functions by rising address.
@@ -37,9 +37,10 @@ impl Order {
         self.rows + 1
     }
 
-    /// As lines: `cpu N`, `rows N`, the caches, `symbols`, and then a symbol a line.
+    /// As lines: `watched N N N`, `rows N`, the caches, `symbols`, and then a symbol a line.
     pub fn to_text(&self) -> String {
-        let mut text = format!("cpu {}\nrows {}\n", self.cpu, self.rows);
+        let Watched { fork, receive, transmit } = self.watched;
+        let mut text = format!("watched {fork} {receive} {transmit}\nrows {}\n", self.rows);
         if let Some(caches) = &self.caches {
             text.push_str(&caches.to_text());
         }
@@ -56,10 +57,15 @@ impl Order {
     /// Reads what [`Order::to_text`] wrote.
     pub fn from_text(text: &str) -> Result<Order, String> {
         let (head, symbols) = text.split_once("symbols\n").ok_or("the order has no symbols")?;
-        let (mut cpu, mut rows, mut caches) = (None, None, String::new());
+        let (mut watched, mut rows, mut caches) = (None, None, String::new());
         for line in head.lines() {
             match line.split_once(' ') {
-                Some(("cpu", number)) => cpu = number.parse().ok(),
+                Some(("watched", numbers)) => {
+                    let numbers: Vec<u32> = numbers.split(' ').filter_map(|word| word.parse().ok()).collect();
+                    if let [fork, receive, transmit] = numbers[..] {
+                        watched = Some(Watched { fork, receive, transmit });
+                    }
+                }
                 Some(("rows", number)) => rows = number.parse().ok(),
                 _ => caches.extend([line, "\n"]),
             }
@@ -76,7 +82,7 @@ impl Order {
         }
         Ok(Order {
             caches: if caches.is_empty() { None } else { Some(Setup::from_text(&caches)?) },
-            cpu: cpu.ok_or("the order has no CPU")?,
+            watched: watched.ok_or("the order says not what to watch")?,
             rows,
             symbols: symbols.ok_or("a symbol of the order is no symbol")?,
         })
@@ -105,11 +111,16 @@ mod tests {
             Symbol { address: 0xffff_ffff_8100_0040, role: Role::Helps },
         ];
         for caches in [Some(caches), None] {
-            let order = Order { caches, cpu: 1, rows: 14, symbols: symbols.clone() };
+            let order = Order {
+                caches,
+                watched: Watched { fork: 1, receive: 2, transmit: 0 },
+                rows: 14,
+                symbols: symbols.clone(),
+            };
             assert_eq!(Order::from_text(&order.to_text()), Ok(order));
         }
-        assert!(Order::from_text("cpu 1\nrows 2\nsymbols\nx -\n").is_err());
-        assert!(Order::from_text("cpu 1\nrows 255\nsymbols\n").is_err());
+        assert!(Order::from_text("watched 0 0 0\nrows 2\nsymbols\nx -\n").is_err());
+        assert!(Order::from_text("watched 0 0 0\nrows 255\nsymbols\n").is_err());
         assert!(Order::from_text("").is_err());
     }
 }

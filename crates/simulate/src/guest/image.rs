@@ -57,6 +57,10 @@ impl Image {
     pub fn take(&mut self, path: &Path) -> Result<(), SimulateError> {
         let refused = |why: String| SimulateError::NotTaken { what: path.display().to_string(), why };
         let absolute = std::path::absolute(path).map_err(|why| refused(why.to_string()))?;
+        // These are views into this machine's kernel, and some of their files never end.
+        if ["/proc", "/sys", "/dev"].iter().any(|view| absolute.starts_with(view)) || absolute == Path::new("/") {
+            return Err(refused("the guest has its own".into()));
+        }
         let mut waiting = vec![absolute];
         let mut taken = 0;
         while let Some(next) = waiting.pop() {
@@ -72,6 +76,8 @@ impl Image {
                 for entry in entries {
                     waiting.push(entry.map_err(|why| refused(why.to_string()))?.path());
                 }
+            } else if facts.is_file() && facts.len() > LARGEST_BYTES as u64 {
+                return Err(refused(format!("{name} is larger than 512 MiB")));
             } else if facts.is_file() {
                 let bytes = std::fs::read(&next).map_err(|why| refused(why.to_string()))?;
                 self.put(&name, bytes, facts.permissions().mode() & 0o111 != 0)?;
@@ -168,6 +174,7 @@ mod tests {
             assert!(image.put(path, Vec::new(), false).is_err(), "{path:?}");
         }
         let missing = image.take(Path::new("/does/not/exist")).unwrap_err().to_string();
+        assert!(image.take(Path::new("/proc/self")).is_err() && image.take(Path::new("/")).is_err());
         assert!(missing.contains("/does/not/exist") && missing.contains("No such file"), "{missing}");
     }
 }

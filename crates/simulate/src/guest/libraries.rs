@@ -67,7 +67,9 @@ mod tests {
 
     #[test]
     fn a_static_program_brings_nothing_and_a_script_is_refused() {
-        let first = libraries_of(Path::new("init"), &super::super::FIRST_PROCESS.to_vec()).unwrap();
+        // Headers are read where they lie, which must be aligned as memory of the heap is.
+        let program: Vec<u8> = super::super::FIRST_PROCESS.into();
+        let first = libraries_of(Path::new("init"), &program).unwrap();
         assert_eq!(first, Vec::<PathBuf>::new(), "the guest's first process is static");
         let refused = |bytes: &[u8]| libraries_of(Path::new("x"), bytes).unwrap_err().to_string();
         assert!(refused(b"#!/bin/sh\n").contains("script"));

@@ -1,6 +1,6 @@
 //! The kernel's functions, as the guest's own `/proc/kallsyms` lists them, and whose work they are.
 
-use crate::attribution::Role;
+use crate::attribution::{Role, Watched};
 use crate::exchange::Symbol;
 use record::layers::{self, Layer, Row, Rule};
 
@@ -53,6 +53,15 @@ impl Functions {
             layers::Role::Helper(_) | layers::Role::Unknown => Role::Helps,
         };
         self.functions.iter().map(|function| Symbol { address: function.address, role: role(function) }).collect()
+    }
+
+    /// The functions by which the two ends are told apart.
+    pub fn watched(&self) -> Watched {
+        let number = |name: &str| {
+            let at = self.functions.iter().position(|function| function.name == name);
+            at.map_or(0, |at| at as u32 + 1)
+        };
+        Watched { fork: number("copy_thread"), receive: number("veth_poll"), transmit: number("net_tx_action") }
     }
 
     /// The row of an account: the table's, unattributed (`None`), or user code.

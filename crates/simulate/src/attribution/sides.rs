@@ -1,0 +1,211 @@
+//! Whose work the guest's one CPU does: the server's, or its client's.
+//!
+//! Work is told apart by the kernel stack on which it runs, as each thread has its own: a thread that executes a mark says whose
+//! it is, a thread that it makes (`copy_thread` writes to the new stack) is on the same side, and what a link receives is worked
+//! on by a thread of its own (threaded NAPI), which is learnt from one datagram. Everything else, timers and the scheduler's idle
+//! thread among it, is the server's; but what the path's delay line sends is the client's, as it stands at the client's end.
+
+use super::stacks::block_of;
+use std::collections::HashMap;
+
+/// An end of the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Side {
+    /// Counted.
+    #[default]
+    Server,
+    /// Not counted: it stands for another machine.
+    Client,
+}
+
+/// Functions of the kernel by which sides are learnt; their numbers, 0 where the kernel has none of the name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Watched {
+    /// Makes a thread: `copy_thread`.
+    pub fork: u32,
+    /// Receives what came over a link: `veth_poll`.
+    pub receive: u32,
+    /// Sends what a queueing discipline held back: `net_tx_action`.
+    pub transmit: u32,
+}
+
+/// Sides of the stacks.
+#[derive(Debug, Default)]
+pub struct Sides {
+    watched: Watched,
+    by_block: HashMap<u64, Side>,
+    /// The next thread that enters the kernel is on this side.
+    announced: Option<Side>,
+    /// The next thread that receives from a link is on this side.
+    taught: Option<Side>,
+    is_forking: bool,
+    /// The stack on which the delay line sends, and where its frame begins.
+    transmitting: Option<(u64, u64)>,
+    current: Option<u64>,
+    side: Side,
+}
+
+/// Stacks of entry code, which belong to the CPU and to no thread (`CPU_ENTRY_AREA`).
+const ENTRY_BLOCKS: std::ops::Range<u64> = block_of_const(0xffff_fe00_0000_0000)..block_of_const(0xffff_fe80_0000_0000);
+
+const fn block_of_const(address: u64) -> u64 {
+    address >> 14
+}
+
+impl Sides {
+    /// Nothing is known yet.
+    pub fn new(watched: Watched) -> Sides {
+        Sides { watched, ..Sides::default() }
+    }
+
+    /// Whose work is done now.
+    #[inline(always)]
+    pub fn side(&self) -> Side {
+        self.side
+    }
+
+    /// The thread that runs now in user mode is on this side.
+    pub fn announce(&mut self, side: Side) {
+        self.announced = Some(side);
+    }
+
+    /// The thread that receives next from a link is on this side.
+    pub fn teach(&mut self, side: Option<Side>) {
+        self.taught = side;
+    }
+
+    /// A call stores its return address.
+    #[inline]
+    pub fn call(&mut self, address: u64) {
+        let block = block_of(address);
+        if self.announced.is_some() && !ENTRY_BLOCKS.contains(&block) {
+            self.by_block.extend(self.announced.take().map(|side| (block, side)));
+            self.current = None;
+        }
+        self.on_stack(block);
+    }
+
+    /// A return loads its address.
+    #[inline]
+    pub fn ret(&mut self, address: u64) {
+        let block = block_of(address);
+        if self.transmitting.is_some_and(|(on, from)| on == block && address >= from) {
+            self.transmitting = None;
+            self.current = None;
+        }
+        self.on_stack(block);
+    }
+
+    #[inline]
+    fn on_stack(&mut self, block: u64) {
+        if self.current != Some(block) {
+            self.current = Some(block);
+            self.side = match self.transmitting {
+                Some((on, _)) if on == block => Side::Client,
+                _ => self.by_block.get(&block).copied().unwrap_or_default(),
+            };
+        }
+    }
+
+    /// A block of a kernel function begins; `is_first` at its first instruction. `frame` is where its return address lies.
+    #[inline]
+    pub fn enter(&mut self, function: u32, is_first: bool, frame: Option<u64>) {
+        self.is_forking = function == self.watched.fork && function != 0;
+        if !is_first || function == 0 {
+            return;
+        }
+        let Some(block) = self.current else { return };
+        if function == self.watched.receive
+            && let Some(side) = self.taught
+        {
+            self.by_block.insert(block, side);
+            self.side = side;
+        }
+        if function == self.watched.transmit
+            && let Some(frame) = frame
+        {
+            self.transmitting = Some((block, frame));
+            self.side = Side::Client;
+        }
+    }
+
+    /// Something is stored while a thread is made: if it is another's stack, that thread is on this side.
+    #[inline(always)]
+    pub fn store(&mut self, address: u64) {
+        if self.is_forking {
+            self.inherit(address);
+        }
+    }
+
+    fn inherit(&mut self, address: u64) {
+        let block = block_of(address);
+        // Stacks lie in the area of vmalloc; the new thread's description does not.
+        let is_stack = (0xffff_c900_0000_0000..0xffff_e900_0000_0000).contains(&address);
+        if is_stack && self.current != Some(block) {
+            self.by_block.insert(block, self.side);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: u64 = 0xffff_c900_0000_4000;
+    const B: u64 = 0xffff_c900_0010_4000;
+    const IRQ: u64 = 0xffff_c900_0020_4000;
+
+    fn sides() -> Sides {
+        Sides::new(Watched { fork: 1, receive: 2, transmit: 3 })
+    }
+
+    #[test]
+    fn a_thread_is_on_the_side_that_it_announced_and_so_are_its_children() {
+        let mut sides = sides();
+        sides.call(A - 8);
+        assert_eq!(sides.side(), Side::Server, "who says nothing is the server");
+        sides.announce(Side::Client);
+        sides.call(0xffff_fe00_0000_1000);
+        assert_eq!(sides.side(), Side::Server, "the entry's stack is nobody's");
+        sides.call(A - 8);
+        assert_eq!(sides.side(), Side::Client);
+        sides.enter(1, true, None);
+        sides.store(A - 64);
+        sides.store(B - 64);
+        sides.enter(9, true, None);
+        sides.store(IRQ - 64);
+        sides.call(B - 8);
+        assert_eq!(sides.side(), Side::Client, "its child");
+        sides.call(IRQ - 8);
+        assert_eq!(sides.side(), Side::Server, "no child: nothing was made when it was written");
+        sides.ret(A - 8);
+        assert_eq!(sides.side(), Side::Client);
+    }
+
+    #[test]
+    fn who_receives_is_learnt_once() {
+        let mut sides = sides();
+        sides.teach(Some(Side::Client));
+        sides.call(A - 8);
+        sides.enter(2, true, None);
+        sides.teach(None);
+        sides.call(B - 8);
+        sides.enter(2, true, None);
+        assert_eq!(sides.side(), Side::Server);
+        sides.call(A - 8);
+        assert_eq!(sides.side(), Side::Client);
+    }
+
+    #[test]
+    fn what_the_delay_line_sends_is_the_clients_until_it_returns() {
+        let mut sides = sides();
+        sides.call(IRQ - 64);
+        sides.enter(3, true, Some(IRQ - 64));
+        assert_eq!(sides.side(), Side::Client);
+        sides.call(IRQ - 128);
+        sides.ret(IRQ - 128);
+        assert_eq!(sides.side(), Side::Client);
+        sides.ret(IRQ - 64);
+        assert_eq!(sides.side(), Side::Server);
+    }
+}
