@@ -29,7 +29,7 @@ pub struct Functions {
 const MOST: usize = 2_000_000;
 
 impl Functions {
-    /// Reads `kallsyms`: address, kind, name and perhaps [module] a line. Only functions count.
+    /// Reads `kallsyms`: address, kind, name and perhaps, in brackets, a module on each line. Only functions count.
     pub fn parse(kallsyms: &str) -> Functions {
         let rule = Rule::built_in();
         let mut functions: Vec<KernelFunction> =
