@@ -63,7 +63,9 @@ pub enum SimulateError {
     #[error("{0}")]
     Guest(String),
     /// It took longer than was allowed.
-    #[error("the guest did not end within {seconds} s (--timeout); its last words: {words}")]
+    #[error(
+        "the guest did not end within {seconds} s; give it more time (--timeout), or more memory (--memory) if it has many connections; its last words: {words}"
+    )]
     Late {
         /// The limit.
         seconds: u64,
