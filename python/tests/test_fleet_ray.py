@@ -6,10 +6,10 @@ import os
 import signal
 import subprocess
 from pathlib import Path
-from typing import Any, Iterator, List
+from typing import Iterator, List
 
 import pytest
-from fleet_rig import NODES, Fleet, Namespaces, Nginx, RayCluster, finish, is_v2, missing, wait_until
+from fleet_rig import NODES, Fleet, Namespaces, Nginx, RayCluster, command_lines, finish, is_v2, missing, wait_until
 
 import straingauge
 from straingauge import histogram
@@ -97,7 +97,7 @@ def test_a_worker_killed_in_the_middle_ends_the_run_with_its_node(fleet: Fleet, 
 
 
 def test_with_go_on_the_other_nodes_measure_to_the_end(fleet: Fleet, nginx: Nginx) -> None:
-    child = fleet.start(load(nginx.url(), "3s", "--on-worker-loss", "go-on"))
+    child = fleet.start(load(nginx.url(), "6s", "--on-worker-loss", "go-on"))
     fleet.wait_until_running(1)
     # Ray's own process on the node: the worker ends with its input.
     os.kill(actor_of(fleet.worker_pid(1)), signal.SIGKILL)
@@ -161,14 +161,12 @@ def test_a_fleet_that_cannot_be_is_one_sentence(fleet: Fleet, nginx: Nginx) -> N
     assert nginx.end_and_count_ok() == 0
 
 
-def test_repeated_runs_leave_no_process_and_no_folder(cluster: RayCluster, fleet: Fleet, nginx: Nginx) -> None:
-    before: Any = None
+def test_repeated_runs_leave_no_process_and_no_folder(fleet: Fleet, nginx: Nginx) -> None:
     for _ in range(REPEATS):
         fleet.run(load(nginx.url(), "200ms")).exits_with(0)
         fleet.leaves_nothing()
-        running = len(cluster.processes())
-        assert before is None or running <= before, "processes of Ray pile up"
-        before = running
+        # Ray keeps idle processes for later, but none that holds a worker.
+        wait_until("no actor is left", lambda: not [line for _, line in command_lines() if line.startswith("ray::WorkerNode")], 60)
     names = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout
     assert f"sgt{os.getpid()}" not in names
 
