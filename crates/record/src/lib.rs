@@ -15,6 +15,7 @@
 //! Read next: [`run`] (the directory), [`point`] (one load point), [`names`] (what every figure means).
 
 pub mod axis;
+pub mod boundaries;
 pub mod clients;
 pub mod doubt;
 pub mod figure;

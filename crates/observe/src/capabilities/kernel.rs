@@ -102,6 +102,23 @@ pub fn sampling() -> Capability {
     }
 }
 
+/// Hooks a function of the kernel that does nothing, at its begin and end.
+pub fn exact_layers() -> Capability {
+    let name = "hooks in kernel functions";
+    #[cfg(feature = "bpf")]
+    let why = crate::profile::exact::why_not_possible();
+    #[cfg(not(feature = "bpf"))]
+    let why = Some("built without BPF".to_string());
+    match why {
+        None => Capability::there(name, "fentry and fexit programs can be attached"),
+        Some(why) => Capability::missing(
+            name,
+            why,
+            "layers are sampled only ('profile --method exact' and 'calibrated' are not possible here): use a kernel with CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS that does not lock hooks, as root",
+        ),
+    }
+}
+
 pub fn symbols() -> Capability {
     let name = "kernel symbols";
     let first = fs::File::open("/proc/kallsyms").and_then(|mut file| {

@@ -58,6 +58,7 @@ pub fn capabilities() -> Vec<Capability> {
         kernel::btf,
         kernel::bpf,
         kernel::sampling,
+        kernel::exact_layers,
         kernel::symbols,
         kernel::io_uring,
     ]

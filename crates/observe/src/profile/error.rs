@@ -43,6 +43,17 @@ pub enum ProfileError {
         /// Length of the window.
         seconds: f64,
     },
+    /// The kernel lets nobody hook its functions.
+    #[error("exact is not possible here: {0}; use --method sampled, which needs no hooks in functions")]
+    ExactNotPossible(String),
+    /// The server used no CPU in any burst.
+    #[error(
+        "the server used no CPU time in bursts of together {seconds:.2} s: put load on it while it is profiled, or use longer bursts (--burst)"
+    )]
+    NoTime {
+        /// Length of all bursts.
+        seconds: f64,
+    },
     /// A group that cannot match.
     #[error(
         "group '{group}': no function of this kernel matches '{pattern}' (functions of the server are written user:{pattern})"

@@ -118,6 +118,19 @@ impl PacketCounts {
         }
     }
 
+    /// Both together.
+    pub fn plus(&self, other: &PacketCounts) -> PacketCounts {
+        let sum = |a: [u64; 2], b: [u64; 2]| [a[0] + b[0], a[1] + b[1]];
+        PacketCounts {
+            packets: sum(self.packets, other.packets),
+            segments: sum(self.segments, other.segments),
+            data_packets: sum(self.data_packets, other.data_packets),
+            payload_bytes: sum(self.payload_bytes, other.payload_bytes),
+            unread: self.unread + other.unread,
+            peer_packets: self.peer_packets + other.peer_packets,
+        }
+    }
+
     /// Both directions.
     pub fn total(&self) -> u64 {
         self.packets[0] + self.packets[1]

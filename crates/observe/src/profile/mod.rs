@@ -13,6 +13,7 @@
 pub mod attribute;
 pub mod error;
 pub mod events;
+pub mod exact;
 pub mod flame;
 pub mod folded;
 pub mod groups;

@@ -1,6 +1,7 @@
 //! What a profile says: CPU time by layer, per packet and per request, functions, groups, checks.
 
 use super::attribute::{Coverage, Mode, Owner, Ran, Stack};
+use super::exact::calibrated::Calibration;
 use super::groups::FunctionGroup;
 use super::interval::{Estimate, ratio};
 use super::layout::{BLOCKS, Losses, PacketCounts};
@@ -187,6 +188,9 @@ pub struct Profile {
     pub events: Vec<EventRow>,
     /// What was lost.
     pub losses: Losses,
+    /// How bursts of the exact profile corrected it, where they did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<Calibration>,
     /// Reasons not to trust it.
     pub doubts: Vec<Doubt>,
     /// The stacks themselves, for folding.

@@ -1,10 +1,12 @@
 //! A profile as tables for a terminal.
 
 use super::attribute::Mode;
+use super::exact::calibrated::Calibration;
 use super::folded::Change;
 use super::interval::Estimate;
 use super::result::{FunctionRow, LayerRow, Profile};
 use super::scaling::Scaling;
+use record::Doubt;
 use record::layers::Layer;
 use record::units::{format_bytes, format_nanos, format_si};
 use std::fmt::Write;
@@ -32,6 +34,10 @@ pub fn profile(profile: &Profile) -> String {
     denominators(&mut out, profile);
     out.push('\n');
     layers(&mut out, profile);
+    if let Some(calibration) = &profile.calibration {
+        out.push('\n');
+        corrections(&mut out, calibration);
+    }
     out.push('\n');
     checks(&mut out, profile);
     out.push('\n');
@@ -41,13 +47,18 @@ pub fn profile(profile: &Profile) -> String {
         groups(&mut out, profile);
     }
     events(&mut out, profile);
-    if !profile.doubts.is_empty() {
-        out.push('\n');
-        for doubt in &profile.doubts {
-            let _ = writeln!(out, "doubt: {}; {}", clean(&doubt.what), doubt.remedy);
-        }
-    }
+    doubts(&mut out, &profile.doubts);
     out
+}
+
+/// The reasons not to trust what stands above.
+pub(super) fn doubts(out: &mut String, doubts: &[Doubt]) {
+    if !doubts.is_empty() {
+        out.push('\n');
+    }
+    for doubt in doubts {
+        let _ = writeln!(out, "doubt: {}; {}", clean(&doubt.what), doubt.remedy);
+    }
 }
 
 fn denominators(out: &mut String, profile: &Profile) {
@@ -117,6 +128,30 @@ fn layers(out: &mut String, profile: &Profile) {
     if !profile.unattributed_top.is_empty() {
         let _ = writeln!(out, "unattributed, by innermost function: {}", listed(&profile.unattributed_top));
     }
+}
+
+/// What bursts of the exact profile changed, and what they cost.
+fn corrections(out: &mut String, calibration: &Calibration) {
+    let mut table = Columns::new(&["corrected by bursts", "sampled %", "exact %", "difference"]);
+    for correction in &calibration.corrections {
+        table.row([
+            correction.layer.map_or("unattributed", Layer::word).to_string(),
+            estimate(correction.sampled, 100.0, 1),
+            estimate(correction.exact, 100.0, 1),
+            estimate(correction.difference, 100.0, 1),
+        ]);
+    }
+    table.print(out);
+    let exact = &calibration.exact;
+    let _ = writeln!(
+        out,
+        "{} bursts of together {:.2} s after the samples; the sampler's own {:.1} % and the hooks' {:.1} % of the server's time are taken out",
+        exact.bursts,
+        exact.measured_ns as f64 / 1e9,
+        calibration.sampler_ratio * 100.0,
+        exact.perturbation.share_ratio * 100.0
+    );
+    out.push_str("parts and functions are the samples', scaled with their layer\n");
 }
 
 fn checks(out: &mut String, profile: &Profile) {
@@ -308,7 +343,7 @@ fn listed(counts: &[(String, u64)]) -> String {
     words.join(", ")
 }
 
-fn estimate(estimate: Option<Estimate>, scale: f64, decimals: usize) -> String {
+pub(super) fn estimate(estimate: Option<Estimate>, scale: f64, decimals: usize) -> String {
     match estimate {
         None => "not measured".into(),
         Some(Estimate { value, plus_minus: None }) => format!("{:.decimals$}", value * scale),
@@ -318,23 +353,23 @@ fn estimate(estimate: Option<Estimate>, scale: f64, decimals: usize) -> String {
     }
 }
 
-fn clean(text: &str) -> String {
+pub(super) fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// Aligned columns: the first to the left, the others to the right, the last two spaces from its neighbour.
-struct Columns(Vec<Vec<String>>);
+pub(super) struct Columns(Vec<Vec<String>>);
 
 impl Columns {
-    fn new(header: &[&str]) -> Self {
+    pub(super) fn new(header: &[&str]) -> Self {
         Columns(vec![header.iter().map(|cell| cell.to_string()).collect()])
     }
 
-    fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.0.push(cells.into_iter().collect());
     }
 
-    fn print(&self, out: &mut String) {
+    pub(super) fn print(&self, out: &mut String) {
         let columns = self.0.iter().map(Vec::len).max().unwrap_or(0);
         let width =
             |column: usize| self.0.iter().filter_map(|row| Some(row.get(column)?.chars().count())).max().unwrap_or(0);

@@ -211,6 +211,7 @@ impl Profiler {
             coverage: coverage(stacks.iter().filter(|stack| stack.event == 0), rule),
             events,
             losses: raw.losses,
+            calibration: None,
             doubts: Vec::new(),
             samples,
             stacks,

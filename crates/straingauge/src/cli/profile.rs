@@ -1,8 +1,21 @@
 //! `straingauge profile`.
 
 use crate::quantity::{Count, Time};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+
+/// How layers are measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Method {
+    /// calibrated where this kernel permits it, else sampled
+    Auto,
+    /// a timer interrupts every CPU and the stacks are counted
+    Sampled,
+    /// hooks at the functions where one layer calls another, in bursts
+    Exact,
+    /// sampled, with the layers' shares corrected by bursts of exact
+    Calibrated,
+}
 
 /// `straingauge profile`.
 #[derive(Debug, Args)]
@@ -12,6 +25,12 @@ pub struct ProfileArgs {
     /// Length of the window [default: 10s]
     #[arg(long, short = 'd', value_name = "TIME", allow_hyphen_values = true)]
     pub duration: Option<Time>,
+    /// How to measure; hooks cost the server something, so they are asked for [default: sampled]
+    #[arg(long, value_enum, value_name = "HOW", conflicts_with_all = ["diff", "kernel_scaling"])]
+    pub method: Option<Method>,
+    /// Length of one of the ten bursts of exact [default: 100ms]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub burst: Option<Time>,
     /// Samples a second on each CPU; 199 to 997 is usual [default: 997]
     #[arg(long, short = 'F', value_name = "N", allow_hyphen_values = true)]
     pub frequency: Option<Count>,

@@ -1,9 +1,10 @@
 //! `straingauge profile`: where a server's CPU time goes, by layer, per packet and per request.
 
-use crate::cli::ProfileArgs;
+use crate::cli::{Method, ProfileArgs};
 use crate::failure::{self, print, wrong_usage};
 use crate::signals::Stop;
 use anyhow::{Context, Result, anyhow, bail};
+use observe::profile::exact::{self, BurstOptions};
 use observe::profile::{self, Folded, FunctionGroup, Profile, ProfileError, ProfileOptions, flame, folded};
 use std::fs::File;
 use std::io::BufReader;
@@ -43,12 +44,29 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
         }
         options.frequency_hz = frequency.0 as u32;
     }
+    let bursts = burst_options(&args, &options)?;
     let before = args.against.as_deref().map(read_folded).transpose()?;
     let stop = Stop::on_signals()?;
-    let profile = profile::run(options, &|| stop.is_set()).map_err(|error| match error {
+    let method = match args.method.unwrap_or(Method::Sampled) {
+        Method::Auto => match exact::why_not_possible() {
+            None => Method::Calibrated,
+            Some(why) => {
+                eprintln!("straingauge: exact: not possible here: {why}; sampled instead");
+                Method::Sampled
+            }
+        },
+        chosen => chosen,
+    };
+    if method == Method::Exact {
+        return only_exact(&args, bursts, &stop);
+    }
+    let mut profile = profile::run(options, &|| stop.is_set()).map_err(|error| match error {
         ProfileError::UnknownPattern { .. } => wrong_usage(format!("--group: {error}")),
         other => anyhow!(other),
     })?;
+    if method == Method::Calibrated && !stop.is_set() {
+        exact::calibrated::calibrate(&mut profile, exact::run(bursts, &|| stop.is_set())?);
+    }
     let folded = Folded::of(&profile);
     if let Some(path) = &args.folded {
         write(path, &folded.to_text())?;
@@ -74,6 +92,32 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
         if let Some(changes) = &changes {
             print(&format!("\n{}", profile::text::changes(changes)))?;
         }
+    }
+    Ok(ExitCode::from(if stop.is_set() { failure::INTERRUPTED } else { failure::DONE }))
+}
+
+/// Shortest burst whose edges do not weigh.
+const SHORTEST_BURST: Duration = Duration::from_millis(20);
+const LONGEST_BURST: Duration = Duration::from_secs(10);
+
+fn burst_options(args: &ProfileArgs, options: &ProfileOptions) -> Result<BurstOptions> {
+    let burst = args.burst.as_ref().map_or(Duration::from_millis(100), |burst| burst.0);
+    if !(SHORTEST_BURST..=LONGEST_BURST).contains(&burst) {
+        return Err(wrong_usage("--burst must lie between 20ms and 10s"));
+    }
+    Ok(BurstOptions { port: options.port, netns_pid: options.netns_pid, burst })
+}
+
+/// The exact profile, without samples.
+fn only_exact(args: &ProfileArgs, bursts: BurstOptions, stop: &Stop) -> Result<ExitCode> {
+    if args.folded.is_some() || args.flame.is_some() || args.against.is_some() || !args.group.is_empty() {
+        return Err(wrong_usage("--folded, --flame, --against and --group need samples: leave --method exact out"));
+    }
+    let profile = exact::run(bursts, &|| stop.is_set())?;
+    if args.json {
+        print(&format!("{}\n", serde_json::to_string_pretty(&profile)?))?;
+    } else {
+        print(&exact::text::profile(&profile))?;
     }
     Ok(ExitCode::from(if stop.is_set() { failure::INTERRUPTED } else { failure::DONE }))
 }

@@ -1,0 +1,166 @@
+//! An exact profile from beginning to end: find the server, calibrate, hook, measure in bursts, unhook.
+
+use super::calibration::{self, HookCosts};
+use super::programs::Programs;
+use super::result::{self, Burst, ExactProfile, Machine};
+use crate::cpu_clock;
+use crate::group::ServerGroup;
+use crate::listening::{ServerProcess, server_on_port};
+use crate::processes::ProcessTable;
+use crate::profile::error::ProfileError;
+use crate::profile::symbols::KernelSymbols;
+use record::boundaries;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+
+/// Bursts of a profile; the spread between them gives the intervals.
+pub const BURSTS: u32 = 10;
+/// The programs need a moment to learn where each thread is before anything counts.
+const ACQUAINTANCE: Duration = Duration::from_millis(30);
+/// The first hook after the end of a burst is waited for this long.
+const SETTLE: Duration = Duration::from_millis(8);
+
+/// A burst is tried this often when this program loses its CPU at one of its edges.
+const ATTEMPTS: u32 = 4;
+
+/// What to profile, and how.
+#[derive(Debug, Clone)]
+pub struct BurstOptions {
+    /// The server's port.
+    pub port: u16,
+    /// A process in whose network namespace the server listens; `None` = the caller's.
+    pub netns_pid: Option<u32>,
+    /// Length of one burst.
+    pub burst: Duration,
+}
+
+/// CLOCK_MONOTONIC, which the programs' time stamps are of.
+pub(super) fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// An attached exact profiler: hooks cost time as long as they are there, so let the time until [`finish`](Self::finish)
+/// be short.
+#[derive(Debug)]
+pub struct ExactProfiler {
+    options: BurstOptions,
+    server: ServerProcess,
+    programs: Programs,
+    group: ServerGroup,
+    table: ProcessTable,
+    costs: HookCosts,
+    bursts: Vec<Burst>,
+    began: Instant,
+    attach_ns: u64,
+}
+
+impl ExactProfiler {
+    /// Finds the server, measures what hooks cost, and hooks the boundaries.
+    pub fn attach(options: BurstOptions) -> Result<Self, ProfileError> {
+        let server =
+            server_on_port(options.port, options.netns_pid)?.ok_or(ProfileError::NoServer { port: options.port })?;
+        let symbols = KernelSymbols::read()?;
+        let netns_inode = std::fs::metadata(format!("/proc/{}/ns/net", server.pid)).map_or(0, |file| file.ino() as u32);
+        let bare_call_ns = calibration::bare_call_ns();
+        let began = Instant::now();
+        let mut programs = Programs::load(boundaries::built_in(), &symbols, options.port, netns_inode)?;
+        programs.attach_tracepoints()?;
+        let costs = calibration::measure(&mut programs, bare_call_ns)?;
+        programs.attach_functions()?;
+        let attach_ns = began.elapsed().as_nanos() as u64;
+        let roots: Vec<u32> = server.sharing.iter().copied().chain([server.pid]).collect();
+        let (group, table) = (ServerGroup::new(roots, None), ProcessTable::default());
+        let mut profiler =
+            ExactProfiler { options, server, programs, group, table, costs, bursts: Vec::new(), began, attach_ns };
+        profiler.admit()?;
+        std::thread::sleep(ACQUAINTANCE);
+        Ok(profiler)
+    }
+
+    /// Measures one burst. One at whose edges this program lost its CPU is measured again, a few times at most.
+    pub fn burst(&mut self) -> Result<(), ProfileError> {
+        self.admit()?;
+        let pids = self.group.pids();
+        for attempt in 1..=ATTEMPTS {
+            let (burst, edges_ns) = self.attempt(&pids)?;
+            if edges_ns * 100 <= burst.length_ns || attempt == ATTEMPTS {
+                self.bursts.push(burst);
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// A burst, and how long the slower of its edges took: between the reading of the scheduler's account and the moment
+    /// from which time counts, or no longer does.
+    fn attempt(&self, pids: &[u32]) -> Result<(Burst, u64), ProfileError> {
+        let before = self.programs.read(u64::MAX, 0)?;
+        let packets_before = self.programs.packets()?;
+        let began_ns = now_ns();
+        let cpu_before = cpu_times(pids);
+        let opens_ns = now_ns();
+        self.programs.set_gate(opens_ns, u64::MAX)?;
+        let opening_ns = now_ns() - began_ns;
+        std::thread::sleep(self.options.burst);
+        let ending_ns = now_ns();
+        let cpu_after = cpu_times(pids);
+        let closes_ns = now_ns();
+        self.programs.set_gate(opens_ns, closes_ns)?;
+        let closing_ns = now_ns() - ending_ns;
+        // A CPU that is awake meets a hook soon; the rest of one that sleeps is added by the reader.
+        std::thread::sleep(SETTLE);
+        let after = self.programs.read(opens_ns, closes_ns)?;
+        // Processes that ended meanwhile are in neither sum.
+        let both = cpu_before.iter().zip(&cpu_after).filter_map(|(then, now)| Some((*now)?.saturating_sub((*then)?)));
+        let burst = Burst {
+            length_ns: closes_ns - opens_ns,
+            scheduler_ns: both.sum(),
+            counted: after.since(&before),
+            packets: self.programs.packets()?.since(&packets_before),
+        };
+        Ok((burst, opening_ns.max(closing_ns)))
+    }
+
+    fn admit(&mut self) -> Result<(), ProfileError> {
+        self.table.scan();
+        self.group.admit(&self.table);
+        self.programs.add_members(self.group.pids())
+    }
+
+    /// Removes the hooks and says what the bursts saw.
+    pub fn finish(mut self) -> Result<ExactProfile, ProfileError> {
+        let hooked = self.programs.hooked();
+        let unhooked = std::mem::take(&mut self.programs.unhooked);
+        let detaching = Instant::now();
+        drop(self.programs);
+        let machine = Machine {
+            port: self.options.port,
+            pid: self.server.pid,
+            command: self.server.command,
+            cpus: crate::profile::events::online_cpus().len(),
+            hooked,
+            unhooked,
+            attach_ns: self.attach_ns,
+            detach_ns: detaching.elapsed().as_nanos() as u64,
+            duration_ns: self.began.elapsed().as_nanos() as u64,
+        };
+        result::profile(machine, self.costs, &self.bursts)
+    }
+}
+
+fn cpu_times(pids: &[u32]) -> Vec<Option<u64>> {
+    pids.iter().map(|pid| cpu_clock::of_process(*pid).ok()).collect()
+}
+
+/// Measures [`BURSTS`] bursts, or fewer when `is_stopped`.
+pub fn run(options: BurstOptions, is_stopped: &dyn Fn() -> bool) -> Result<ExactProfile, ProfileError> {
+    let mut profiler = ExactProfiler::attach(options)?;
+    for _ in 0..BURSTS {
+        if is_stopped() {
+            break;
+        }
+        profiler.burst()?;
+    }
+    profiler.finish()
+}

@@ -1,0 +1,123 @@
+//! What a hook costs, measured in the run itself: pairs around functions of the kernel that do nothing, and system calls
+//! that do nothing.
+
+use serde::Serialize;
+
+/// Costs that the time stamps of the programs do not see, because they lie before the first or after the last of them. What
+/// a program does between its own two time stamps is counted as measurement, and not here.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct HookCosts {
+    /// Of an empty pair: what is charged to the function that it encloses, nanoseconds.
+    pub pair_inner_ns: f64,
+    /// Of an empty pair: what is charged to the caller.
+    pub pair_outer_ns: f64,
+    /// Of an empty system call: what is charged to the caller's own code, which did nothing but enter and leave the
+    /// kernel.
+    pub call_user_ns: f64,
+    /// Of an empty system call: what is charged to the call.
+    pub call_kernel_ns: f64,
+    /// An empty system call without any hook.
+    pub bare_call_ns: f64,
+    /// Empty pairs measured.
+    pub pairs: u64,
+    /// Empty calls measured.
+    pub calls: u64,
+}
+
+impl HookCosts {
+    /// Half of a single hook's cost, taken to be that of half a pair.
+    pub fn half_mark_ns(&self) -> f64 {
+        (self.pair_inner_ns + self.pair_outer_ns) / 4.0
+    }
+}
+
+#[cfg(feature = "bpf")]
+pub use measure::{bare_call_ns, measure};
+
+#[cfg(feature = "bpf")]
+mod measure {
+    use super::HookCosts;
+    use crate::profile::error::ProfileError;
+    use crate::profile::exact::bursts::now_ns;
+    use crate::profile::exact::layout::{Charged, Reading, Whose};
+    use crate::profile::exact::programs::Programs;
+    use record::layers::Layer;
+    use rustix::process::getppid;
+
+    /// Short batches, of which the median is taken, so that what comes between disturbs few of them.
+    const BATCHES: usize = 15;
+    const PAIRS_A_BATCH: u64 = 100;
+    const CALLS_A_BATCH: u64 = 200;
+
+    /// An empty system call, before any program is attached.
+    pub fn bare_call_ns() -> f64 {
+        median((0..BATCHES).map(|_| {
+            let before = now_ns();
+            call();
+            (now_ns() - before) as f64 / CALLS_A_BATCH as f64
+        }))
+    }
+
+    fn call() {
+        for _ in 0..CALLS_A_BATCH {
+            std::hint::black_box(getppid());
+        }
+    }
+
+    /// Measures with the tracepoints attached and no function hooked yet. The empty functions stay hooked: nobody else calls them. `bare_call_ns`: what [`bare_call_ns`] said before
+    /// they were.
+    pub fn measure(programs: &mut Programs, bare_call_ns: f64) -> Result<HookCosts, ProfileError> {
+        let kernel = |reading: &Reading| own(reading, Charged::To(Layer::SystemCall)).ns as f64;
+        let calls = batches(programs, |_| {
+            call();
+            Ok(())
+        })?;
+        let a_call = |ns: &dyn Fn(&Reading) -> f64| median(calls.iter().map(|batch| ns(batch) / CALLS_A_BATCH as f64));
+        let pairs = |programs: &Programs| (0..PAIRS_A_BATCH).try_for_each(|_| programs.call_empty_functions());
+        programs.attach_empty_functions(1)?;
+        let one = batches(programs, pairs)?;
+        programs.attach_empty_functions(3)?;
+        let four = batches(programs, pairs)?;
+        // Three pairs more around calls that else are the same.
+        let outer = median(four.iter().map(kernel)) - median(one.iter().map(kernel));
+        let inner = four.iter().map(|batch| {
+            let cell = own(batch, Charged::Calibration);
+            cell.ns as f64 / cell.pairs_in.max(1) as f64
+        });
+        Ok(HookCosts {
+            pair_inner_ns: median(inner),
+            pair_outer_ns: (outer / (3 * PAIRS_A_BATCH) as f64).max(0.0),
+            call_user_ns: a_call(&|batch| own(batch, Charged::To(Layer::User)).ns as f64),
+            call_kernel_ns: a_call(&kernel),
+            bare_call_ns,
+            pairs: 5 * PAIRS_A_BATCH * BATCHES as u64,
+            calls: CALLS_A_BATCH * BATCHES as u64,
+        })
+    }
+
+    /// What this program did in each of some short windows.
+    fn batches(
+        programs: &Programs,
+        work: impl Fn(&Programs) -> Result<(), ProfileError>,
+    ) -> Result<Vec<Reading>, ProfileError> {
+        let mut found = Vec::with_capacity(BATCHES);
+        for _ in 0..BATCHES {
+            let before = programs.read(u64::MAX, 0)?;
+            programs.set_gate(now_ns(), u64::MAX)?;
+            work(programs)?;
+            programs.set_gate(u64::MAX, 0)?;
+            found.push(programs.read(u64::MAX, 0)?.since(&before));
+        }
+        Ok(found)
+    }
+
+    fn own(reading: &Reading, charged: Charged) -> crate::profile::exact::layout::Cell {
+        reading.sum(|place| place.whose == Whose::Tool && place.charged == charged)
+    }
+
+    fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        values.get(values.len() / 2).copied().unwrap_or(0.0)
+    }
+}

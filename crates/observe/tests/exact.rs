@@ -1,0 +1,12 @@
+//! The exact profile. Where this machine's kernel refuses it, that is said; in a guest with a stock kernel it is measured
+//! and compared with the sampled one, on a clock that counts instructions.
+#![cfg(feature = "bpf")]
+
+#[path = "exact/guest.rs"]
+mod guest;
+#[path = "exact/inside.rs"]
+mod inside;
+#[path = "exact/load.rs"]
+mod load;
+#[path = "exact/refusal.rs"]
+mod refusal;

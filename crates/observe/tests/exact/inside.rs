@@ -1,0 +1,124 @@
+//! What the guest runs.
+
+use super::guest::{DONE, INSIDE};
+use super::load::Actor;
+use observe::profile::exact::{self, BURSTS, BurstOptions, ExactProfile, ExactProfiler};
+use observe::profile::interval::Estimate;
+use observe::profile::{self, ProfileOptions, Profiler};
+use record::layers::Layer;
+use std::time::Duration;
+
+/// Points by which the two ways may differ in a layer.
+const POINTS: f64 = 3.0;
+
+/// Not a test of its own: the guest's side of `exact_and_sampled_layers_agree_in_a_guest`.
+#[test]
+fn the_guest() {
+    if std::env::var_os(INSIDE).is_none() {
+        return;
+    }
+    println!();
+    let mut failed = 0;
+    let mut say = |what: &str, result: Result<String, String>| match result {
+        Ok(said) => println!("guest: {what}: {said}"),
+        Err(said) => {
+            failed += 1;
+            println!("guest: {what}: NOT AS ASKED: {said}");
+        }
+    };
+    assert_eq!(exact::why_not_possible(), None);
+    say("a known share of user time", known_share());
+    say("layers of a server, exact and sampled", both_ways(&mut |what, result| println!("guest: {what}: {result}")));
+    assert_eq!(failed, 0);
+    println!("{DONE}");
+}
+
+fn burst_options(port: u16) -> BurstOptions {
+    BurstOptions { port, netns_pid: None, burst: Duration::from_millis(100) }
+}
+
+fn known_share() -> Result<String, String> {
+    let mut server = Actor::start("share");
+    let mut profiler = ExactProfiler::attach(burst_options(server.port())).map_err(|error| error.to_string())?;
+    server.say("1.5");
+    for _ in 0..BURSTS {
+        profiler.burst().map_err(|error| error.to_string())?;
+    }
+    server.read("share");
+    let exact = profiler.finish().map_err(|error| error.to_string())?;
+    // Without hooks, which would be in its own reading of its clock.
+    server.say("1");
+    let truth = server.read("share").parse::<f64>().unwrap() * 100.0;
+    let user = exact.layer(Some(Layer::User)).unwrap().share_ratio.unwrap().value * 100.0;
+    let said = format!("true {truth:.2} %, exact {user:.2} %");
+    check_sums(&exact)?;
+    if (user - truth).abs() < 1.0 { Ok(said) } else { Err(said) }
+}
+
+fn check_sums(exact: &ExactProfile) -> Result<(), String> {
+    for check in [exact.scheduler_check, exact.clock_check] {
+        if check.difference_ratio.is_none_or(|difference| difference.abs() > 0.02) {
+            return Err(format!("{check:?}"));
+        }
+    }
+    let lost = exact.unpaired;
+    let unpaired = lost.not_entered + lost.not_left + lost.too_deep + lost.lost_threads;
+    if unpaired * 1000 > exact.perturbation.hooks { Err(format!("{lost:?}")) } else { Ok(()) }
+}
+
+fn both_ways(show: &mut dyn FnMut(&str, &str)) -> Result<String, String> {
+    let mut server = Actor::start("server");
+    let port = server.port();
+    let client = Actor::start(&format!("client {port}"));
+    // Programs are attached and removed while nobody waits for the CPU: the kernel waits for every thread to pass by, and
+    // the guest's clock skips what it waits.
+    let mut options = ProfileOptions::new(port);
+    options.events.clear();
+    options.duration = Duration::from_secs(6);
+    let mut sampler = Profiler::attach(options).map_err(|error| error.to_string())?;
+    client.go_on();
+    std::thread::sleep(Duration::from_millis(100));
+    sampler.begin().map_err(|error| error.to_string())?;
+    while !sampler.is_due() {
+        std::thread::sleep(Duration::from_millis(100));
+        sampler.tick().map_err(|error| error.to_string())?;
+    }
+    let sampled = sampler.end(None).map_err(|error| error.to_string())?;
+    client.pause();
+    drop(sampler);
+    let mut profiler = ExactProfiler::attach(burst_options(port)).map_err(|error| error.to_string())?;
+    client.go_on();
+    std::thread::sleep(Duration::from_millis(100));
+    for _ in 0..BURSTS {
+        profiler.burst().map_err(|error| error.to_string())?;
+    }
+    client.pause();
+    let exact = profiler.finish().map_err(|error| error.to_string())?;
+    for line in exact::text::profile(&exact).lines() {
+        show("exact", line);
+    }
+    for line in profile::text::profile(&sampled).lines().take(14) {
+        show("sampled", line);
+    }
+    check_sums(&exact)?;
+    let mut calibrated = sampled.clone();
+    exact::calibrated::calibrate(&mut calibrated, exact);
+    let corrections = calibrated.calibration.as_ref().unwrap().corrections.clone();
+    let mut worst = (0.0, String::new());
+    let mut sums = (0.0, 0.0);
+    for correction in corrections {
+        let percent = |share: Option<Estimate>| share.map_or(0.0, |share| share.value * 100.0);
+        let (by_exact, by_samples) = (percent(correction.exact), percent(correction.sampled));
+        sums = (sums.0 + by_exact, sums.1 + by_samples);
+        let difference = (by_exact - by_samples).abs();
+        if difference >= worst.0 {
+            worst = (difference, format!("{:?}: exact {by_exact:.1} %, sampled {by_samples:.1} %", correction.layer));
+        }
+    }
+    if (sums.0 - 100.0).abs() > 0.01 || (sums.1 - 100.0).abs() > 0.01 {
+        return Err(format!("the shares' sums are {sums:?}"));
+    }
+    let said =
+        format!("largest difference {:.2} points ({}), n = {} samples", worst.0, worst.1, sampled.samples.server());
+    if worst.0 < POINTS { Ok(said) } else { Err(said) }
+}

@@ -1,0 +1,109 @@
+//! The functions at which one layer of the network stack calls another: one reviewed table (`data/boundaries.txt`) beside
+//! the rule of [`layers`](crate::layers), for measuring layers without sampling.
+
+use crate::layers::Layer;
+use std::sync::LazyLock;
+
+/// The table that ships with the program.
+pub const TABLE: &str = include_str!("../data/boundaries.txt");
+
+static BUILT_IN: LazyLock<Vec<Boundary>> = LazyLock::new(|| parse(TABLE).unwrap_or_default());
+
+/// A function at whose begin its layer begins, and at whose end the caller's goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Boundary {
+    /// The kernel's name, leading underscores included.
+    pub function: String,
+    /// Its layer.
+    pub layer: Layer,
+    /// A network software interrupt: below it the packet decides whose work it is.
+    pub is_packets: bool,
+    /// On the way of every packet or call: without it a layer's time is counted as another's.
+    pub is_needed: bool,
+}
+
+/// Why a table cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line} of the table of boundaries {what}")]
+pub struct BoundaryError {
+    /// Line, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+/// The table that ships with the program (a test proves that it parses).
+pub fn built_in() -> &'static [Boundary] {
+    &BUILT_IN
+}
+
+/// Parses a table: sections `[Layer]` or `[Layer: packets]`, each followed by names separated by white space, a needed one
+/// with `!` at its end; `#` begins a comment. A name may stand only once.
+pub fn parse(text: &str) -> Result<Vec<Boundary>, BoundaryError> {
+    let mut found: Vec<Boundary> = Vec::new();
+    let mut section = None;
+    for (index, line) in text.lines().enumerate() {
+        let error = |what: String| BoundaryError { line: index + 1, what };
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if let Some(title) = line.strip_prefix('[') {
+            let title = title.strip_suffix(']').ok_or_else(|| error("lacks the closing ]".into()))?;
+            let (word, part) = title.split_once(':').unwrap_or((title, ""));
+            let is_packets = match part.trim() {
+                "" => false,
+                "packets" => true,
+                other => return Err(error(format!("has the part '{other}', which is not 'packets'"))),
+            };
+            let layer = Layer::from_word(word.trim()).ok_or_else(|| error(format!("names no layer: [{title}]")))?;
+            section = Some((layer, is_packets));
+            continue;
+        }
+        for word in line.split_whitespace() {
+            let (layer, is_packets) = section.ok_or_else(|| error("comes before the first section".into()))?;
+            let function = word.strip_suffix('!').unwrap_or(word);
+            if function.is_empty() || !function.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+                return Err(error(format!("has '{word}', which is no function's name")));
+            }
+            if found.iter().any(|known| known.function == function) {
+                return Err(error(format!("repeats '{function}'")));
+            }
+            found.push(Boundary { function: function.into(), layer, is_packets, is_needed: word.ends_with('!') });
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layers::{Role, Rule};
+
+    #[test]
+    fn every_boundary_has_the_layer_that_the_rule_of_samples_gives_it() {
+        let table = parse(TABLE).unwrap();
+        assert!(table.len() > 40);
+        for boundary in &table {
+            match Rule::built_in().role(&boundary.function, None) {
+                Role::Names(row) => assert_eq!(row.layer, boundary.layer, "{}", boundary.function),
+                other => panic!("{} is {other:?} in layers.txt", boundary.function),
+            }
+        }
+        assert!(table.iter().any(|boundary| boundary.is_packets && boundary.function == "net_rx_action"));
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_its_line() {
+        for (text, what) in [
+            ("tcp_sendmsg", "before the first section"),
+            ("[TCP]\ntcp_*", "no function's name"),
+            ("[TCP]\na b\nb", "repeats 'b'"),
+            ("[Tcp]", "names no layer"),
+            ("[TCP: fast]", "not 'packets'"),
+            ("[TCP", "closing ]"),
+            ("[TCP]\n!", "no function's name"),
+        ] {
+            let error = parse(text).expect_err(text);
+            assert!(error.to_string().contains(what), "{error}");
+            assert_eq!(error.line, text.lines().count());
+        }
+    }
+}
