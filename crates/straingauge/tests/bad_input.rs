@@ -320,3 +320,18 @@ fn what_is_no_run_directory_is_said() {
     std::fs::write(dir.path().join("run.json"), "{\"schema\": 1, \"status\"").expect("our own folder");
     run(&mut straingauge(["report", path])).exits_with(1).complains_of(&["run.json", "not readable"]);
 }
+
+#[test]
+fn profiling_that_cannot_be_done_is_refused_before_it_takes_time() {
+    let port = free_port().to_string();
+    let cases: [(&[&str], i32, &[&str]); 5] = [
+        (&[&port, "--burst", "1ms"], 2, &["--burst", "20ms"]),
+        (&[&port, "--method", "exact", "--folded", "/dev/null"], 2, &["--folded", "samples"]),
+        (&["eighty"], 2, &["eighty"]),
+        (&[&port, "--duration", "50ms"], 2, &["--duration", "200ms"]),
+        (&[&port, "--duration", "300ms"], 1, &[&port]),
+    ];
+    for (arguments, code, words) in cases {
+        run(straingauge(["profile"]).args(arguments)).exits_with(code).complains_of(words);
+    }
+}

@@ -30,7 +30,9 @@ pub use fleet::{FleetArgs, FleetCommand, FleetOptions, RayOptions, WorkerLossWor
 pub use load::{ArrivalWord, LoadArgs, LoadOptions};
 pub use path::{PathOptions, PathWord};
 pub use predict::{PredictArgs, RateWord};
-pub use profile::{Method, ProfileArgs};
+#[cfg(feature = "bpf")]
+pub use profile::Method;
+pub use profile::ProfileArgs;
 pub use report::ReportArgs;
 pub use scale::ScaleArgs;
 pub use scenario::ScenarioToml;

@@ -60,6 +60,10 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
     if method == Method::Exact {
         return only_exact(&args, bursts, &stop);
     }
+    // Before the samples, not after them.
+    if let Some(why) = exact::why_not_possible().filter(|_| method == Method::Calibrated) {
+        return Err(ProfileError::ExactNotPossible(why).into());
+    }
     let mut profile = profile::run(options, &|| stop.is_set()).map_err(|error| match error {
         ProfileError::UnknownPattern { .. } => wrong_usage(format!("--group: {error}")),
         other => anyhow!(other),
