@@ -71,6 +71,10 @@ class RayCluster:
         common = {"num_cpus": 1, "object_store_memory": 80 << 20, "temp_dir": str(self.folder)}
         self._common = common
         self._made = 0
+        # A cluster of this kind writes its address into the default folder, too, which is not there on a fresh machine.
+        self._tmpdir_before = os.environ.get("RAY_TMPDIR")
+        os.environ["RAY_TMPDIR"] = str(self.folder)
+        (self.folder / "ray").mkdir()
         self.cluster = Cluster()
         try:
             self.add(include_dashboard=False)
@@ -102,6 +106,10 @@ class RayCluster:
             time.sleep(0.1)
         for pid in self.processes():
             os.kill(pid, signal.SIGKILL)
+        if self._tmpdir_before is None:
+            os.environ.pop("RAY_TMPDIR", None)
+        else:
+            os.environ["RAY_TMPDIR"] = self._tmpdir_before
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
