@@ -10,9 +10,10 @@ mod sampled {
     use observe::profile::{Profile, ProfileOptions, Profiler};
     use record::{Doubt, DoubtKind, Point};
 
-    /// Half of a profile's usual rate: a point of a second gives some 500 samples of a busy CPU, a load with its repeats
-    /// a few thousand, and the server hardly notices.
-    const FREQUENCY_HZ: u32 = 499;
+    /// A fifth of a profile's usual rate: a point of two seconds gives some 400 samples of a busy CPU, a load with its
+    /// repeats a few thousand. An interrupt may cost 80 us in a virtual machine (bench/profiler-overhead), which at 1,000 a
+    /// second would show in the throughput.
+    const FREQUENCY_HZ: u32 = 199;
 
     /// An attached sampler, and what it saw of the window that ended last.
     pub struct LayerGauge {

@@ -72,7 +72,7 @@ pub struct FindOptions {
     /// Efficiency lost: CPU per request this much above its lowest [default: 15%]
     #[arg(long, value_name = "SHARE")]
     pub efficiency_loss: Option<Share>,
-    /// Say in every point what the layers of the network stack cost, by sampling at 499 Hz [default: auto]
+    /// Say in every point what the layers of the network stack cost, by sampling at 199 Hz [default: auto]
     #[arg(long, value_enum)]
     pub profile: Option<ProfileWord>,
     /// Width to which the failure rate is bracketed [default: 5%]
