@@ -2,6 +2,8 @@
 //! and compared with the sampled one, on a clock that counts instructions.
 #![cfg(feature = "bpf")]
 
+#[path = "../../../testbed/guest/boot.rs"]
+mod boot;
 #[path = "exact/guest.rs"]
 mod guest;
 #[path = "exact/inside.rs"]

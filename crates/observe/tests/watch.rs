@@ -2,7 +2,7 @@
 //! Needs root or CAP_BPF and CAP_PERFMON; says so where it does not run.
 #![cfg(feature = "bpf")]
 
-#[path = "guest/boot.rs"]
+#[path = "../../../testbed/guest/boot.rs"]
 mod boot;
 #[path = "watch/client.rs"]
 mod client;

@@ -1,6 +1,6 @@
 //! What the guest runs.
 
-use super::guest::{DONE, INSIDE};
+use super::boot::{DONE, INSIDE};
 use super::load::Actor;
 use observe::profile::exact::{self, BURSTS, BurstOptions, ExactProfile, ExactProfiler};
 use observe::profile::interval::Estimate;

@@ -7,10 +7,20 @@ use crate::rig::{counting, settle};
 use observe::watch::{Mode, WatchOptions, Watcher};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
+use std::time::Duration;
 
 #[test]
 fn an_older_kernel_counts_every_request_in_a_guest() {
-    boot::run("an_older_kernel_counts_every_request_in_a_guest", "older_kernel::inside_the_guest");
+    boot::run(&boot::Guest {
+        caller: "an_older_kernel_counts_every_request_in_a_guest",
+        inside: "older_kernel::inside_the_guest",
+        modules: &["net/ipv4/inet_diag.ko", "net/ipv4/tcp_diag.ko"],
+        instruction_shift: 3,
+        parameters: "tsc=reliable clocksource=tsc no_timer_check",
+        prepare: "busybox ip link set lo up",
+        memory_mib: 768,
+        limit: Duration::from_secs(300),
+    });
 }
 
 /// A thread a connection; the size of a body is in the path.
@@ -70,4 +80,5 @@ fn inside_the_guest() {
             assert_eq!(phased, count.requests, "phases of every request, by fentry");
         }
     }
+    println!("{}", boot::DONE);
 }

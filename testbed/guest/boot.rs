@@ -1,4 +1,5 @@
-//! A stock kernel in a QEMU guest, whose only program is the calling test binary: for kernels that this machine does not run.
+//! A stock kernel in a QEMU guest, whose only program is the calling test binary: for what this machine's kernel lacks. The
+//! tests of several rooms include this file.
 //!
 //! The kernel package need not be installed: STRAINGAUGE_GUEST_KERNEL may name the folder that
 //! `dpkg -x linux-image-*-amd64_*.deb FOLDER` made. The guest's clock counts instructions and jumps over idle time, so what
@@ -12,17 +13,36 @@ use std::time::{Duration, Instant};
 
 /// Set in the guest: the test that runs there does nothing elsewhere.
 pub const INSIDE: &str = "STRAINGAUGE_TEST_IN_GUEST";
-/// A guest takes a minute; the limit only keeps a broken one from hanging the tests.
-const LIMIT: Duration = Duration::from_secs(300);
-/// Kernel modules, in the order in which they are loaded: for listing sockets.
-const MODULES: [&str; 2] = ["net/ipv4/inet_diag.ko", "net/ipv4/tcp_diag.ko"];
+/// What that test prints as its last line, when everything was as it should be.
+pub const DONE: &str = "guest: all as asked";
+
+/// What is booted, and what runs in it.
+pub struct Guest {
+    /// The test that asks, for the reason why it did not run.
+    pub caller: &'static str,
+    /// The test of this binary that is the guest's only work.
+    pub inside: &'static str,
+    /// Kernel modules, in the order in which they are loaded.
+    pub modules: &'static [&'static str],
+    /// One instruction takes two to this power nanoseconds.
+    pub instruction_shift: u32,
+    /// Added to the kernel's command line.
+    pub parameters: &'static str,
+    /// Shell lines before the test.
+    pub prepare: &'static str,
+    /// Memory, MiB.
+    pub memory_mib: u32,
+    /// Only keeps a broken guest from hanging the tests.
+    pub limit: Duration,
+}
 
 struct Kernel {
     image: PathBuf,
     modules: PathBuf,
 }
 
-fn kernel() -> Option<Kernel> {
+/// A kernel with the modules, unpacked or installed.
+fn kernel(needed: &[&str]) -> Option<Kernel> {
     let named = std::env::var_os("STRAINGAUGE_GUEST_KERNEL").map(PathBuf::from);
     for root in named.into_iter().chain([PathBuf::from("/")]) {
         let Ok(entries) = fs::read_dir(root.join("boot")) else { continue };
@@ -30,7 +50,7 @@ fn kernel() -> Option<Kernel> {
             let name = entry.file_name().to_string_lossy().into_owned();
             let Some(version) = name.strip_prefix("vmlinuz-") else { continue };
             let modules = root.join("lib/modules").join(version).join("kernel");
-            if MODULES.iter().all(|module| modules.join(module).exists()) {
+            if needed.iter().all(|module| modules.join(module).exists()) {
                 return Some(Kernel { image: entry.path(), modules });
             }
         }
@@ -51,7 +71,7 @@ fn put(root: &Path, from: &Path, to: &str) {
 }
 
 /// Busybox, the modules, this program and the libraries that the loader finds for both; packed.
-fn make_initramfs(folder: &Path, kernel: &Kernel, busybox: &Path, test: &str) -> PathBuf {
+fn make_initramfs(folder: &Path, kernel: &Kernel, busybox: &Path, guest: &Guest) -> PathBuf {
     let root = folder.join("root");
     for name in ["proc", "sys", "dev", "run", "tmp"] {
         fs::create_dir_all(root.join(name)).expect("our own folder");
@@ -66,15 +86,16 @@ fn make_initramfs(folder: &Path, kernel: &Kernel, busybox: &Path, test: &str) ->
         }
     }
     let mut loads = String::new();
-    for module in MODULES {
+    for module in guest.modules {
         let name = module.rsplit('/').next().expect("a path");
         put(&root, &kernel.modules.join(module), &format!("modules/{name}"));
         loads += &format!("busybox insmod /modules/{name}\n");
     }
+    let Guest { prepare, inside, .. } = guest;
     let script = format!(
         "#!/bin/busybox sh\nexport PATH=/bin\nbusybox mount -t proc proc /proc\nbusybox mount -t sysfs sys /sys\n\
-         busybox mount -t devtmpfs dev /dev\nbusybox ip link set lo up\n{loads}export {INSIDE}=1\n\
-         /test --exact {test} --nocapture && echo guest: all as asked\nbusybox poweroff -f\n"
+         busybox mount -t devtmpfs dev /dev\n{prepare}\n{loads}export {INSIDE}=1\n\
+         /test --exact {inside} --nocapture\nbusybox poweroff -f\n"
     );
     put(&root, busybox, "init");
     fs::write(root.join("init"), script).expect("our own file");
@@ -88,12 +109,9 @@ fn make_initramfs(folder: &Path, kernel: &Kernel, busybox: &Path, test: &str) ->
     image
 }
 
-/// Runs the test of that name in the guest and returns the console; `None` where there can be no guest, after saying so.
-pub fn run(caller: &str, test: &str) -> Option<String> {
-    let skip = |why: &str| {
-        eprintln!("SKIPPED {caller}: {why}");
-        None
-    };
+/// Boots the guest and fails unless its test printed [`DONE`]. Where there can be no guest, says so.
+pub fn run(asked: &Guest) {
+    let skip = |why: &str| eprintln!("SKIPPED {}: {why}", asked.caller);
     if !cfg!(target_arch = "x86_64") {
         return skip("the guest is an x86-64 machine");
     }
@@ -103,18 +121,20 @@ pub fn run(caller: &str, test: &str) -> Option<String> {
     let Some(busybox) = tool("busybox") else {
         return skip("busybox is not installed (apt-get install busybox-static)");
     };
-    let Some(kernel) = kernel() else {
-        return skip(
-            "no kernel with inet_diag and tcp_diag as modules under /boot, nor in the folder STRAINGAUGE_GUEST_KERNEL (dpkg -x linux-image-cloud-amd64's package)",
-        );
+    let Some(kernel) = kernel(asked.modules) else {
+        return skip(&format!(
+            "no kernel with the modules {} under /boot, nor in the folder STRAINGAUGE_GUEST_KERNEL (dpkg -x linux-image-cloud-amd64's package)",
+            asked.modules.join(" ")
+        ));
     };
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let image = make_initramfs(folder.path(), &kernel, &busybox, test);
+    let image = make_initramfs(folder.path(), &kernel, &busybox, asked);
     let console = folder.path().join("console");
     let mut guest = Command::new(qemu)
-        .args(["-accel", "tcg,thread=single", "-icount", "shift=3,sleep=off", "-cpu", "max", "-m", "768"])
+        .args(["-accel", "tcg,thread=single", "-cpu", "max", "-m", &asked.memory_mib.to_string()])
+        .args(["-icount", &format!("shift={},sleep=off", asked.instruction_shift)])
         .args(["-display", "none", "-no-reboot", "-nodefaults", "-append"])
-        .arg("console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable clocksource=tsc no_timer_check")
+        .arg(format!("console=ttyS0 quiet panic=-1 mitigations=off {}", asked.parameters))
         .arg("-serial")
         .arg(format!("file:{}", console.display()))
         .arg("-kernel")
@@ -126,7 +146,7 @@ pub fn run(caller: &str, test: &str) -> Option<String> {
         .stderr(Stdio::null())
         .spawn()
         .expect("QEMU starts");
-    let end = Instant::now() + LIMIT;
+    let end = Instant::now() + asked.limit;
     let has_ended = loop {
         if guest.try_wait().expect("our own child").is_some() {
             break true;
@@ -142,7 +162,6 @@ pub fn run(caller: &str, test: &str) -> Option<String> {
     for line in text.lines().filter(|line| line.starts_with("guest: ")) {
         eprintln!("{line}");
     }
-    assert!(has_ended, "the guest did not end within {LIMIT:?}; its console:\n{text}");
-    assert!(text.contains("guest: all as asked"), "the guest's console:\n{text}");
-    Some(text)
+    assert!(has_ended, "the guest did not end within {:?}; its console:\n{text}", asked.limit);
+    assert!(text.contains(DONE), "the guest's console:\n{text}");
 }
