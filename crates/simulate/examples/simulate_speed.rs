@@ -30,10 +30,10 @@ fn main() -> Result<(), simulate::SimulateError> {
     let (qemu, kernel) = (Qemu::find(None)?, Kernel::find(None)?);
     let image = Image::base(&kernel)?;
     let limits = Limits { memory_mib: 512, timeout: Duration::from_secs(600) };
-    println!("what,seconds,instructions");
+    println!("what,seconds,instructions,client_instructions");
     let began = Instant::now();
     let mut saved = Saved::boot(&qemu, &kernel, &image, 1, limits, &|| false)?;
-    println!("boot and save,{:.3},", began.elapsed().as_secs_f64());
+    println!("boot and save,{:.3},,", began.elapsed().as_secs_f64());
     let plan = PointPlan { connections: 128, rate_per_sec: 8333, delay_us: 0 };
     let kinds = [
         ("instructions alone", None),
@@ -49,6 +49,9 @@ fn main() -> Result<(), simulate::SimulateError> {
                     points: vec![plan],
                     seeds: 1,
                     caches: setup.clone(),
+                    objects: false,
+                    pack: Vec::new(),
+                    cost: None,
                     workload: Workload::Bench { warmup_packets: 300, packets },
                     limits,
                     kernel: None,
@@ -58,7 +61,11 @@ fn main() -> Result<(), simulate::SimulateError> {
                 let sample = sample(&mut saved, &experiment, &plan, &|| false)?;
                 let all = sample.all();
                 let seconds = began.elapsed().as_secs_f64();
-                println!("{name}; {packets} packets,{seconds:.3},{}", all.instructions + all.repeats);
+                println!(
+                    "{name}; {packets} packets,{seconds:.3},{},{}",
+                    all.instructions + all.repeats,
+                    sample.client_instructions
+                );
             }
         }
     }

@@ -54,8 +54,11 @@ fn prepare() -> Outcome<()> {
     network::lay()?;
     let kernel = std::fs::read_to_string("/proc/kallsyms").map_err(because("cannot read the kernel's functions"))?;
     host::show("symbols", kernel.as_bytes());
-    // It stays where the host will look for it.
-    std::mem::forget(kernel);
+    // Not every kernel has it; without it objects are not told apart.
+    let types = std::fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
+    host::show("types", &types);
+    // They stay where the host will look for them.
+    std::mem::forget((kernel, types));
     Ok(())
 }
 

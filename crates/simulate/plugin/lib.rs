@@ -12,6 +12,8 @@ mod cache;
 #[path = "../src/exchange/mod.rs"]
 mod exchange;
 mod machine;
+#[path = "../src/objects/mod.rs"]
+mod objects;
 mod qemu;
 mod translate;
 

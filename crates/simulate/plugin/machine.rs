@@ -1,8 +1,9 @@
 //! What the plugin knows of the guest, and what it does at a block and at an access.
 
 use crate::attribution::{Charge, End, Role, Side, Sides, Stacks};
-use crate::cache::Hierarchy;
+use crate::cache::{Hierarchy, Misses};
 use crate::exchange::{Account, Answer, Order, mark};
+use crate::objects::{PhysicalMemory, Places, Tally};
 use crate::qemu;
 use std::collections::HashMap;
 
@@ -12,6 +13,8 @@ const DIRECT_MAP: std::ops::Range<u64> = 0xffff_8880_0000_0000..0xffff_c880_0000
 const IMAGE: std::ops::Range<u64> = 0xffff_ffff_8000_0000..0xffff_ffff_a000_0000;
 const PAGE_SHIFT: u32 = 12;
 const SOFT_TLB: usize = 4096;
+/// No access is larger: an instruction that moves more makes several.
+const MOST_BYTES: u64 = 16;
 
 /// A block of translated code.
 pub struct Block {
@@ -40,7 +43,12 @@ pub struct Machine {
     pub order: Order,
     pub caches: Option<Hierarchy>,
     /// Where the guest's memory lies in QEMU, once it is known.
-    pub memory_base: Option<u64>,
+    memory_base: Option<u64>,
+    tally: Option<Tally>,
+    /// Instructions of the server's end up to now.
+    now: u64,
+    /// Instructions of the client's end since the mark `BEGIN`.
+    client_instructions: u64,
     answer: String,
     accounts: Vec<Account>,
     by_function_and_row: HashMap<(u32, u8), usize>,
@@ -108,6 +116,11 @@ impl Machine {
             line_shift: caches.as_ref().map_or(6, |caches| caches.l1_line_shifts().1),
             caches,
             memory_base: None,
+            tally: order.objects.as_ref().map(|objects| {
+                Tally::new(Places::new(objects.map), objects.map.memory_bytes, objects.packings.clone())
+            }),
+            now: 0,
+            client_instructions: 0,
             answer,
             accounts: Vec::new(),
             by_function_and_row: HashMap::new(),
@@ -129,6 +142,21 @@ impl Machine {
         match after.checked_sub(1).map(|index| self.order.symbols[index]) {
             Some(symbol) => (after as u32, symbol.role, symbol.address == address),
             None => (0, Role::Helps, false),
+        }
+    }
+
+    /// Where the guest's memory lies in QEMU, if it is known.
+    pub fn memory_base(&self) -> Option<u64> {
+        self.memory_base
+    }
+
+    /// The guest's physical address 0 lies there.
+    pub fn set_memory_base(&mut self, base: u64) {
+        self.memory_base = Some(base);
+        if let (Some(tally), Some(objects)) = (&mut self.tally, &self.order.objects) {
+            // SAFETY: QEMU maps the memory of a machine of the kind "pc" in one piece below the hole for devices, which
+            // begins at 3 GiB and is never reached (`--memory`), until it ends; this is called from its own callbacks.
+            tally.set_memory(unsafe { PhysicalMemory::new(base, objects.map.memory_bytes) });
         }
     }
 
@@ -163,12 +191,14 @@ impl Machine {
             self.sides.enter(block.function, block.is_first, frame);
         }
         if self.sides.side() == Side::Client {
+            self.client_instructions += block.instructions;
             return;
         }
         if block.account.0 != row {
             block.account = (row, self.account_of(block.function, row));
         }
         self.account = block.account.1;
+        self.now += block.instructions;
         let account = &mut self.accounts[self.account];
         account.instructions += block.instructions;
         if let Some(caches) = &mut self.caches {
@@ -196,13 +226,39 @@ impl Machine {
         } else {
             account.reads += 1;
         }
-        let Some(physical) = self.translations.physical(info, address) else { return };
+        let Some(physical) = self.translations.physical(info, address) else {
+            if let Some(tally) = &mut self.tally {
+                tally.count(tally.device_spot(), is_store);
+            }
+            return;
+        };
         caches.translate_data(tlb_page(address), &mut account.caches);
-        caches.data(physical, is_store, &mut account.caches);
-        // SAFETY: a plain function of the packed information.
-        let last = physical + (1 << unsafe { qemu::qemu_plugin_mem_size_shift(info) }) - 1;
-        if last >> self.line_shift != physical >> self.line_shift {
-            caches.data(last, is_store, &mut account.caches);
+        let is_mapped_all = DIRECT_MAP.contains(&address);
+        let spot = self.tally.as_mut().map(|tally| match is_mapped_all {
+            true => tally.spot(physical, self.now),
+            false => tally.spot_elsewhere(address, physical, || self.stacks.has(address)),
+        });
+        let seen = spot.map_or(physical, |spot| spot.physical);
+        let misses = caches.data(seen, is_store, &mut account.caches);
+        let mut further = Misses::default();
+        // Only what begins near a line's end can reach into the next.
+        if (seen + MOST_BYTES - 1) >> self.line_shift != seen >> self.line_shift {
+            // SAFETY: a plain function of the packed information.
+            let last = seen + (1 << unsafe { qemu::qemu_plugin_mem_size_shift(info) }) - 1;
+            if last >> self.line_shift != seen >> self.line_shift {
+                further = caches.data(last, is_store, &mut account.caches);
+            }
+        }
+        if let (Some(tally), Some(mut spot)) = (&mut self.tally, spot) {
+            if is_mapped_all && misses.of_l2(0) {
+                spot = tally.look_again(spot, physical, self.now);
+            }
+            tally.count(spot, is_store);
+            for missed in [misses, further] {
+                if missed.any() {
+                    tally.miss(spot, address, missed, self.now);
+                }
+            }
         }
     }
 
@@ -233,11 +289,15 @@ impl Machine {
             mark::CLIENT_RECEIVES => self.sides.teach(Some(Side::Client)),
             mark::RECEIVERS_KNOWN => self.sides.teach(None),
             mark::BEGIN => {
+                self.client_instructions = 0;
                 for account in &mut self.accounts {
                     *account = Account { function: account.function, row: account.row, ..Account::default() };
                 }
                 if let Some(caches) = &mut self.caches {
                     caches.restart_curve();
+                }
+                if let Some(tally) = &mut self.tally {
+                    tally.restart();
                 }
             }
             mark::END => {
@@ -247,7 +307,9 @@ impl Machine {
                 let curve = self.caches.as_ref().and_then(Hierarchy::curve).and_then(|curve| curve.curve(&sizes, line));
                 let answer = Answer {
                     accounts: accounts.copied().collect(),
+                    client_instructions: self.client_instructions,
                     curve: curve.map(|curve| (curve.accesses, curve.points)),
+                    objects: self.tally.as_ref().map(Tally::counts).unwrap_or_default(),
                 };
                 if let Err(why) = std::fs::write(&self.answer, answer.to_text()) {
                     eprintln!("straingauge plugin: the answer cannot be written: {why}");

@@ -138,10 +138,10 @@ pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
             if has_caches {
                 let here = qemu::qemu_plugin_insn_vaddr(instruction);
                 let host = qemu::qemu_plugin_insn_haddr(instruction) as u64;
-                let physical = match (image_offset(here), machine.memory_base) {
+                let physical = match (image_offset(here), machine.memory_base()) {
                     (Some(offset), known) => {
                         if host != 0 && known.is_none() {
-                            machine.memory_base = Some(host.wrapping_sub(offset));
+                            machine.set_memory_base(host.wrapping_sub(offset));
                         }
                         offset
                     }

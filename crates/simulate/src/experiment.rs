@@ -1,12 +1,15 @@
 //! Points and seeds: what is run, and what comes of it.
 
 use crate::SimulateError;
-use crate::cache::{Counts, Setup};
-use crate::exchange::Order;
+use crate::cache::{Counts, MOST_L2, Setup};
+use crate::exchange::{Account, Objects, Order};
 use crate::guest::job::{Bench, Job, Server, Work};
 use crate::guest::{Image, Kernel};
+use crate::kernel_types::{Btf, kernel_map};
 use crate::machine::{Limits, Qemu, Resumed, Saved};
-use crate::result::{FunctionCounts, PointReport, Report, RowCounts, Sample};
+use crate::objects::Packing;
+use crate::objects_found::{ObjectRow, compared, named, packed};
+use crate::result::{Cost, FunctionCounts, PointReport, Report, RowCounts, Sample};
 use record::layers::Layer;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,6 +26,12 @@ pub struct Experiment {
     pub seeds: u64,
     /// The caches; without them only instructions are counted.
     pub caches: Option<Setup>,
+    /// Accesses and misses by kernel object.
+    pub objects: bool,
+    /// Structures, or slab caches, whose fields are tried in the order of their accesses; each point then runs twice.
+    pub pack: Vec<String>,
+    /// Costs by which cycles are estimated.
+    pub cost: Option<Cost>,
     /// What runs.
     pub workload: Workload,
     /// Limits of the guest.
@@ -79,37 +88,49 @@ pub struct ServerPlan {
     pub window_ms: u64,
 }
 
+/// What a run tells while it goes on.
+pub enum Step<'s> {
+    /// The next thing begins.
+    Begins(&'s str),
+    /// A point has one more sample: everything so far.
+    Has(&'s Report),
+}
+
 /// Where the load engine lies in the guest.
 const LOAD_PROGRAM: &str = "/straingauge/straingauge";
 
 /// Runs it all. `progress` is told of each step; `stop` is asked often.
 pub fn run(
     experiment: &Experiment,
-    progress: &mut dyn FnMut(&str),
+    progress: &mut dyn FnMut(Step<'_>),
     stop: &dyn Fn() -> bool,
 ) -> Result<Report, SimulateError> {
     let qemu = Qemu::find(experiment.qemu.as_deref())?;
     let kernel = Kernel::find(experiment.kernel.as_deref())?;
     let image = image_of(&kernel, &experiment.workload)?;
-    let mut points: Vec<PointReport> =
-        experiment.points.iter().map(|plan| PointReport { plan: *plan, samples: Vec::new() }).collect();
-    for seed in 1..=experiment.seeds {
-        progress(&format!("booting Linux {} with seed {seed} of {}", kernel.version, experiment.seeds));
-        let mut saved = Saved::boot(&qemu, &kernel, &image, seed, experiment.limits, stop)?;
-        for point in &mut points {
-            let plan = point.plan;
-            let delay_ms = plan.delay_us as f64 / 1000.0;
-            progress(&format!("{} connections, {delay_ms} ms one way, seed {seed}", plan.connections));
-            point.samples.push(sample(&mut saved, experiment, &plan, stop)?);
-        }
-    }
-    Ok(Report {
+    let mut report = Report {
         origin: record::Origin::Simulated,
         qemu: qemu.version.clone(),
         kernel: kernel.version.clone(),
         caches: experiment.caches.clone(),
-        points,
-    })
+        cost: experiment.cost,
+        points: experiment.points.iter().map(|plan| PointReport { plan: *plan, samples: Vec::new() }).collect(),
+    };
+    for seed in 1..=experiment.seeds {
+        let words = format!("booting Linux {} with seed {seed} of {}", kernel.version, experiment.seeds);
+        progress(Step::Begins(&words));
+        let mut saved = Saved::boot(&qemu, &kernel, &image, seed, experiment.limits, stop)?;
+        for index in 0..report.points.len() {
+            let plan = report.points[index].plan;
+            let delay_ms = plan.delay_us as f64 / 1000.0;
+            let words = format!("{} connections, {delay_ms} ms one way, seed {seed}", plan.connections);
+            progress(Step::Begins(&words));
+            let sample = sample(&mut saved, experiment, &plan, stop)?;
+            report.points[index].samples.push(sample);
+            progress(Step::Has(&report));
+        }
+    }
+    Ok(report)
 }
 
 /// One resumption: a point with a seed.
@@ -119,17 +140,72 @@ pub fn sample(
     plan: &PointPlan,
     stop: &dyn Fn() -> bool,
 ) -> Result<Sample, SimulateError> {
-    let order = Order {
+    let mut order = Order {
         caches: experiment.caches.clone(),
+        objects: None,
         watched: saved.functions.watched(),
         rows: saved.functions.rows.len() as u8,
         symbols: saved.functions.symbols(),
     };
+    let types = match experiment.objects && experiment.caches.is_some() {
+        true => Some(types_of(saved)),
+        false => None,
+    };
+    if let Some(Ok((_, objects))) = &types {
+        order.objects = Some(objects.clone());
+    }
     let job = Job { delay_us: plan.delay_us, work: work_of(&experiment.workload, plan) };
     let resumed = saved.resume(&job, &order, stop)?;
     let mut sample = sample_of(saved, &resumed)?;
     sample.seed = saved.seed();
+    match types {
+        None => {}
+        Some(Err(why)) => sample.objects = Err(why),
+        Some(Ok((btf, objects))) => {
+            let counts = &resumed.answer.objects;
+            let rows = named(counts, &btf, &saved.variables);
+            let is_meant = |name: &str| {
+                let row = rows.iter().find(|row| row.name == name);
+                row.is_some_and(|row| experiment.pack.iter().any(|wanted| wanted == name || wanted == row.title()))
+            };
+            let packings: Vec<_> =
+                counts.iter().filter(|one| is_meant(&one.name)).filter_map(|one| packed(one, &btf)).collect();
+            check_packed(&experiment.pack, &packings, &rows)?;
+            if !packings.is_empty() {
+                // The same run to the last instruction, as the caches do not reach the guest; so what differs is the layout.
+                order.objects = Some(Objects { packings: packings.clone(), ..objects });
+                let again = saved.resume(&job, &order, stop)?;
+                sample.packed = compared(&rows, counts, &again.answer.objects, &packings);
+                sample.stack_packed = Some(sample_of(saved, &again)?.stack());
+            }
+            sample.objects = Ok(rows);
+        }
+    }
     Ok(sample)
+}
+
+/// The guest's types and where its objects are found, or why they are not known.
+fn types_of(saved: &Saved) -> Result<(Btf, Objects), String> {
+    let btf = saved.types()?;
+    let map = kernel_map(&btf, &saved.variables, saved.memory_bytes())?;
+    Ok((btf, Objects { map, packings: Vec::new() }))
+}
+
+fn check_packed(wanted: &[String], packings: &[Packing], rows: &[ObjectRow]) -> Result<(), SimulateError> {
+    let is_there = |name: &String| {
+        let mut found = rows.iter().filter(|row| packings.iter().any(|packing| packing.cache == row.name));
+        found.any(|row| row.title() == name || &row.name == name)
+    };
+    match wanted.iter().find(|name| !is_there(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let known: Vec<&str> = rows.iter().filter_map(|row| row.structure.as_deref()).take(20).collect();
+            Err(SimulateError::Impossible(format!(
+                "--pack {name}: no object of this structure was touched; those with most misses are {}",
+                known.join(", ")
+            )))
+        }
+    }
 }
 
 fn image_of(kernel: &Kernel, workload: &Workload) -> Result<Image, SimulateError> {
@@ -226,13 +302,30 @@ fn sample_of(saved: &Saved, resumed: &Resumed) -> Result<Sample, SimulateError> 
         sent,
         received,
         window_ns: number("window_ns")?,
+        client_instructions: resumed.answer.client_instructions,
         rows: rows.into_iter().map(|((layer, part), counts)| (record::layers::Row { layer, part }, counts)).collect(),
         unattributed,
         unclassified_instructions: unclassified,
         functions: foremost(by_function.into_values().collect()),
         curve,
+        objects: Ok(Vec::new()),
+        packed: Vec::new(),
+        stack_packed: None,
+        code: code_misses(&resumed.answer.accounts),
         load: resumed.words.iter().find(|(word, _)| word == "load").map(|(_, text)| text.clone()),
     })
+}
+
+/// Misses of L2 by fetches of the kernel's code and of the user's.
+fn code_misses(accounts: &[Account]) -> [[u64; MOST_L2]; 2] {
+    let mut misses = [[0; MOST_L2]; 2];
+    for account in accounts {
+        let whose = usize::from(account.function == 0);
+        for (sum, level) in misses[whose].iter_mut().zip(&account.caches.l2) {
+            *sum += level.fetch_misses;
+        }
+    }
+    misses
 }
 
 /// The functions with most misses of the first L2, and those with most instructions.

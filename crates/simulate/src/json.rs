@@ -1,6 +1,8 @@
 //! The report as JSON. Counts are whole numbers over the window; `sent` is what divides them.
 
 use crate::cache::{Counts, LevelCounts, Setup};
+use crate::objects::DISTANCES;
+use crate::objects_found::ObjectRow;
 use crate::result::{PointReport, Report, RowCounts, Sample};
 use record::layers::Layer;
 use serde_json::{Value, json};
@@ -14,6 +16,11 @@ pub fn report(report: &Report) -> Value {
         "qemu": report.qemu,
         "kernel": report.kernel,
         "caches": report.caches.as_ref().map(caches),
+        "cost": report.cost.map(|cost| json!({
+            "instruction": cost.instruction,
+            "l1_miss": cost.l1_miss,
+            "l2_miss": cost.l2_miss,
+        })),
         "points": report.points.iter().map(|point| one_point(point, levels)).collect::<Vec<_>>(),
     })
 }
@@ -71,7 +78,52 @@ fn one_sample(sample: &Sample, levels: usize) -> Value {
             "accesses": accesses,
             "miss_ratio_by_bytes": points,
         })),
+        "objects": sample.objects.as_ref().ok().filter(|rows| !rows.is_empty()).map(|rows| {
+            rows.iter().map(|row| object(row, levels)).collect::<Vec<_>>()
+        }),
+        "objects_not_known": sample.objects.as_ref().err(),
+        "code_l2_misses": { "kernel": &sample.code[0][..levels], "user": &sample.code[1][..levels] },
+        "packed": sample.packed.iter().map(|row| json!({
+            "object": row.name,
+            "l2_misses_before": &row.before[..levels],
+            "l2_misses_after": &row.after[..levels],
+            "lines_before": row.lines_before,
+            "lines_after": row.lines_after,
+        })).collect::<Vec<_>>(),
+        "stack_packed": sample.stack_packed.as_ref().map(|counts| row_counts(counts, levels)),
         "load": sample.load.as_ref().and_then(|text| serde_json::from_str::<Value>(text).ok()),
+    })
+}
+
+fn object(row: &ObjectRow, levels: usize) -> Value {
+    json!({
+        "name": row.name,
+        "structure": row.structure,
+        "stride_bytes": row.stride,
+        "reads": row.reads,
+        "writes": row.writes,
+        "l1d_misses": row.l1d_misses,
+        "l2_misses": &row.l2_misses[..levels],
+        "visits": row.visits,
+        "misses_by_instructions_since_visit": {
+            "below": DISTANCES,
+            "counts": row.distances,
+        },
+        "fields": row.fields.iter().map(|field| json!({
+            "name": field.name,
+            "offset": field.offset,
+            "bytes": field.bytes,
+            "reads": field.reads,
+            "writes": field.writes,
+            "l2_misses": field.misses,
+        })).collect::<Vec<_>>(),
+        "lines": row.lines.iter().map(|line| json!({
+            "offset": line.offset,
+            "accesses": line.accesses,
+            "l2_misses": line.misses,
+            "fields": line.fields,
+        })).collect::<Vec<_>>(),
+        "variables": row.variables,
     })
 }
 

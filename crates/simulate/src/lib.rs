@@ -11,7 +11,10 @@ pub mod exchange;
 pub mod experiment;
 pub mod guest;
 pub mod json;
+pub mod kernel_types;
 pub mod machine;
+pub mod objects;
+pub mod objects_found;
 pub mod result;
 pub mod text;
 

@@ -1,7 +1,8 @@
 //! What was counted. Every number here is simulated: exact for the model, whatever a real processor would have done.
 
-use crate::cache::{Counts, Setup};
+use crate::cache::{Counts, MOST_L2, Setup};
 use crate::experiment::PointPlan;
+use crate::objects_found::{ObjectRow, PackedRow};
 use record::layers::{Layer, Row};
 
 /// All points.
@@ -15,8 +16,30 @@ pub struct Report {
     pub kernel: String,
     /// The caches, if they were simulated.
     pub caches: Option<Setup>,
+    /// Costs by which cycles are estimated.
+    pub cost: Option<Cost>,
     /// The points in the order of the plan.
     pub points: Vec<PointReport>,
+}
+
+/// Cycles of events: a model that lets nothing overlap, so an upper bound where a processor works out of order.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cost {
+    /// Of an instruction.
+    pub instruction: f64,
+    /// Of a miss of L1I or L1D.
+    pub l1_miss: f64,
+    /// Of a miss of the first L2, on top.
+    pub l2_miss: f64,
+}
+
+impl Cost {
+    /// Cycles of these events.
+    pub fn of(&self, counts: &RowCounts) -> f64 {
+        self.instruction * counts.instructions as f64
+            + self.l1_miss * (counts.caches.l1i_misses + counts.caches.l1d_misses) as f64
+            + self.l2_miss * counts.caches.l2[0].misses() as f64
+    }
 }
 
 /// A load, and a sample of it for each seed.
@@ -39,6 +62,8 @@ pub struct Sample {
     pub received: u64,
     /// The window in the guest's time, in which an instruction takes 1 ns.
     pub window_ns: u64,
+    /// Instructions of the client's end in the window, which was executed and not accounted for.
+    pub client_instructions: u64,
     /// Counts by row of the layer table, and user code.
     pub rows: Vec<(Row, RowCounts)>,
     /// Counts of helpers whose caller is not known.
@@ -49,6 +74,15 @@ pub struct Sample {
     pub functions: Vec<FunctionCounts>,
     /// Accesses that L2 saw, and the share of them that a fully associative one of each size in bytes would miss.
     pub curve: Option<(u64, Vec<(u64, f64)>)>,
+    /// Accesses and misses by kind of memory, most misses of the first L2 first; empty if that was not asked for, and why it
+    /// is not known where it was.
+    pub objects: Result<Vec<ObjectRow>, String>,
+    /// Misses of the L2 geometries by fetches of the kernel's code, and of the user's.
+    pub code: [[u64; MOST_L2]; 2],
+    /// What other layouts of objects do.
+    pub packed: Vec<PackedRow>,
+    /// Counts of the stack with these layouts.
+    pub stack_packed: Option<RowCounts>,
     /// What the load engine said in the guest (its own JSON).
     pub load: Option<String>,
 }

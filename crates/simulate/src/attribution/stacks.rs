@@ -78,6 +78,11 @@ impl Stacks {
         cursor.0.and_then(|(_, index)| self.stacks[index].last()).map(|(_, row)| *row)
     }
 
+    /// Whether calls were made on the stack at this address.
+    pub fn has(&self, address: u64) -> bool {
+        self.by_block.contains_key(&block_of(address))
+    }
+
     /// Where the innermost open call stored its return address.
     #[inline]
     pub fn top_slot(&self, cursor: &Cursor) -> Option<u64> {

@@ -5,6 +5,33 @@ use std::ops::AddAssign;
 /// So many L2 geometries may be simulated in one pass.
 pub const MOST_L2: usize = 8;
 
+/// Which levels one access to data missed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Misses(u16);
+
+impl Misses {
+    /// L1D missed, and nothing is known of the others yet.
+    pub(super) fn of_l1d() -> Misses {
+        Misses(1)
+    }
+
+    pub(super) fn add_l2(&mut self, index: usize) {
+        self.0 |= 2 << index;
+    }
+
+    /// L1D missed.
+    #[inline(always)]
+    pub fn any(self) -> bool {
+        self.0 != 0
+    }
+
+    /// The L2 with this index missed.
+    #[inline]
+    pub fn of_l2(self, index: usize) -> bool {
+        self.0 & 2 << index != 0
+    }
+}
+
 /// Counts of a level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LevelCounts {

@@ -1,6 +1,6 @@
 //! The levels together: L1I and L1D before any number of L2 geometries, an L3 behind the first, and the TLBs.
 
-use super::{Counts, Geometry, GeometryError, Level, MOST_L2, StackDistances};
+use super::{Counts, Geometry, GeometryError, Level, MOST_L2, Misses, StackDistances};
 use std::fmt::Write;
 
 /// What is simulated.
@@ -120,12 +120,13 @@ impl Hierarchy {
         }
     }
 
-    /// Reads or writes within one line of L1D.
+    /// Reads or writes within one line of L1D; says which levels missed.
     #[inline(always)]
-    pub fn data(&mut self, address: u64, is_write: bool, counts: &mut Counts) {
-        if !self.l1d.is_latest(address, is_write) {
-            self.data_slowly(address, is_write, counts);
+    pub fn data(&mut self, address: u64, is_write: bool, counts: &mut Counts) -> Misses {
+        if self.l1d.is_latest(address, is_write) {
+            return Misses::default();
         }
+        self.data_slowly(address, is_write, counts)
     }
 
     /// Translates an instruction's page. The address is the virtual one, shifted so that a page of the TLB is its page.
@@ -164,12 +165,12 @@ impl Hierarchy {
     fn fetch_slowly(&mut self, address: u64, counts: &mut Counts) {
         if !self.l1i.access(address, false).is_hit {
             counts.l1i_misses += 1;
-            self.second(address, Kind::Fetch, counts);
+            let _ = self.second(address, Kind::Fetch, counts);
         }
     }
 
     #[inline(never)]
-    fn data_slowly(&mut self, address: u64, is_write: bool, counts: &mut Counts) {
+    fn data_slowly(&mut self, address: u64, is_write: bool, counts: &mut Counts) -> Misses {
         let outcome = self.l1d.access(address, is_write);
         if let Some(evicted) = outcome.written_back {
             counts.l1d_write_backs += 1;
@@ -177,14 +178,16 @@ impl Hierarchy {
                 l2.mark_dirty(evicted);
             }
         }
-        if !outcome.is_hit {
-            counts.l1d_misses += 1;
-            // The line is dirty in L1D; L2 learns of it when it is written back.
-            self.second(address, Kind::Data, counts);
+        if outcome.is_hit {
+            return Misses::default();
         }
+        counts.l1d_misses += 1;
+        // The line is dirty in L1D; L2 learns of it when it is written back.
+        self.second(address, Kind::Data, counts)
     }
 
-    fn second(&mut self, address: u64, kind: Kind, counts: &mut Counts) {
+    fn second(&mut self, address: u64, kind: Kind, counts: &mut Counts) -> Misses {
+        let mut misses = Misses::of_l1d();
         if let Some(curve) = &mut self.curve {
             curve.access(address >> self.l1d.line_shift());
         }
@@ -195,6 +198,7 @@ impl Hierarchy {
             counted.write_backs += u64::from(outcome.written_back.is_some());
             let mut evicted = [outcome.written_back, None];
             if !outcome.is_hit {
+                misses.add_l2(index);
                 match kind {
                     Kind::Fetch => counted.fetch_misses += 1,
                     Kind::Data => counted.data_misses += 1,
@@ -221,5 +225,6 @@ impl Hierarchy {
                 }
             }
         }
+        misses
     }
 }

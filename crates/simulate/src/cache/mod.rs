@@ -15,7 +15,7 @@ mod geometry;
 mod hierarchy;
 mod level;
 
-pub use counts::{Counts, LevelCounts, MOST_L2};
+pub use counts::{Counts, LevelCounts, MOST_L2, Misses};
 pub use curve::{Curve, StackDistances};
 pub use geometry::{Geometry, GeometryError, Replacement};
 pub use hierarchy::{Hierarchy, Setup};

@@ -1,6 +1,7 @@
 //! What the plugin counted.
 
 use crate::cache::{Counts, LevelCounts, MOST_L2};
+use crate::objects::{ObjectCounts, Word};
 use std::fmt::Write;
 
 /// Counts of one function on behalf of one row.
@@ -27,8 +28,12 @@ pub struct Account {
 pub struct Answer {
     /// An account for each function and row that executed.
     pub accounts: Vec<Account>,
+    /// Instructions of the client's end, which are executed and not accounted for.
+    pub client_instructions: u64,
     /// Misses of a fully associative L2 by size in bytes, and the accesses they are a share of.
     pub curve: Option<(u64, Vec<(u64, f64)>)>,
+    /// By kind of memory, if that was ordered.
+    pub objects: Vec<ObjectCounts>,
 }
 
 /// The numbers of an account in the order in which they are written.
@@ -67,6 +72,7 @@ impl Answer {
             }
             text.push('\n');
         }
+        let _ = writeln!(text, "client {}", self.client_instructions);
         if let Some((accesses, points)) = &self.curve {
             let _ = write!(text, "curve {accesses}");
             for (size, ratio) in points {
@@ -74,6 +80,7 @@ impl Answer {
             }
             text.push('\n');
         }
+        self.objects.iter().for_each(|object| object_lines(&mut text, object));
         text.push_str("end\n");
         text
     }
@@ -101,6 +108,7 @@ impl Answer {
                     }
                     answer.accounts.push(account);
                 }
+                "client" => answer.client_instructions = number_of(words.next())?,
                 "curve" => {
                     let accesses = words.next()?.parse().ok()?;
                     let point = |word: &str| {
@@ -109,11 +117,69 @@ impl Answer {
                     };
                     answer.curve = Some((accesses, words.map(point).collect::<Option<_>>()?));
                 }
+                "object" => answer.objects.push(object_of(words)?),
+                "word" => {
+                    let object = answer.objects.last_mut()?;
+                    let word = object.words.get_mut(number_of(words.next())? as usize)?;
+                    *word = Word {
+                        reads: number_of(words.next())?,
+                        writes: number_of(words.next())?,
+                        misses: number_of(words.next())?,
+                    };
+                }
+                "line" => {
+                    let line = (number_of(words.next())?, number_of(words.next())?);
+                    answer.objects.last_mut()?.lines.push(line);
+                }
                 "end" => return Some(answer),
                 _ => return None,
             }
         }
     }
+}
+
+/// No object is larger (in words), so that a broken answer asks for no more memory.
+const MOST_WORDS: usize = 1 << 17;
+
+/// `object`, the numbers, how many words, the name; then a line for each word and line that is not zero.
+fn object_lines(text: &mut String, object: &ObjectCounts) {
+    let mut object = object.clone();
+    text.push_str("object");
+    for number in object_numbers(&mut object) {
+        let _ = write!(text, " {number}");
+    }
+    let _ = writeln!(text, " {} {} {} {}", object.size, object.object_size, object.words.len(), object.name);
+    for (index, word) in object.words.iter().enumerate().filter(|(_, word)| **word != Word::default()) {
+        let _ = writeln!(text, "word {index} {} {} {}", word.reads, word.writes, word.misses);
+    }
+    for (line, count) in &object.lines {
+        let _ = writeln!(text, "line {line} {count}");
+    }
+}
+
+fn object_numbers(object: &mut ObjectCounts) -> Vec<&mut u64> {
+    let ObjectCounts { reads, writes, l1d_misses, l2_misses, visits, distances, .. } = object;
+    let mut all = vec![reads, writes, l1d_misses, visits];
+    all.extend(l2_misses);
+    all.extend(distances);
+    all
+}
+
+fn number_of(word: Option<&str>) -> Option<u64> {
+    word?.parse().ok()
+}
+
+fn object_of<'w>(mut words: impl Iterator<Item = &'w str>) -> Option<ObjectCounts> {
+    let mut object = ObjectCounts::default();
+    for number in object_numbers(&mut object) {
+        *number = number_of(words.next())?;
+    }
+    object.size = words.next()?.parse().ok()?;
+    object.object_size = words.next()?.parse().ok()?;
+    let count: usize = words.next()?.parse().ok()?;
+    object.words = vec![Word::default(); if count <= MOST_WORDS { count } else { return None }];
+    object.name = words.collect::<Vec<_>>().join(" ");
+    Some(object)
 }
 
 #[cfg(test)]
@@ -126,11 +192,24 @@ mod tests {
         for (value, number) in numbers(&mut account).into_iter().enumerate() {
             *number = value as u64 * 1000 + 1;
         }
-        let answer = Answer { accounts: vec![account, Account::default()], curve: Some((10, vec![(64, 0.5)])) };
+        let mut object =
+            ObjectCounts { name: "per-CPU variables".into(), size: 96, object_size: 88, ..Default::default() };
+        for (value, number) in object_numbers(&mut object).into_iter().enumerate() {
+            *number = value as u64 * 10 + 3;
+        }
+        object.words = vec![Word::default(); 24];
+        object.words[5] = Word { reads: 1, writes: 2, misses: 3 };
+        object.lines = vec![(64, 7)];
+        let objects = vec![object, ObjectCounts { name: "TCP".into(), ..Default::default() }];
+        let curve = Some((10, vec![(64, 0.5)]));
+        let accounts = vec![account, Account::default()];
+        let answer = Answer { accounts, client_instructions: 7, curve, objects };
         let text = answer.to_text();
         assert_eq!(Answer::from_text(&text), Some(answer));
         assert_eq!(Answer::from_text(&text[..text.len() - 4]), None);
-        assert_eq!(Answer::from_text("account 1 2 3\nend\n"), None);
+        for broken in ["account 1 2 3\nend\n", "object 1\nend\n", "word 0 1 1 1\nend\n", "line 1 1\nend\n"] {
+            assert_eq!(Answer::from_text(broken), None, "{broken}");
+        }
     }
 
     proptest::proptest! {

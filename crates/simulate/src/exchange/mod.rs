@@ -6,7 +6,7 @@ mod answer;
 mod order;
 
 pub use answer::{Account, Answer};
-pub use order::{Order, Symbol};
+pub use order::{Objects, Order, Symbol};
 
 /// Where a helper without a caller is charged, and user code: rows after those of the table, whose number the order says.
 pub const EXTRA_ROWS: u8 = 2;

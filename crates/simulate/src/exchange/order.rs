@@ -2,6 +2,7 @@
 
 use crate::attribution::{Role, Watched};
 use crate::cache::Setup;
+use crate::objects::{KernelMap, Packing};
 use std::fmt::Write;
 
 /// A function of the guest's kernel.
@@ -13,11 +14,22 @@ pub struct Symbol {
     pub role: Role,
 }
 
+/// How objects are found, and layouts of them that are tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Objects {
+    /// Where the kernel keeps what leads from an address to an object.
+    pub map: KernelMap,
+    /// Other layouts.
+    pub packings: Vec<Packing>,
+}
+
 /// What to count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
     /// The caches; without them instructions alone are counted.
     pub caches: Option<Setup>,
+    /// Accesses and misses by kernel object are counted, too; wants caches.
+    pub objects: Option<Objects>,
     /// Functions by which the two ends are told apart.
     pub watched: Watched,
     /// Rows of the layer table. Row `rows` is unattributed, `rows + 1` is user code.
@@ -44,6 +56,13 @@ impl Order {
         if let Some(caches) = &self.caches {
             text.push_str(&caches.to_text());
         }
+        if let Some(objects) = &self.objects {
+            let _ = writeln!(text, "objects {}", objects.map.to_text());
+            for packing in &objects.packings {
+                let places: Vec<String> = packing.places.iter().map(u16::to_string).collect();
+                let _ = writeln!(text, "packing {} {}", places.join(","), packing.cache);
+            }
+        }
         text.push_str("symbols\n");
         for symbol in &self.symbols {
             let _ = match symbol.role {
@@ -58,6 +77,7 @@ impl Order {
     pub fn from_text(text: &str) -> Result<Order, String> {
         let (head, symbols) = text.split_once("symbols\n").ok_or("the order has no symbols")?;
         let (mut watched, mut rows, mut caches) = (None, None, String::new());
+        let (mut map, mut packings) = (None, Vec::new());
         for line in head.lines() {
             match line.split_once(' ') {
                 Some(("watched", numbers)) => {
@@ -67,6 +87,10 @@ impl Order {
                     }
                 }
                 Some(("rows", number)) => rows = number.parse().ok(),
+                Some(("objects", numbers)) => {
+                    map = Some(KernelMap::from_text(numbers).ok_or("the order's map of the kernel is none")?);
+                }
+                Some(("packing", layout)) => packings.push(packing(layout).ok_or("a layout of the order is none")?),
                 _ => caches.extend([line, "\n"]),
             }
         }
@@ -82,11 +106,26 @@ impl Order {
         }
         Ok(Order {
             caches: if caches.is_empty() { None } else { Some(Setup::from_text(&caches)?) },
+            objects: map.map(|map| Objects { map, packings }),
             watched: watched.ok_or("the order says not what to watch")?,
             rows,
             symbols: symbols.ok_or("a symbol of the order is no symbol")?,
         })
     }
+}
+
+fn packing(layout: &str) -> Option<Packing> {
+    let (places, cache) = layout.split_once(' ')?;
+    let places: Vec<u16> = places.split(',').map(|place| place.parse().ok()).collect::<Option<_>>()?;
+    // Each place is taken once, so that no two words share one.
+    let mut taken = vec![false; places.len()];
+    for place in &places {
+        let is_taken = taken.get_mut(usize::from(*place))?;
+        if std::mem::replace(is_taken, true) {
+            return None;
+        }
+    }
+    Some(Packing { cache: cache.into(), places })
 }
 
 #[cfg(test)]
@@ -110,9 +149,12 @@ mod tests {
             Symbol { address: 0xffff_ffff_8100_0000, role: Role::Names(3) },
             Symbol { address: 0xffff_ffff_8100_0040, role: Role::Helps },
         ];
-        for caches in [Some(caches), None] {
+        let packing = Packing { cache: "TCP".into(), places: vec![2, 0, 1] };
+        let objects = Objects { map: KernelMap { page_bytes: 64, ..KernelMap::default() }, packings: vec![packing] };
+        for (caches, objects) in [(Some(caches), Some(objects)), (None, None)] {
             let order = Order {
                 caches,
+                objects,
                 watched: Watched { fork: 1, receive: 2, transmit: 0 },
                 rows: 14,
                 symbols: symbols.clone(),
@@ -122,5 +164,10 @@ mod tests {
         assert!(Order::from_text("watched 0 0 0\nrows 2\nsymbols\nx -\n").is_err());
         assert!(Order::from_text("watched 0 0 0\nrows 255\nsymbols\n").is_err());
         assert!(Order::from_text("").is_err());
+        for layout in ["0,0 TCP", "0,2 TCP", "x TCP", "0,1"] {
+            let order = format!("watched 0 0 0\nrows 2\npacking {layout}\nsymbols\n");
+            assert!(Order::from_text(&order).is_err(), "{layout}");
+        }
+        assert!(Order::from_text("watched 0 0 0\nrows 2\nobjects 1 2\nsymbols\n").is_err());
     }
 }

@@ -46,15 +46,20 @@ impl MemoryFile {
 
     /// What was written to it, as text.
     pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes()).into_owned()
+    }
+
+    /// What was written to it.
+    pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         // Opened anew: the position of the descriptor that the child uses stays where it is.
         if let Ok(file) = File::open(self.path()) {
             let _ = file.take(LONGEST_TEXT).read_to_end(&mut bytes);
         }
-        String::from_utf8_lossy(&bytes).into_owned()
+        bytes
     }
 
-    /// Bytes in it.
+    /// How many bytes are in it.
     pub fn size(&self) -> u64 {
         self.0.metadata().map_or(0, |facts| facts.len())
     }

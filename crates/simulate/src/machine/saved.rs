@@ -3,16 +3,18 @@
 use super::free_memory;
 use super::memory_file::MemoryFile;
 use super::qemu::{Limits, Qemu, Running, Start};
+use super::qmp::Qmp;
 use crate::SimulateError;
 use crate::exchange::{Answer, Order};
 use crate::guest::job::Job;
 use crate::guest::{Functions, Image, Kernel, PLUGIN};
+use crate::kernel_types::{Btf, Variables};
 use serde_json::json;
 use std::os::fd::AsFd;
 
 /// Every job file has this size: the size is part of the saved machine.
 const JOB_BYTES: usize = 16 << 10;
-/// The kernel's list of functions is never longer.
+/// The kernel's list of functions, or its types, are never longer.
 const LONGEST_LIST: u64 = 64 << 20;
 
 /// A guest that booted and stands at the instruction before it reads its job.
@@ -26,6 +28,9 @@ pub struct Saved {
     qemu: Qemu,
     /// Its kernel's functions.
     pub functions: Functions,
+    /// Its kernel's variables.
+    pub variables: Variables,
+    types: Option<Vec<u8>>,
 }
 
 /// What a point said.
@@ -61,23 +66,15 @@ impl Saved {
             return Err(said_error(&words).unwrap_or_else(|| SimulateError::Qemu { words: running.last_words() }));
         }
         let alive = &mut || running.is_alive(stop);
-        let list = MemoryFile::new("guest-functions")?;
-        let place = words.iter().find(|(word, _)| word == "symbols").and_then(|(_, value)| {
-            let (address, size) = value.split_once(' ')?;
-            Some((address.parse::<u64>().ok()?, size.parse::<u64>().ok()?))
-        });
-        let (address, size) = place
-            .filter(|(_, size)| *size <= LONGEST_LIST)
-            .ok_or_else(|| SimulateError::Guest("the guest does not say where its functions are".into()))?;
-        // The machine stands in the first process, whose memory is therefore what an address means; QEMU opens the file of
-        // this process by its number.
-        let path = format!("/proc/{}/fd/{}", std::process::id(), list.number());
-        let read = json!({ "val": address, "size": size, "filename": path, "cpu-index": 0 });
-        control.command("memsave", read, alive)?;
-        let functions = Functions::parse(&list.text());
+        let symbols = shown(&words, "symbols", &mut control, alive)?.unwrap_or_default();
+        let symbols = String::from_utf8_lossy(&symbols);
+        let functions = Functions::parse(&symbols);
         if functions.functions.len() < 1000 {
             return Err(SimulateError::Guest("the guest's kernel does not list its functions".into()));
         }
+
+        let variables = Variables::parse(&symbols);
+        let types = shown(&words, "types", &mut control, alive)?;
 
         let mut state = MemoryFile::new("guest-state")?;
         control.command("migrate-set-parameters", json!({ "max-bandwidth": 10_000_000_000_u64 }), alive)?;
@@ -95,7 +92,21 @@ impl Saved {
         }
         free_memory::check(limits.memory_mib, 0)?;
         let plugin = MemoryFile::with("straingauge-plugin", PLUGIN)?;
-        Ok(Saved { kernel: kernel.clone(), image, state, plugin, seed, limits, qemu: qemu.clone(), functions })
+        let kernel = kernel.clone();
+        let qemu = qemu.clone();
+        Ok(Saved { kernel, image, state, plugin, seed, limits, qemu, functions, variables, types })
+    }
+
+    /// Bytes of the guest's memory.
+    pub fn memory_bytes(&self) -> u64 {
+        self.limits.memory_mib << 20
+    }
+
+    /// Its kernel's types, or why they are not known.
+    pub fn types(&self) -> Result<Btf, String> {
+        let bytes = self.types.clone().filter(|bytes| !bytes.is_empty());
+        let bytes = bytes.ok_or("this kernel has no type information (CONFIG_DEBUG_INFO_BTF)")?;
+        Btf::parse(bytes).map_err(|why| why.to_string())
     }
 
     /// The seed of its boot.
@@ -148,6 +159,27 @@ impl Saved {
             _ => Err(SimulateError::Qemu { words: running.last_words() }),
         }
     }
+}
+
+/// Reads what the guest's first process shows under a name; `None` if it shows nothing.
+fn shown(
+    words: &[(String, String)],
+    name: &str,
+    control: &mut Qmp,
+    alive: &mut dyn FnMut() -> Result<(), SimulateError>,
+) -> Result<Option<Vec<u8>>, SimulateError> {
+    let place = words.iter().find(|(word, _)| word == name).and_then(|(_, value)| {
+        let (address, size) = value.split_once(' ')?;
+        Some((address.parse::<u64>().ok()?, size.parse::<u64>().ok()?))
+    });
+    let Some((address, size)) = place.filter(|(_, size)| (1..=LONGEST_LIST).contains(size)) else { return Ok(None) };
+    let file = MemoryFile::new("guest-memory")?;
+    // The machine stands in the first process, whose memory is therefore what an address means; QEMU opens the file of this
+    // process by its number.
+    let path = format!("/proc/{}/fd/{}", std::process::id(), file.number());
+    let read = json!({ "val": address, "size": size, "filename": path, "cpu-index": 0 });
+    control.command("memsave", read, alive)?;
+    Ok(Some(file.bytes()))
 }
 
 fn no_control() -> SimulateError {

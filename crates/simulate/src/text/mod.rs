@@ -5,6 +5,8 @@ use crate::result::{PointReport, Report, RowCounts, Sample};
 use record::layers::Layer;
 use std::fmt::Write;
 
+mod objects;
+
 const COLUMNS: [Layer; 8] =
     [Layer::User, Layer::SystemCall, Layer::Tcp, Layer::Ip, Layer::Ethernet, Layer::Driver, Layer::Other, Layer::Idle];
 
@@ -21,10 +23,20 @@ pub fn report(report: &Report, most_functions: usize) -> String {
         Some(caches) => caches_lines(&mut out, caches),
         None => out.push_str("no caches were simulated\n"),
     }
+    if let Some(cost) = report.cost {
+        let _ = writeln!(
+            out,
+            "cycles are modelled: {} an instruction, {} more a miss of L1, {} more a miss of the first L2; nothing overlaps",
+            cost.instruction, cost.l1_miss, cost.l2_miss
+        );
+    }
     for point in &report.points {
         out.push('\n');
-        table(&mut out, point, report.caches.as_ref());
+        table(&mut out, point, report);
         functions(&mut out, point, report.caches.as_ref(), most_functions);
+        if let (Some(caches), Some(sample)) = (&report.caches, point.samples.first()) {
+            objects::tables(&mut out, sample, caches);
+        }
     }
     if let Some(caches) = report.caches.as_ref().filter(|_| report.points.len() > 1) {
         out.push('\n');
@@ -80,7 +92,8 @@ fn row(out: &mut String, name: &str, digits: usize, samples: &[Sample], number: 
     let _ = writeln!(out, "{:>15.digits$}", mean(&|sample| sample.stack()));
 }
 
-fn table(out: &mut String, point: &PointReport, caches: Option<&Setup>) {
+fn table(out: &mut String, point: &PointReport, report: &Report) {
+    let caches = report.caches.as_ref();
     let plan = &point.plan;
     let samples = &point.samples;
     let sums = samples.iter().fold((0, 0), |sum, sample| (sum.0 + sample.sent, sum.1 + sample.received));
@@ -99,6 +112,9 @@ fn table(out: &mut String, point: &PointReport, caches: Option<&Setup>) {
     }
     let _ = writeln!(out, "{:>13}{:>15}", "unattributed", "Overall Stack");
     row(out, "instructions", 0, samples, |counts| counts.instructions);
+    if let Some(cost) = report.cost {
+        row(out, "cycles (modelled)", 0, samples, |counts| cost.of(counts) as u64);
+    }
     row(out, "repeated string elements", 0, samples, |counts| counts.repeats);
     let Some(caches) = caches else { return };
     row(out, "loads and stores", 0, samples, |counts| counts.reads + counts.writes);

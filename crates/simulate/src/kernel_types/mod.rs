@@ -1,0 +1,16 @@
+//! The guest's kernel in its own words: its types (BTF), its variables, and what leads from an address to an object.
+
+mod btf;
+mod fields;
+mod map;
+mod slabs;
+mod variables;
+
+pub use btf::{Btf, BtfError};
+pub use fields::{Field, fields_of};
+pub use map::kernel_map;
+pub use slabs::type_of_cache;
+pub use variables::Variables;
+
+#[cfg(test)]
+pub(crate) use btf::tests as tests_writer;

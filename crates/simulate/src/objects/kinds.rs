@@ -1,0 +1,67 @@
+//! Memory that is no slab object.
+
+/// Kinds of memory that are told apart by where they lie or by their page's flags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u16)]
+pub enum Fixed {
+    /// Nothing of the below.
+    Unknown,
+    /// Addresses of user mode, whoever reads or writes them.
+    User,
+    /// Stacks of threads, of interrupts and of entry code.
+    Stack,
+    /// Variables of the kernel's image.
+    Variable,
+    /// Variables that each processor has for itself, in the first chunk.
+    PerCpu,
+    /// Descriptions of pages (`struct page`).
+    PageStruct,
+    /// What loadable modules hold.
+    Module,
+    /// Memory mapped by vmalloc that is no stack.
+    Vmalloc,
+    /// Pages of files.
+    PageCache,
+    /// Anonymous pages, reached by the kernel's map of all memory.
+    Anonymous,
+    /// Other pages: payload of packets, large buffers, page tables.
+    Page,
+    /// Registers of devices.
+    Device,
+}
+
+/// All of them; the place in this list is the number.
+pub const FIXED: [Fixed; 12] = [
+    Fixed::Unknown,
+    Fixed::User,
+    Fixed::Stack,
+    Fixed::Variable,
+    Fixed::PerCpu,
+    Fixed::PageStruct,
+    Fixed::Module,
+    Fixed::Vmalloc,
+    Fixed::PageCache,
+    Fixed::Anonymous,
+    Fixed::Page,
+    Fixed::Device,
+];
+
+impl Fixed {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Fixed::Unknown => "unattributed",
+            Fixed::User => "user memory",
+            Fixed::Stack => "kernel stacks",
+            Fixed::Variable => "kernel variables",
+            Fixed::PerCpu => "per-CPU variables",
+            Fixed::PageStruct => "page descriptions",
+            Fixed::Module => "modules' variables",
+            Fixed::Vmalloc => "vmalloc",
+            Fixed::PageCache => "page cache",
+            Fixed::Anonymous => "anonymous pages",
+            Fixed::Page => "other pages",
+            Fixed::Device => "devices",
+        }
+    }
+}
