@@ -1,7 +1,10 @@
 /* A closed loop: CONNECTIONS connections, each with its next request under way as soon as it has its answer, until REQUESTS
  * answers have come. Prints one line: requests, errors, seconds from the first request.
  *
- * usage: client PORT CONNECTIONS REQUESTS keep|close PATH */
+ * rounds: a connection's next request goes out when all have their answers, in a random order that is the same in each run. A server
+ * that is slow beside its client (under cachegrind) would else meet the same few connections again and again.
+ *
+ * usage: client PORT CONNECTIONS REQUESTS keep|rounds|close PATH */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -26,7 +29,8 @@ struct connection {
 static struct sockaddr_in address = { .sin_family = AF_INET };
 static struct connection *connections;
 static long count, wanted, sent, answered, errors;
-static bool is_kept;
+static bool is_kept, has_rounds;
+static long *order, answered_in_round;
 static char request[1024];
 static int epoll;
 
@@ -76,6 +80,19 @@ static void send_request(long i)
 		errors++;
 }
 
+static void send_round(void)
+{
+	static uint64_t seed = 88172645463325252;
+	answered_in_round = 0;
+	for (long k = count - 1; k > 0; k--) {
+		seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
+		long j = (long)(seed >> 11) % (k + 1), other = order[j];
+		order[j] = order[k], order[k] = other;
+	}
+	for (long k = 0; k < count; k++)
+		send_request(order[k]);
+}
+
 static void ended(long i, bool is_whole)
 {
 	close(connections[i].fd);
@@ -107,7 +124,10 @@ static void receive(long i)
 	c->got += got;
 	if (c->expected >= 0 && c->got >= c->expected && !was_whole) {
 		answered++;
-		if (is_kept)
+		if (has_rounds) {
+			if (++answered_in_round == count)
+				send_round();
+		} else if (is_kept)
 			send_request(i);
 	}
 }
@@ -115,14 +135,18 @@ static void receive(long i)
 int main(int argc, char **argv)
 {
 	if (argc != 6)
-		return fprintf(stderr, "usage: client PORT CONNECTIONS REQUESTS keep|close PATH\n"), 2;
+		return fprintf(stderr, "usage: client PORT CONNECTIONS REQUESTS keep|rounds|close PATH\n"), 2;
 	address.sin_port = htons((uint16_t)atoi(argv[1]));
 	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	count = atol(argv[2]);
 	wanted = atol(argv[3]);
-	is_kept = strcmp(argv[4], "keep") == 0;
+	has_rounds = strcmp(argv[4], "rounds") == 0;
+	is_kept = has_rounds || strcmp(argv[4], "keep") == 0;
 	snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: localhost\r\nUser-Agent: bench\r\nAccept: */*\r\nConnection: %s\r\n\r\n", argv[5], is_kept ? "keep-alive" : "close");
 	connections = calloc((size_t)count, sizeof *connections);
+	order = calloc((size_t)count, sizeof *order);
+	for (long i = 0; i < count; i++)
+		order[i] = i;
 	epoll = epoll_create1(EPOLL_CLOEXEC);
 	struct epoll_event events[512];
 	long connected = 0, opened = 0;
@@ -154,8 +178,7 @@ int main(int argc, char **argv)
 				send_request(i);
 			else if (connected == count) {
 				start = now_s();
-				for (long k = 0; k < count; k++)
-					send_request(k);
+				send_round();
 			}
 		}
 	}

@@ -22,6 +22,8 @@ json parse_file(const std::string &path)
 		return json::parse(file);
 	} catch (const json::parse_error &error) {
 		throw Refusal(path + ": not JSON at byte " + std::to_string(error.byte) + "; write it anew with memwalk -o");
+	} catch (const json::exception &error) {
+		throw Refusal(path + ": holds a number that no program can: " + error.what());
 	}
 }
 

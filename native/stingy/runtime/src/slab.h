@@ -24,7 +24,16 @@
 #define SLAB_UNPOISON(address, bytes) ((void)(address), (void)(bytes))
 #endif
 
-enum { HUGE_PAGE = 2 << 20, SPILL_CLASSES = 12, SPILL_SMALLEST = 64 };
+enum { HUGE_PAGE = 2 << 20 };
+/* Blocks of the high slab: every SPILL_STEP bytes a class, from SPILL_FINE_BYTES on SPILL_STEPS of them for each doubling. */
+enum {
+	SPILL_STEP = 16,
+	SPILL_FINE_BYTES = 4096,
+	SPILL_FINE_CLASSES = SPILL_FINE_BYTES / SPILL_STEP,
+	SPILL_STEPS = 8,
+	SPILL_DOUBLINGS = 5,
+	SPILL_CLASSES = SPILL_FINE_CLASSES + SPILL_STEPS * SPILL_DOUBLINGS
+};
 #define NO_FRAME UINT32_MAX
 
 /* A counter that its owner alone advances. */

@@ -1,5 +1,9 @@
-/* The high slab: where blocks go that found no place in the cache slab. Size classes of powers of two, cut off a range that
- * is touched only as far as it was needed; behind it, malloc. */
+/* The high slab: where blocks go that found no place in the cache slab. Cut off a range that is touched only as far as it was
+ * needed; behind it, malloc.
+ *
+ * Size classes are as fine as malloc's: multiples of 16 bytes up to 4 KiB, then eight steps to the next power of two. With
+ * powers of two, the lines of a block that are used (a structure of 288 bytes in 512, the head of a buffer of 1 KiB in 2) would
+ * meet those of all others in the same few sets of the cache, and leave the other sets empty. */
 #include "slab.h"
 
 #include <stdlib.h>
@@ -12,9 +16,32 @@ struct spill_header {
 _Static_assert(sizeof(struct spill_header) == 16, "keeps blocks aligned");
 enum { SPILL_LIVE = 0x57a9e1, SPILL_DEAD = 0xdead };
 
+/* Behind a block, poisoned, so that a write beyond its end never meets the next one's header. */
+#if defined(__SANITIZE_ADDRESS__)
+enum { SPILL_REDZONE = 16 };
+#else
+enum { SPILL_REDZONE = 0 };
+#endif
+
+/* The smallest class with this many bytes, the header among them; SPILL_CLASSES for none. */
+static unsigned class_of(size_t bytes)
+{
+	if (bytes <= SPILL_FINE_BYTES)
+		return bytes <= SPILL_STEP ? 0 : (unsigned)((bytes - 1) / SPILL_STEP);
+	if (bytes > SPILL_FINE_BYTES << SPILL_DOUBLINGS)
+		return SPILL_CLASSES;
+	unsigned doubling = (unsigned)(63 - __builtin_clzll(bytes - 1)) - (unsigned)__builtin_ctz(SPILL_FINE_BYTES);
+	size_t begin = (size_t)SPILL_FINE_BYTES << doubling, step = begin / SPILL_STEPS;
+	return SPILL_FINE_CLASSES + doubling * SPILL_STEPS + (unsigned)((bytes - begin - 1) / step);
+}
+
 static size_t class_bytes(unsigned size_class)
 {
-	return (size_t)SPILL_SMALLEST << size_class;
+	if (size_class < SPILL_FINE_CLASSES)
+		return ((size_t)size_class + 1) * SPILL_STEP;
+	size_class -= SPILL_FINE_CLASSES;
+	size_t begin = (size_t)SPILL_FINE_BYTES << size_class / SPILL_STEPS;
+	return begin + (size_class % SPILL_STEPS + 1) * (begin / SPILL_STEPS);
 }
 
 static struct spill_header *header_of(const void *block)
@@ -24,9 +51,10 @@ static struct spill_header *header_of(const void *block)
 
 void *spill_take(struct slab *slab, unsigned object, size_t bytes)
 {
-	unsigned size_class = 0;
-	while (size_class < SPILL_CLASSES && class_bytes(size_class) - sizeof(struct spill_header) < bytes)
-		size_class++;
+	/* A free block holds its header and a pointer. */
+	size_t least = bytes < sizeof(void *) ? sizeof(void *) : bytes;
+	size_t around = sizeof(struct spill_header) + SPILL_REDZONE;
+	unsigned size_class = least > SIZE_MAX - around ? SPILL_CLASSES : class_of(least + around);
 	struct spill_header *header = NULL;
 	if (size_class < SPILL_CLASSES) {
 		header = slab->spill_free[size_class];
@@ -69,7 +97,7 @@ void spill_give(struct slab *slab, void *block)
 
 size_t spill_bytes(const void *block)
 {
-	return class_bytes(live_header(block)->size_class) - sizeof(struct spill_header);
+	return class_bytes(live_header(block)->size_class) - sizeof(struct spill_header) - SPILL_REDZONE;
 }
 
 void spill_resized(void *block, size_t bytes)

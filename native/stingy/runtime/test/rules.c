@@ -83,6 +83,29 @@ static void what_is_too_large_spills_and_returns_when_freed(void)
 	stingy_end();
 }
 
+static void a_spilled_block_takes_little_more_than_it_asks_for(void)
+{
+	static const size_t sizes[] = { 1, 8, 9, 48, 49, 288, 300, 1024, 4080, 4081, 5000, 20000, 70000, 131000 };
+	for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+		small_pool();
+		/* Too large for its place, or no slot left: cut one after the other from the high slab. */
+		while (stingy_is_in_cache_slab(stingy_alloc_var(1, 1)))
+			;
+		char *first = stingy_alloc_var(1, sizes[i]), *second = stingy_alloc_var(1, sizes[i]);
+		CHECK(stingy_is_in_slab(first) && !stingy_is_in_cache_slab(first));
+		size_t taken = (size_t)(second - first), most = sizes[i] + 16 + 15 + 16 + sizes[i] / 8;
+		/* Header, rounding, and under AddressSanitizer a zone behind it. */
+		CHECK(taken >= sizes[i] + 16 && taken <= most);
+		CHECK((uintptr_t)first % 16 == 0);
+		stingy_end();
+	}
+	small_pool();
+	void *larger = stingy_alloc_var(1, 131057);
+	CHECK(larger && !stingy_is_in_slab(larger));
+	stingy_free(1, larger);
+	stingy_end();
+}
+
 static void what_the_high_slab_cannot_hold_comes_from_malloc(void)
 {
 	small_pool();
@@ -411,6 +434,7 @@ int main(void)
 	RUN(objects_of_a_region_share_its_slots_and_the_next_one_spills);
 	RUN(a_freed_slot_is_the_next_one_given);
 	RUN(what_is_too_large_spills_and_returns_when_freed);
+	RUN(a_spilled_block_takes_little_more_than_it_asks_for);
 	RUN(what_the_high_slab_cannot_hold_comes_from_malloc);
 	RUN(blocks_of_malloc_are_freed_and_reallocated);
 	RUN(reallocation_stays_while_the_place_is_large_enough);

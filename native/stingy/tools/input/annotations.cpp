@@ -47,7 +47,8 @@ bool apply_annotations(const Facts &facts, Config &config, std::string &error) {
         for (const NamedStage &stage : config.stages) is_told |= stage.name == words["name"];
         if (!is_told) config.stages.push_back({words["name"], function, "", {}, note.place});
       } else if (words.count("malloc")) {
-        Allocator a{argument("size"), argument("count"), argument("pointer"), words.count("object") ? "*" : "", "", false, note.place};
+        Allocator a;
+        a.size = argument("size"), a.count = argument("count"), a.pointer = argument("pointer"), a.type = words.count("object") ? "*" : "", a.place = note.place;
         auto [old, is_new] = config.malloc_like.emplace(function, a);
         if (!is_new && (old->second.size != a.size || old->second.count != a.count || old->second.pointer != a.pointer)) contradicts(old->second.place);
         if (config.free_like.count(function)) contradicts(config.free_like[function].place);

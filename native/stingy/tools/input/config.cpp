@@ -38,10 +38,12 @@ public:
     wrong(*node, key, "true or false");
     return false;
   }
-  std::vector<std::string> texts(const char *key) {
+  /// A list; `or_one`: a single text will do.
+  std::vector<std::string> texts(const char *key, bool or_one = false) {
     std::vector<std::string> all;
     const toml::node *node = find(key);
     if (!node) return all;
+    if (or_one && !node->is_array()) return {text(key)};
     if (const toml::array *array = node->as_array()) {
       for (const toml::node &item : *array) {
         auto value = item.value_exact<std::string>();
@@ -105,7 +107,7 @@ bool Config::read(const std::string &path, std::string &error) {
     error = path + (line ? ":" + std::to_string(line) : "") + ": " + std::string(e.description());
     return false;
   }
-  static const std::set<std::string> known = {"scheduler", "queue_stage", "schedule_stage", "stage", "malloc", "free", "callback", "object", "stack", "external"};
+  static const std::set<std::string> known = {"scheduler", "queue_stage", "schedule_stage", "stage", "malloc", "pool", "free", "callback", "handed_on", "object", "stack", "external"};
   for (auto &&[key, node] : root)
     if (error.empty() && !known.count(std::string(key.str())))
       error = path + ":" + std::to_string(node.source().begin.line) + ": there is no section `" + std::string(key.str()) + "`; the sections are in native/stingy/README.md";
@@ -124,12 +126,14 @@ bool Config::read(const std::string &path, std::string &error) {
     scheduler = r.text("function"), scheduler_place = r.place("function");
     dispatch = r.text("dispatch"), dispatch_place = r.place("dispatch");
     requests = r.texts("requests"), requests_place = r.place("requests");
-    std::string state = r.text("state");
     state_place = r.place("state");
-    size_t dot = state.find('.');
-    if (!state.empty() && (dot == 0 || dot == std::string::npos || dot + 1 == state.size())) {
-      if (error.empty()) error = state_place.text() + ": [scheduler].state must be structure.field, as conn.state";
-    } else if (!state.empty()) state_type = state.substr(0, dot), state_field = state.substr(dot + 1);
+    for (const std::string &state : r.texts("state", true)) {
+      size_t dot = state.find('.');
+      if (dot == 0 || dot == std::string::npos || dot + 1 == state.size()) {
+        if (error.empty()) error = state_place.text() + ": [scheduler].state must be structure.field, as conn.state";
+      } else states.push_back({state.substr(0, dot), state.substr(dot + 1)});
+    }
+    outside = r.texts("outside"), outside_place = r.place("outside");
   });
   section("stack", [&](Reader &r) {
     if (auto bytes = r.number("external_bytes")) external_bytes = *bytes;
@@ -157,15 +161,29 @@ bool Config::read(const std::string &path, std::string &error) {
   each(root, "malloc", path, error, [&](Reader &r) {
     r.need("function");
     std::string function = r.text("function");
-    Allocator a{r.argument("size"), r.argument("count"), r.argument("pointer"), r.text("type"), "", r.flag("zeroes"), r.place()};
+    Allocator a;
+    a.size = r.argument("size"), a.count = r.argument("count"), a.pointer = r.argument("pointer"), a.pool = r.argument("pool");
+    a.type = r.text("type"), a.zeroes = r.flag("zeroes"), a.place = r.place();
     if (a.size < 0 && a.type.empty() && error.empty()) error = a.place.text() + ": [[malloc]] " + function + " needs `size` (an argument) or `type` (what it returns)";
     if (!malloc_like.emplace(function, a).second && error.empty()) error = a.place.text() + ": [[malloc]] " + function + " is there twice; keep one";
+  });
+  each(root, "pool", path, error, [&](Reader &r) {
+    r.need("create"), r.need("destroy");
+    std::string create = r.text("create");
+    Allocator a;
+    a.size = r.argument("size"), a.is_pool = true, a.place = r.place();
+    if (!malloc_like.emplace(create, a).second && error.empty()) error = a.place.text() + ": " + create + " is there already, in line " + std::to_string(malloc_like[create].place.line) + "; keep one";
+    for (const std::string &destroy : r.texts("destroy", true)) {
+      Allocator end;
+      end.pointer = 0, end.is_pool = true, end.place = r.place();
+      if (!free_like.emplace(destroy, end).second && error.empty()) error = end.place.text() + ": " + destroy + " is there already, in line " + std::to_string(free_like[destroy].place.line) + "; keep one";
+    }
   });
   each(root, "free", path, error, [&](Reader &r) {
     r.need("function"), r.need("pointer");
     std::string function = r.text("function");
     Allocator a;
-    a.pointer = r.argument("pointer"), a.place = r.place();
+    a.pointer = r.argument("pointer"), a.pool = r.argument("pool"), a.place = r.place();
     if (malloc_like.count(function) && error.empty())
       error = a.place.text() + ": " + function + " is named under [[malloc]] (line " + std::to_string(malloc_like[function].place.line) + ") and under [[free]]; it cannot be both";
     free_like.emplace(function, a);
@@ -174,6 +192,12 @@ bool Config::read(const std::string &path, std::string &error) {
     r.need("function"), r.need("argument");
     std::string function = r.text("function");
     callbacks.emplace(function, Callback{r.argument("argument"), r.flag("later"), r.place()});
+  });
+  each(root, "handed_on", path, error, [&](Reader &r) {
+    r.need("function"), r.need("frees");
+    std::string function = r.text("function");
+    HandedOn handed{r.texts("frees"), r.place()};
+    if (!handed_on.emplace(function, handed).second && error.empty()) error = handed.place.text() + ": [[handed_on]] " + function + " is there twice; keep one";
   });
   each(root, "object", path, error, [&](Reader &r) {
     ObjectSize o{r.text("id"), r.text("type"), r.number("typical_bytes"), r.number("max_bytes"), r.number("per_request"), r.place()};
@@ -191,7 +215,9 @@ bool Config::read(const std::string &path, std::string &error) {
 
 void Config::add_known() {
   auto allocator = [&](const char *name, int size, int count = -1, int pointer = -1, const char *like = "", bool zeroes = false) {
-    malloc_like.emplace(name, Allocator{size, count, pointer, "", like, zeroes, {}});
+    Allocator a;
+    a.size = size, a.count = count, a.pointer = pointer, a.like = like, a.zeroes = zeroes;
+    malloc_like.emplace(name, a);
   };
   allocator("malloc", 0);
   allocator("calloc", 1, 0, -1, "", true);

@@ -21,6 +21,27 @@ std::string Facts::record_named(const std::string &name) const {
   return alias != aliases.end() && records.count(alias->second) ? alias->second : "";
 }
 
+bool fits(const Signature &called, const Signature &callee) {
+  if (called.empty() || callee.empty()) return true;
+  for (size_t i = 0; i < called.size() || i < callee.size(); i++) {
+    if ((i < called.size() && called[i] == "...") || (i < callee.size() && callee[i] == "...")) return true;
+    if (i >= called.size() || i >= callee.size() || called[i] != callee[i]) return false;
+  }
+  return true;
+}
+
+bool Facts::can_be_called_as(const std::string &function, const Signature &type) const {
+  auto known = signatures.find(function);
+  if (known == signatures.end()) return true;
+  for (const Signature &own : known->second) {
+    if (fits(type, own)) return true;
+    if (auto casts_of = casts.find(own); casts_of != casts.end())
+      for (const Signature &to : casts_of->second)
+        if (fits(type, to)) return true;
+  }
+  return false;
+}
+
 void Facts::add(Facts &&other) {
   for (auto &[name, record] : other.records) {
     auto [old, is_new] = records.emplace(name, record);
@@ -45,6 +66,9 @@ void Facts::add(Facts &&other) {
     }
   }
   for (auto &[function, numbers] : other.void_parameters) void_parameters[function].merge(numbers);
+  for (auto &[function, types] : other.signatures) signatures[function].merge(types);
+  for (auto &[type, types] : other.casts) casts[type].merge(types);
+  for (auto &[at, types] : other.pointer_calls) pointer_calls[at].merge(types);
 }
 
 namespace {
@@ -74,6 +98,7 @@ public:
     for (const auto *note : function->specific_attrs<AnnotateAttr>())
       if (note->getAnnotation().starts_with("stingy:") && !note->isInherited())
         facts.function_notes[name].push_back({note->getAnnotation().drop_front(7).str(), place(function->getLocation())});
+    if (function->doesThisDeclarationHaveABody()) facts.signatures[name].insert(signature(function->getType()));
     for (unsigned i = 0; i < function->getNumParams(); i++)
       if (function->getParamDecl(i)->getType()->isVoidPointerType()) facts.void_parameters[name].insert(std::to_string(i));
     return true;
@@ -150,7 +175,20 @@ public:
     return true;
   }
 
-  bool VisitCStyleCastExpr(CStyleCastExpr *cast) { expect(cast->getSubExpr(), cast->getType(), ""); return true; }
+  bool VisitCStyleCastExpr(CStyleCastExpr *cast) {
+    expect(cast->getSubExpr(), cast->getType(), "");
+    // A function that is cast may be called as what it is cast to; one that is made a plain pointer or a number, as anything.
+    const Expr *from = cast->getSubExpr()->IgnoreParenImpCasts();
+    bool is_named = isa<DeclRefExpr>(from) && isa<FunctionDecl>(llvm::cast<DeclRefExpr>(from)->getDecl());
+    if (const auto *address = dyn_cast<UnaryOperator>(from); address && address->getOpcode() == UO_AddrOf)
+      if (const auto *name = dyn_cast<DeclRefExpr>(address->getSubExpr()->IgnoreParens()); name && isa<FunctionDecl>(name->getDecl())) from = name, is_named = true;
+    QualType type = from->getType();
+    if (!type->isFunctionType() && !type->isFunctionPointerType()) return true;
+    Signature to = cast->getType()->isFunctionPointerType() ? signature(cast->getType()->getPointeeType()) : Signature();
+    if (is_named) facts.signatures[llvm::cast<FunctionDecl>(llvm::cast<DeclRefExpr>(from)->getDecl())->getName().str()].insert(to);
+    else facts.casts[signature(type->isFunctionType() ? type : type->getPointeeType())].insert(to);
+    return true;
+  }
   bool VisitVarDecl(VarDecl *variable) {
     if (variable->hasInit()) expect(variable->getInit(), variable->getType(), variable->getName().str());
     return true;
@@ -162,7 +200,13 @@ public:
 
   bool VisitCallExpr(CallExpr *call) {
     const FunctionDecl *callee = call->getDirectCallee();
-    if (!callee || !current) return true;
+    if (!current) return true;
+    if (!callee) {
+      Place at = place(call->getBeginLoc());
+      QualType called = call->getCallee()->getType();
+      if (const auto *pointer = called->getAs<PointerType>()) facts.pointer_calls[{at.file, at.line, sources.getExpansionColumnNumber(call->getBeginLoc())}].insert(signature(pointer->getPointeeType()));
+      return true;
+    }
     std::string name = callee->getName().str();
     for (unsigned i = 0; i < call->getNumArgs() && i < callee->getNumParams(); i++)
       if (callee->getParamDecl(i)->getType()->isIntegralOrEnumerationType())
@@ -201,6 +245,33 @@ public:
   }
 
 private:
+  std::string word(QualType type) {
+    type = type.getCanonicalType().getUnqualifiedType();
+    if (type->isVoidType()) return "void";
+    if (const auto *pointer = type->getAs<PointerType>()) {
+      QualType to = pointer->getPointeeType().getCanonicalType().getUnqualifiedType();
+      if (to->isVoidType()) return "*";
+      if (to->isPointerType()) return "**";
+      if (to->isFunctionType()) return "*()";
+      if (const RecordDecl *record = to->getAsRecordDecl()) return name_of(record).empty() ? "*" : "*" + name_of(record);
+      if (to->isIntegralOrEnumerationType() && !to->isIncompleteType()) return "*int" + std::to_string(context.getTypeSize(to));
+      return "*";
+    }
+    if (type->isIntegralOrEnumerationType() && !type->isIncompleteType()) return "int" + std::to_string(context.getTypeSize(type));
+    if (const RecordDecl *record = type->getAsRecordDecl()) return name_of(record);
+    return type.getAsString(PrintingPolicy(context.getLangOpts()));
+  }
+
+  Signature signature(QualType type) {
+    Signature words{"void"};
+    if (const auto *function = type->getAs<FunctionType>()) words[0] = word(function->getReturnType());
+    const auto *prototype = type->getAs<FunctionProtoType>();
+    if (prototype)
+      for (QualType parameter : prototype->param_types()) words.push_back(word(parameter));
+    if (!prototype || prototype->isVariadic()) words.push_back("...");
+    return words;
+  }
+
   static bool has_note(const Decl *decl, StringRef wanted) {
     for (const auto *note : decl->specific_attrs<AnnotateAttr>())
       if (note->getAnnotation() == ("stingy:" + wanted).str()) return true;
@@ -241,6 +312,7 @@ private:
       f.is_array = decl->getType()->isArrayType();
       f.is_pointer = decl->getType()->isPointerType();
       f.is_function = decl->getType()->isFunctionPointerType();
+      if (f.is_function) f.signature = signature(decl->getType()->getPointeeType());
       f.is_enum = decl->getType()->isEnumeralType();
       f.record = name_of(inner);
       f.is_cold = has_note(decl, "cold");

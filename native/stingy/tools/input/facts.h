@@ -14,12 +14,19 @@ class CompilerInstance;
 
 namespace stingy {
 
+/// A function's type as far as calls through pointers can be told apart by it: result, then parameters. Integers by their
+/// width, pointers by what they point to, without qualifiers; `*` points to void. `...` at the end: more may follow. Empty: any.
+using Signature = std::vector<std::string>;
+/// Whether a function of type `callee` may be what is called as `called`.
+bool fits(const Signature &called, const Signature &callee);
+
 struct Field {
   std::string name, type;
   std::string record;           ///< structure that the field is (not one that it points to); empty for others
   uint64_t offset = 0, bytes = 0, align = 1; ///< bytes; a bit field: of the storage that it begins in
   bool is_bits = false, is_cold = false, is_state = false, is_function = false, is_enum = false;
   bool is_array = false, is_pointer = false;
+  Signature signature;          ///< of a pointer to a function
 };
 
 struct Record {
@@ -69,7 +76,12 @@ struct Facts {
   std::multimap<std::pair<std::string, unsigned>, WrittenCall> calls;            ///< file and line
   std::map<std::string, std::vector<Note>> function_notes;
   std::map<std::string, std::set<std::string>> void_parameters; ///< function -> numbers of parameters of type void *
+  std::map<std::string, std::set<Signature>> signatures;        ///< function -> its type, of each definition of that name, and those it is cast to
+  std::map<Signature, std::set<Signature>> casts;               ///< of pointers to functions, other than a function's name
+  std::map<std::tuple<std::string, unsigned, unsigned>, std::set<Signature>> pointer_calls; ///< file, line, column -> type called there
   void add(Facts &&other);
+  /// Whether a call of the type can mean the function: by its own type, or by one that it is cast to.
+  bool can_be_called_as(const std::string &function, const Signature &type) const;
   std::string record_named(const std::string &name) const; ///< resolves typedefs; empty if unknown
 };
 

@@ -1,38 +1,18 @@
 #include "pch.h"
 #include "memwalk/lifetimes.h"
+#include "memwalk/effects.h"
 
 using namespace llvm;
 
 namespace stingy {
 namespace {
 
-using Set = BitVector;
-
-Set unite(Set a, const Set &b) { a |= b; return a; }
-Set without(Set a, const Set &b) { a.reset(b); return a; }
-Set meet(Set a, const Set &b) { a &= b; return a; }
-
-/// What a part of the code does to objects, whatever was there before.
-struct Effect {
-  Set frees, allocs; ///< on every path, and not allocated again; on some path
-};
-
 class Lifetimes {
 public:
-  Lifetimes(const Calls &calls, const StageGraph &graph, Objects &objects) : calls(calls), graph(graph), objects(objects), count(objects.all.size()), none(count), every(count, true) {}
+  Lifetimes(const Calls &calls, const StageGraph &graph, Objects &objects)
+      : calls(calls), graph(graph), objects(objects), effects(calls, graph, objects), count(objects.all.size()), none(effects.none), every(effects.every) {}
 
   void run() {
-    owned = objects.request_records;
-    for (const Object &object : objects.all)
-      if (object.scope == Object::request && !object.record.empty()) owned.insert(object.record);
-    for (const Function &function : calls.module)
-      for (const Instruction &instruction : instructions(function))
-        if (const auto *load = dyn_cast<LoadInst>(&instruction)) {
-          Cell cell;
-          if (cell_of(load->getPointerOperand(), calls.module, cell) && cell == graph.state && graph.dispatchers.count(&function))
-            if (const auto *gep = dyn_cast<GEPOperator>(load->getPointerOperand())) own_values.insert(gep->getPointerOperand());
-        }
-    find_allocs();
     std::vector<Set> at(graph.stages.size(), none);
     for (unsigned i = 0; i < at.size(); i++)
       for (unsigned o = 0; o < count; o++)
@@ -40,7 +20,12 @@ public:
           for (const Site &site : *list)
             if (is_contained(site.stages, i)) at[i].set(o);
     std::vector<Set> dead;
-    for (const Edge &edge : graph.edges) dead.push_back(edge.places.empty() ? none : dead_over(edge.from, edge.places));
+    for (const Edge &edge : graph.edges) {
+      dead.push_back(dead_over(edge));
+      // What lies in pools ends with them.
+      for (unsigned o = 0; o < count; o++)
+        if (!objects.all[o].pools.empty() && all_of(objects.all[o].pools, [&](unsigned pool) { return dead.back().test(pool); })) dead.back().set(o);
+    }
     bool is_changed = true;
     while (is_changed) {
       is_changed = false;
@@ -62,257 +47,93 @@ public:
         for (const Site &site : object.free) object.live.insert(site.stages.begin(), site.stages.end());
     }
     find_leaks(at, dead);
+    for (Object &object : objects.all)
+      if (!object.pools.empty()) object.is_freed_on_every_path |= all_of(object.pools, [&](unsigned pool) { return objects.all[pool].is_freed_on_every_path; });
   }
 
 private:
-  void find_allocs() {
-    for (const Function &function : calls.module) {
-      Set own = none;
-      for (const Instruction &instruction : instructions(function))
-        if (const auto *call = dyn_cast<CallBase>(&instruction))
-          if (auto found = objects.object_of.find(call); found != objects.object_of.end()) own.set(found->second);
-      allocs[&function] = own;
+  /// Objects that are gone when the request arrives at the edge's stage.
+  Set dead_over(const Edge &edge) {
+    std::optional<Set> dead;
+    auto add = [&](const Set &part) { dead = dead ? meet(*dead, part) : part; };
+    if (!edge.places.empty()) add(dead_over(edge.from, edge.places, false));
+    if (!edge.calls.empty()) add(dead_over(edge.from, edge.calls, true));
+    if (!edge.returns.empty()) add(graph.stages[edge.from].function ? effects.frees_of(*graph.stages[edge.from].function) : none);
+    return dead.value_or(none);
+  }
+
+  /// Functions of the stage from which calls lead to one of the places.
+  std::set<const Function *> leading_to(const Stage &stage, const std::vector<const Instruction *> &places) const {
+    std::set<const Function *> found;
+    std::vector<const Function *> work;
+    for (const Instruction *place : places)
+      if (stage.functions.count(place->getFunction()) && found.insert(place->getFunction()).second) work.push_back(place->getFunction());
+    while (!work.empty()) {
+      const Function *function = work.back();
+      work.pop_back();
+      for (const CallBase *call : calls.callers(*function))
+        if (stage.functions.count(call->getFunction()) && found.insert(call->getFunction()).second) work.push_back(call->getFunction());
     }
-    bool is_changed = true;
-    while (is_changed) {
-      is_changed = false;
-      for (auto &[function, callees] : calls.down)
-        for (const Function *callee : callees) {
-          Set next = unite(allocs[function], allocs[callee]);
-          if (next != allocs[function]) allocs[function] = next, is_changed = true;
-        }
-    }
+    return found;
   }
 
-  bool is_single(unsigned object) const { return objects.all[object].per_request == std::optional<uint64_t>(1); }
-
-  /// Whether a pointer leads to something of the request at hand: it comes from a parameter, from the tested request or from an
-  /// allocation here, through fields that requests own. One from a global or a list leads to any request.
-  bool is_own(const Value *pointer, unsigned depth = 0) const {
-    if (own_values.count(pointer)) return true;
-    if (depth > 16) return false;
-    if (const auto *cast = dyn_cast<CastInst>(pointer)) return is_own(cast->getOperand(0), depth + 1);
-    if (const auto *gep = dyn_cast<GEPOperator>(pointer)) return is_own(gep->getPointerOperand(), depth + 1);
-    if (const auto *load = dyn_cast<LoadInst>(pointer)) {
-      Cell cell;
-      if (!cell_of(load->getPointerOperand(), calls.module, cell) || !owned.count(cell.record)) return false;
-      // A request's pointer to another one.
-      for (const Target *target : calls.pointers.targets(pointer))
-        if (target->kind == Target::block)
-          if (auto known = objects.object_of.find(cast<CallBase>(target->value)); known != objects.object_of.end() && objects.all[known->second].record == cell.record) return false;
-      return is_own(load->getPointerOperand(), depth + 1);
-    }
-    return isa<Argument>(pointer) || isa<PHINode>(pointer) || isa<CallBase>(pointer) || isa<AllocaInst>(pointer);
-  }
-
-  /// Whether what a call does to its arguments' objects it does to those of the request at hand.
-  bool is_about_own(const CallBase &call) const {
-    for (const Value *argument : call.args()) {
-      if (!argument->getType()->isPointerTy() || is_own(argument)) continue;
-      for (const Target *target : calls.pointers.targets(argument))
-        if (target->kind == Target::block)
-          if (auto known = objects.object_of.find(cast<CallBase>(target->value)); known != objects.object_of.end() && objects.all[known->second].scope == Object::request) return false;
-    }
-    return true;
-  }
-
-  Effect effect_of(const CallBase &call) {
-    Effect effect{none, none};
-    bool is_mine = is_about_own(call);
-    if (auto found = objects.freed_by.find(&call); is_mine && found != objects.freed_by.end() && found->second.size() == 1 && is_single(found->second[0])) effect.frees.set(found->second[0]);
-    if (auto found = objects.object_of.find(&call); found != objects.object_of.end()) effect.allocs.set(found->second);
-    const auto &callees = calls.pointers.callees(call);
-    Set common = every;
-    bool is_any = false;
-    for (const Function *callee : callees) {
-      if (objects.object_of.count(&call) || objects.freed_by.count(&call)) continue;
-      is_any = true;
-      // What is handed to the outside may be called or not.
-      if (callee->isDeclaration()) { common = none; continue; }
-      effect.allocs |= allocs[callee];
-      common &= frees_of(*callee);
-    }
-    if (is_any && is_mine) effect.frees |= common;
-    return effect;
-  }
-
-  const Effect &effect(const CallBase &call) {
-    auto found = effects.find(&call);
-    if (found == effects.end()) found = effects.emplace(&call, effect_of(call)).first;
-    return found->second;
-  }
-
-  /// Objects that a call of the function always frees.
-  Set frees_of(const Function &function) {
-    auto found = frees.find(&function);
-    if (found != frees.end()) return found->second;
-    frees.emplace(&function, none); // while it is being computed: a recursive call frees nothing for sure
-    SetVector<const BasicBlock *> blocks;
-    for (const BasicBlock &block : function) blocks.insert(&block);
-    Set result = every;
-    auto in = before(blocks, {&function.getEntryBlock()});
-    bool returns = false;
-    for (const BasicBlock &block : function)
-      if (isa<ReturnInst>(block.getTerminator()) && in.count(&block)) {
-        returns = true;
-        result &= through(in[&block], block, nullptr);
-      }
-    if (!returns) result = none;
-    return frees[&function] = result;
-  }
-
-  Set through(Set state, const BasicBlock &block, const Instruction *until) {
-    for (const Instruction &instruction : block) {
-      if (&instruction == until) break;
-      if (const auto *call = dyn_cast<CallBase>(&instruction)) {
-        const Effect &e = effect(*call);
-        state.reset(e.allocs);
-        state |= e.frees;
-      }
-    }
-    return state;
-  }
-
-  /// Objects for which null on this branch says that there is none.
-  Set absent(const BasicBlock &from, const BasicBlock &to) const {
-    Set result = none;
-    const auto *branch = dyn_cast<BranchInst>(from.getTerminator());
-    if (!branch || !branch->isConditional()) return result;
-    const auto *compare = dyn_cast<ICmpInst>(branch->getCondition());
-    if (!compare || !compare->isEquality() || !isa<ConstantPointerNull>(compare->getOperand(1))) return result;
-    bool is_null_when_true = compare->getPredicate() == ICmpInst::ICMP_EQ;
-    if (branch->getSuccessor(is_null_when_true ? 0 : 1) != &to || branch->getSuccessor(0) == branch->getSuccessor(1)) return result;
-    const Value *pointer = compare->getOperand(0);
-    std::set<unsigned> found;
-    for (const Target *target : calls.pointers.targets(pointer))
-      if (target->kind == Target::block)
-        if (auto known = objects.object_of.find(cast<CallBase>(target->value)); known != objects.object_of.end()) found.insert(known->second);
-    if (found.size() != 1 || !is_single(*found.begin()) || !is_own(pointer)) return result;
-    // Null there says that there is none only if no other field holds it.
-    const auto *load = dyn_cast<LoadInst>(pointer);
-    Cell cell;
-    bool is_only_holder = load && cell_of(load->getPointerOperand(), calls.module, cell) && objects.all[*found.begin()].holders == std::vector<Cell>{cell};
-    if (is_only_holder || isa<CallBase>(pointer)) result.set(*found.begin());
-    return result;
-  }
-
-  /// What is freed on every path up to the begin of each block.
-  std::map<const BasicBlock *, Set> before(const SetVector<const BasicBlock *> &blocks, const std::set<const BasicBlock *> &starts) {
-    std::map<const BasicBlock *, Set> in;
-    bool is_changed = true;
-    while (is_changed) {
-      is_changed = false;
-      for (const BasicBlock *block : blocks) {
-        std::optional<Set> state;
-        if (starts.count(block)) state = none;
-        for (const BasicBlock *previous : predecessors(block)) {
-          auto known = in.find(previous);
-          if (known == in.end()) continue;
-          Set out = unite(through(known->second, *previous, nullptr), absent(*previous, *block));
-          state = state ? meet(*state, out) : out;
-        }
-        if (!state) continue;
-        auto [old, is_new] = in.emplace(block, *state);
-        if (is_new || old->second != *state) {
-          // Descending: what was assumed freed on the way may turn out not to be.
-          if (!is_new) *state &= old->second;
-          if (is_new || old->second != *state) old->second = *state, is_changed = true;
-        }
-      }
-    }
-    return in;
-  }
-
-  struct After { Set dead, maybe_live; }; ///< dead at the end whatever it is now; maybe live whatever it is now
-
-  After back(After state, const BasicBlock &block, const Instruction *from) {
-    for (auto it = block.rbegin(); it != block.rend() && &*it != from; ++it)
-      if (const auto *call = dyn_cast<CallBase>(&*it)) {
-        const Effect &e = effect(*call);
-        state.dead |= without(e.frees, state.maybe_live);
-        state.maybe_live |= without(without(e.allocs, state.dead), e.frees);
-      }
-    return state;
-  }
-
-  std::map<const BasicBlock *, After> after(const SetVector<const BasicBlock *> &blocks) {
-    std::map<const BasicBlock *, After> out; // at the end of each block
-    std::vector<const BasicBlock *> order(blocks.rbegin(), blocks.rend());
-    bool is_changed = true;
-    while (is_changed) {
-      is_changed = false;
-      for (const BasicBlock *block : order) {
-        std::optional<After> state;
-        if (succ_empty(block)) state = isa<UnreachableInst>(block->getTerminator()) ? After{every, none} : After{none, none};
-        for (const BasicBlock *next : successors(block)) {
-          After there{none, none};
-          if (blocks.count(next)) {
-            auto known = out.find(next);
-            if (known == out.end()) continue;
-            there = back(known->second, *next, nullptr);
-            there.dead |= without(absent(*block, *next), there.maybe_live);
-          }
-          if (!state) state = there;
-          else state->dead &= there.dead, state->maybe_live |= there.maybe_live;
-        }
-        if (!state) continue;
-        auto [old, is_new] = out.emplace(block, *state);
-        if (is_new) { is_changed = true; continue; }
-        After next{meet(state->dead, old->second.dead), unite(state->maybe_live, old->second.maybe_live)};
-        if (next.dead != old->second.dead || next.maybe_live != old->second.maybe_live) old->second = next, is_changed = true;
-      }
-    }
-    return out;
-  }
+  struct Search {
+    const Stage &stage;
+    std::set<const Instruction *> places;
+    bool is_call;                            ///< the next stage runs at the place: what follows it comes later
+    std::set<const Function *> leading;
+    std::map<const Function *, std::optional<Set>> memo;
+  };
 
   /// Objects that are gone after the stage ran along a path through one of the places.
-  Set dead_over(unsigned stage, const std::vector<const Instruction *> &places) {
+  Set dead_over(unsigned stage, const std::vector<const Instruction *> &places, bool is_call) {
     const Stage &s = graph.stages[stage];
-    std::map<const Function *, std::optional<Set>> memo;
+    Search search{s, {places.begin(), places.end()}, is_call, leading_to(s, places), {}};
     Set result = every;
     bool is_any = false;
-    auto region = [&](const SetVector<const BasicBlock *> &blocks, const std::set<const BasicBlock *> &starts) {
-      if (auto part = dead_in(s, blocks, starts, places, memo)) result &= *part, is_any = true;
+    auto region = [&](const Effects::Blocks &blocks, const std::set<const BasicBlock *> &starts) {
+      if (auto part = dead_in(search, blocks, starts)) result &= *part, is_any = true;
     };
     if (!s.blocks.empty()) region(s.blocks, s.starts);
     if (s.function) {
-      SetVector<const BasicBlock *> blocks;
+      Effects::Blocks blocks;
       for (const BasicBlock &block : *s.function) blocks.insert(&block);
       region(blocks, {&s.function->getEntryBlock()});
     }
     return is_any ? result : none;
   }
 
-  std::optional<Set> dead_in(const Stage &stage, const SetVector<const BasicBlock *> &blocks, const std::set<const BasicBlock *> &starts, const std::vector<const Instruction *> &places,
-                             std::map<const Function *, std::optional<Set>> &memo) {
+  std::optional<Set> dead_in(Search &search, const Effects::Blocks &blocks, const std::set<const BasicBlock *> &starts) {
     std::vector<std::pair<const Instruction *, Set>> events; // with what is dead within
     for (const BasicBlock *block : blocks)
       for (const Instruction &instruction : *block) {
-        if (is_contained(places, &instruction)) { events.push_back({&instruction, none}); continue; }
+        if (search.places.count(&instruction)) { events.push_back({&instruction, none}); continue; }
         const auto *call = dyn_cast<CallBase>(&instruction);
         if (!call) continue;
         for (const Function *callee : calls.pointers.callees(*call)) {
-          if (!stage.functions.count(callee) || callee->isDeclaration()) continue;
-          auto known = memo.find(callee);
-          if (known == memo.end()) {
-            memo[callee] = std::nullopt; // recursion: the outer call counts
-            SetVector<const BasicBlock *> inner;
+          if (!search.leading.count(callee)) continue;
+          auto known = search.memo.find(callee);
+          if (known == search.memo.end()) {
+            search.memo[callee] = std::nullopt; // recursion: the outer call counts
+            Effects::Blocks inner;
             for (const BasicBlock &b : *callee) inner.insert(&b);
-            known = memo.insert_or_assign(callee, dead_in(stage, inner, {&callee->getEntryBlock()}, places, memo)).first;
+            known = search.memo.insert_or_assign(callee, dead_in(search, inner, {&callee->getEntryBlock()})).first;
           }
           if (known->second) events.push_back({&instruction, *known->second});
         }
       }
     if (events.empty()) return std::nullopt;
-    auto in = before(blocks, starts);
-    auto out = after(blocks);
+    auto in = effects.before(blocks, starts);
+    std::map<const BasicBlock *, After> out;
+    if (!search.is_call) out = effects.after(blocks);
     Set result = every;
     for (auto &[at, within] : events) {
       const BasicBlock *block = at->getParent();
-      Set freed = in.count(block) ? through(in[block], *block, at) : none;
+      Set freed = in.count(block) ? effects.through(in[block], *block, at) : none;
       Set made = none;
-      if (const auto *call = dyn_cast<CallBase>(at)) made = effect(*call).allocs;
-      After later = back(out.count(block) ? out[block] : After{none, none}, *block, at);
+      if (const auto *call = dyn_cast<CallBase>(at)) made = effects.effect(*call).allocs;
+      After later{none, none};
+      if (!search.is_call) later = effects.back(out.count(block) ? out[block] : later, *block, at);
       Set gone = unite(within, without(freed, made));
       result &= unite(later.dead, without(gone, later.maybe_live));
     }
@@ -343,7 +164,7 @@ private:
     for (const Site &site : objects.all[request].free)
       for (unsigned stage : site.stages) places[stage].push_back(site.call);
     std::vector<End> ends;
-    for (auto &[stage, at] : places) ends.push_back({stage, dead_over(stage, at)});
+    for (auto &[stage, at] : places) ends.push_back({stage, dead_over(stage, at, false)});
     return ends;
   }
 
@@ -396,12 +217,9 @@ private:
   const Calls &calls;
   const StageGraph &graph;
   Objects &objects;
+  Effects effects;
   unsigned count;
-  Set none, every;
-  std::map<const Function *, Set> allocs, frees;
-  std::map<const CallBase *, Effect> effects;
-  std::set<std::string> owned;               ///< structures that belong to requests
-  std::set<const Value *> own_values;        ///< requests whose state a dispatcher looks at
+  const Set &none, &every;
 };
 
 } // namespace

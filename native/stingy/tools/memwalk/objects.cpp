@@ -32,20 +32,6 @@ std::string last_name(StringRef text) {
   return word.empty() ? name : word;
 }
 
-bool is_in_loop(const Instruction &instruction) {
-  // A block that can reach itself.
-  std::set<const BasicBlock *> seen;
-  std::vector<const BasicBlock *> work(succ_begin(instruction.getParent()), succ_end(instruction.getParent()));
-  while (!work.empty()) {
-    const BasicBlock *block = work.back();
-    work.pop_back();
-    if (block == instruction.getParent()) return true;
-    if (!seen.insert(block).second) continue;
-    work.insert(work.end(), succ_begin(block), succ_end(block));
-  }
-  return false;
-}
-
 class Finder {
 public:
   Finder(const Program &program, const Config &config, const Calls &calls, const Allocators &allocators, const StageGraph &graph, Objects &objects, std::string &error)
@@ -56,7 +42,8 @@ public:
     collect();
     join();
     for (const CallBase *call : freeing) add_free(*call);
-    find_scopes();
+    find_handed_out();
+    find_ownership(program, calls, objects);
     name_all();
     return apply_configuration();
   }
@@ -73,7 +60,8 @@ private:
     }
     for (auto &[name, record] : program.facts.records)
       if (record.is_request) objects.request_records.insert(name);
-    if (objects.request_records.empty() && !graph.state.record.empty()) objects.request_records.insert(graph.state.record);
+    if (objects.request_records.empty())
+      for (const StateCell &state : graph.states) objects.request_records.insert(state.cell.record);
     // The first argument of the functions that queue, if nothing else is known.
     if (objects.request_records.empty())
       objects.doubts.push_back({"no_request", nullptr, "no structure is known to stand for one request; every object that a stage allocates or frees counts as a request's",
@@ -119,6 +107,7 @@ private:
           sites.push_back(s);
           hows.push_back(how);
         } else if (allocators.free_of(*call)) freeing.push_back(call);
+        else if (!call->getCalledFunction() && any_of(calls.pointers.callees(*call), [&](const Function *callee) { return allocators.free_of(*callee); })) freeing.push_back(call);
       }
     }
   }
@@ -130,10 +119,31 @@ private:
 
   std::string record_of(unsigned i) const {
     if (!hows[i]->type.empty() && hows[i]->type != "*") return program.facts.record_named(hows[i]->type);
+    if (hows[i]->is_pool) return ""; // pools differ by who holds them
     const WrittenCall *w = sites[i].written;
     if (!w || w->record.empty()) return "";
     // An array of structures is an object of its own: its size says nothing about one.
     return w->record;
+  }
+
+  /// Whether the structure is the other one, or holds it.
+  bool has_member(const std::string &record, const std::string &wanted, unsigned depth = 0) const {
+    if (record == wanted) return true;
+    auto known = program.facts.records.find(record);
+    return known != program.facts.records.end() && depth < 6 && any_of(known->second.fields, [&](const Field &field) { return !field.record.empty() && has_member(field.record, wanted, depth + 1); });
+  }
+
+  /// By the field's type: a pointer to one structure does not hold another, of which it is no part. Generic containers join
+  /// what is kept in them, so that pointers seem to flow where they do not. is_exact: a field of no type in particular does not count.
+  bool may_hold(const Cell &cell, const std::string &record, bool is_exact) const {
+    if (record.empty()) return true;
+    auto owner = program.facts.records.find(cell.record);
+    const Field *field = owner == program.facts.records.end() ? nullptr : owner->second.find(field_name(program.facts, cell));
+    StringRef type = field ? StringRef(field->type) : "";
+    while (type.consume_back("*") || type.consume_back(" ")) {}
+    type.consume_front("const ");
+    std::string pointed = program.facts.record_named(type.str());
+    return pointed.empty() ? !is_exact : has_member(record, pointed) || has_member(pointed, record);
   }
 
   void join() {
@@ -144,8 +154,9 @@ private:
     holders.resize(sites.size());
     for (unsigned i = 0; i < sites.size(); i++) parent[i] = i, number[sites[i].call] = i;
     for (unsigned i = 0; i < sites.size(); i++) {
-      holders[i] = calls.pointers.holders(*sites[i].call);
-      std::string record = record_of(i);
+      std::string record = record_of(i), pointed = sites[i].written ? sites[i].written->record : "";
+      for (const Cell &cell : calls.pointers.holders(*sites[i].call))
+        if (may_hold(cell, hows[i]->is_pool ? pointed : record, hows[i]->is_pool)) holders[i].push_back(cell);
       if (!record.empty()) {
         bool is_one = program.facts.records.count(record) && sites[i].size.kind == Size::constant && *sites[i].size.bytes == program.facts.records.at(record).bytes;
         bool is_several = sites[i].size.kind == Size::n_constant || hows[i]->pointer >= 0;
@@ -160,6 +171,8 @@ private:
     for (unsigned i = 0; i < sites.size(); i++)
       if (record_of(i).empty())
         for (const Cell &cell : holders[i]) {
+          // A pool's address is also kept by what lies in it.
+          if (hows[i]->is_pool && !objects.request_records.count(cell.record)) continue;
           auto [found, is_new] = by_holder.emplace(cell, i);
           if (!is_new) parent[root(i)] = root(found->second);
         }
@@ -170,6 +183,10 @@ private:
       Object &object = objects.all[found->second];
       Site &s = sites[i];
       objects.object_of[s.call] = found->second;
+      object.is_pooled |= hows[i]->pool >= 0;
+      object.is_pool |= hows[i]->is_pool;
+      if (hows[i]->is_pool)
+        for (const Cell &cell : holders[i]) object.is_pool_of_request |= objects.request_records.count(cell.record) != 0;
       bool is_first = object.alloc.empty() && object.realloc.empty();
       object.size = is_first ? s.size : Sizes::join(object.size, s.size);
       if (is_first) {
@@ -182,6 +199,12 @@ private:
       bool is_realloc = hows[i]->pointer >= 0 && !(unsigned(hows[i]->pointer) < s.call->arg_size() && isa<ConstantPointerNull>(s.call->getArgOperand(hows[i]->pointer)));
       (is_realloc ? object.realloc : object.alloc).push_back(s);
     }
+    for (unsigned i = 0; i < sites.size(); i++)
+      if (int pool = hows[i]->pool; pool >= 0 && unsigned(pool) < sites[i].call->arg_size())
+        for (const Target *target : calls.pointers.targets(sites[i].call->getArgOperand(pool)))
+          if (target->kind == Target::block)
+            if (auto known = objects.object_of.find(cast<CallBase>(target->value)); known != objects.object_of.end() && objects.all[known->second].is_pool)
+              objects.all[objects.object_of[sites[i].call]].pools.insert(known->second);
     for (Object &object : objects.all) {
       std::sort(object.holders.begin(), object.holders.end());
       object.is_request = objects.request_records.count(object.record);
@@ -190,8 +213,13 @@ private:
 
   void add_free(const CallBase &call) {
     const Allocator *how = allocators.free_of(call);
+    bool is_indirect = !how, is_always = true;
+    for (const Function *callee : calls.pointers.callees(call))
+      if (const Allocator *one = allocators.free_of(*callee)) how = one;
+      else is_always = false;
     if (how->pointer < 0 || unsigned(how->pointer) >= call.arg_size()) return;
     Site s = site(call);
+    s.is_indirect = is_indirect;
     std::set<unsigned> found;
     for (const Target *target : calls.pointers.targets(call.getArgOperand(how->pointer)))
       if (target->kind == Target::block)
@@ -203,78 +231,38 @@ private:
         if (objects.all[i].record == s.written->record) same.insert(i);
       if (!same.empty()) found = same;
     }
+    // Text is no structure.
+    if (s.written && any_of(ArrayRef<StringRef>{"char", "unsigned char", "u_char"}, [&](StringRef type) { return type == s.written->type; }))
+      for (auto it = found.begin(); it != found.end();) it = objects.all[*it].record.empty() ? std::next(it) : found.erase(it);
     // A request that is handed in from outside of the program.
     if (found.empty() && s.written && !s.written->record.empty())
       for (unsigned i = 0; i < objects.all.size(); i++)
         if (objects.all[i].record == s.written->record && objects.all[i].size.kind == Size::constant) found.insert(i);
     for (unsigned i : found) {
+      // What lies in a pool ends with it, or by the pool's own function, and a pool by none but that.
+      if ((objects.all[i].is_pooled && how->pool < 0) || objects.all[i].is_pool != how->is_pool) continue;
       objects.all[i].free.push_back(s);
-      objects.freed_by[&call].push_back(i);
+      if (is_always) objects.freed_by[&call].push_back(i);
+      if (is_indirect && any_of(calls.pointers.callees(call), [&](const Function *callee) { return calls.pointers.is_untold_free(*callee); })) objects.all[i].hindrances.push_back({s.place, "free is called here through a pointer"});
     }
-    if (found.empty() && !s.stages.empty())
+    if (found.empty() && !s.stages.empty() && !is_indirect)
       objects.doubts.push_back({"free_of_unknown", &call, "what is freed here was not seen to be allocated", "name its allocator with [[malloc]]"});
   }
 
-  void find_scopes() {
-    // Structures that belong to a request: the request's own, members of theirs, and what their fields point to.
-    std::set<std::string> owned = objects.request_records;
-    bool is_changed = true;
-    while (is_changed) {
-      is_changed = false;
-      for (auto &[name, record] : program.facts.records)
-        if (owned.count(name))
-          for (const Field &field : record.fields)
-            if (!field.record.empty() && owned.insert(field.record).second) is_changed = true;
-      for (Object &object : objects.all) {
-        if (object.scope == Object::request) continue;
-        bool is_held = object.is_request;
-        for (const Cell &cell : object.holders) is_held |= owned.count(cell.record) && cell.record != object.record;
-        if (!is_held) continue;
-        object.scope = Object::request;
-        is_changed = true;
-        if (!object.record.empty()) owned.insert(object.record);
-      }
-    }
-    for (Object &object : objects.all) {
-      if (object.scope == Object::request) continue;
-      bool has_global = false;
-      for (const Site &s : object.alloc) has_global |= !calls.pointers.global_holders(*s.call).empty();
-      for (const Site &s : object.realloc) has_global |= !calls.pointers.global_holders(*s.call).empty();
-      if (object.holders.empty() && !has_global && !object.free.empty()) object.scope = Object::temporary;
-      if (objects.request_records.empty() && !has_global) object.scope = Object::request;
-    }
-    for (Object &object : objects.all) object.per_request = number_of(object, 0);
-  }
-
-  std::optional<uint64_t> number_of(const Object &object, unsigned depth) const {
-    if (object.is_request) return 1;
-    if (object.scope == Object::temporary) {
-      for (const Site &s : object.alloc)
-        if (is_in_loop(*s.call) && object.free.empty()) return std::nullopt;
-      return 1;
-    }
-    if (object.scope != Object::request || depth > 6) return std::nullopt;
-    uint64_t sum = 0;
-    for (const Cell &cell : object.holders) {
-      if (cell.record == object.record && !object.record.empty()) return std::nullopt; // a list
-      auto record = program.facts.records.find(cell.record);
-      if (record == program.facts.records.end()) return std::nullopt;
-      const Field *field = record->second.find(field_name(program.facts, cell));
-      if (!field || field->is_array) return std::nullopt;
-      std::optional<uint64_t> around = objects.request_records.count(cell.record) ? std::optional<uint64_t>(1) : std::nullopt;
-      for (const Object &other : objects.all)
-        if (&other != &object && other.record == cell.record && other.scope == Object::request) around = number_of(other, depth + 1);
-      for (auto &[name, outer] : program.facts.records)
-        if (!around && objects.request_records.count(name))
-          for (const Field &member : outer.fields)
-            if (member.record == cell.record && !member.is_array) around = 1;
-      if (!around) return std::nullopt;
-      sum = std::max(sum, *around);
-    }
-    // Several fields may hold one block each, or all the same one: the number of sites that differ in the field is not known.
-    unsigned fields = 0;
-    for (const Cell &cell : object.holders) fields += objects.request_records.count(cell.record);
-    return sum ? std::optional<uint64_t>(sum * std::max(1u, object.record.empty() ? fields : 1u)) : std::nullopt;
+  /// Where free itself is given to functions from outside, they may call it with what they were also given.
+  void find_handed_out() {
+    for (const CallBase *call : calls.pointers.frees_handed_out())
+      for (const CallBase *other : calls.pointers.calls_to_outside())
+        for (const Value *argument : other->args())
+          for (const Target *target : calls.pointers.targets(argument))
+            if (target->kind == Target::block)
+              if (auto known = objects.object_of.find(cast<CallBase>(target->value)); known != objects.object_of.end()) {
+                Object &object = objects.all[known->second];
+                Place at = place_of(*call);
+                if (none_of(object.hindrances, [&](const Hindrance &h) { return h.place.text() == at.text(); }))
+                  object.hindrances.push_back({at, "free is handed here to " + source_name(*call->getCalledFunction()) + ", from outside, and the object to " + source_name(*other->getCalledFunction()) + " (line " +
+                                                       std::to_string(place_of(*other).line) + "): it may be freed there"});
+              }
   }
 
   void name_all() {
@@ -293,7 +281,8 @@ private:
       else {
         const Cell *best = nullptr;
         for (const Cell &cell : object.holders)
-          if (!best || (objects.request_records.count(cell.record) && !objects.request_records.count(best->record))) best = &cell;
+          if (object.is_pool && object.is_pool_of_request && !objects.request_records.count(cell.record)) continue;
+          else if (!best || (objects.request_records.count(cell.record) && !objects.request_records.count(best->record))) best = &cell;
         if (best) name = best->record + "_" + last_name(field_name(program.facts, *best));
         else name = s.function + "_" + (s.written ? last_name(s.written->left) : "");
       }

@@ -11,8 +11,15 @@ struct Size {
   std::string reason, from;             ///< from: empty (analysis) or configuration
 };
 
+/// Why stingify must leave an object alone.
+struct Hindrance {
+  Place place;
+  std::string why;
+};
+
 struct Site {
   const llvm::CallBase *call;
+  bool is_indirect = false;     ///< `free` is called through a pointer
   std::string allocator, function;
   Place place;
   unsigned column = 0;
@@ -25,10 +32,13 @@ struct Object {
   std::string id, type, record, doubt;
   enum Scope { request, temporary, shared } scope = shared;
   bool is_request = false, is_freed_on_every_path = false;
+  bool is_pool = false, is_pool_of_request = false, is_pooled = false;
+  std::set<unsigned> pools;     ///< objects that it may lie in; it ends with them
   std::optional<uint64_t> per_request;
   uint64_t align = 1;
   Size size;
   std::vector<Site> alloc, realloc, free;
+  std::vector<Hindrance> hindrances;
   std::vector<Cell> holders;
   std::set<unsigned> live;
 };
@@ -41,6 +51,8 @@ struct Objects {
   std::vector<Pointers::Warning> doubts;
 };
 
+/// Fills `scope` and `per_request`: a request's are the request structures, what their fields lead to, and what lies in their pools.
+void find_ownership(const Program &program, const Calls &calls, Objects &objects);
 bool find_objects(const Program &program, const Config &config, const Calls &calls, const Allocators &allocators, const StageGraph &graph, Objects &objects, std::string &error);
 
 } // namespace stingy

@@ -4,100 +4,9 @@
 using namespace llvm;
 
 namespace stingy {
-namespace {
 
-std::string plain_name(const StructType &type) {
-  if (!type.hasName()) return "";
-  StringRef name = type.getName();
-  for (const char *prefix : {"struct.", "union.", "class."}) name.consume_front(prefix);
-  if (name == "anon" || name.starts_with("anon.")) return "";
-  // The linker numbers types of one name whose definitions differ; they are joined again here.
-  size_t dot = name.rfind('.');
-  if (dot != StringRef::npos && dot + 1 < name.size() && all_of(name.substr(dot + 1), isDigit)) name = name.substr(0, dot);
-  return name.str();
-}
-
-/// Walks `offset` bytes into a type, to the innermost named structure.
-void descend(Type *type, uint64_t offset, const DataLayout &layout, Cell &cell) {
-  while (true) {
-    if (auto *record = dyn_cast<StructType>(type)) {
-      if (std::string name = plain_name(*record); !name.empty()) cell = {name, offset};
-      const StructLayout *fields = layout.getStructLayout(record);
-      if (record->getNumElements() == 0 || offset >= fields->getSizeInBytes()) return;
-      unsigned element = fields->getElementContainingOffset(offset);
-      offset -= fields->getElementOffset(element);
-      type = record->getElementType(element);
-    } else if (auto *array = dyn_cast<ArrayType>(type)) {
-      uint64_t size = layout.getTypeAllocSize(array->getElementType());
-      if (size == 0) return;
-      offset %= size;
-      type = array->getElementType();
-      if (!isa<StructType>(type) && !isa<ArrayType>(type)) { if (!cell.record.empty()) cell.offset -= std::min(cell.offset, offset); return; }
-    } else return;
-  }
-}
-
-bool is_string_function(StringRef name) {
-  static const char *const names[] = {"strchr", "strrchr", "strstr", "strcasestr", "strpbrk", "strtok", "strtok_r", "strsep", "memchr", "memrchr", "memcpy", "memmove", "mempcpy",
-                                      "memset", "strcpy", "strncpy", "strcat", "strncat", "stpcpy", "index", "rindex", "basename", "dirname", "fgets", "realpath", "inet_ntop", "strchrnul", "rawmemchr"};
-  return is_contained(names, name);
-}
-
-} // namespace
-
-bool cell_of(const Value *address, const Module &module, Cell &cell) {
-  const DataLayout &layout = module.getDataLayout();
-  if (const auto *global = dyn_cast<GlobalVariable>(address)) {
-    Cell found;
-    descend(global->getValueType(), 0, layout, found);
-    if (found.record.empty()) return false;
-    cell = found;
-    return true;
-  }
-  const auto *gep = dyn_cast<GEPOperator>(address);
-  if (!gep) return false;
-  Type *type = gep->getSourceElementType();
-  if (type->isIntegerTy(8)) {
-    // Constants are addressed by bytes since LLVM 19.
-    APInt offset(64, 0);
-    const auto *global = dyn_cast<GlobalVariable>(gep->getPointerOperand());
-    if (!global || !gep->accumulateConstantOffset(layout, offset) || offset.isNegative()) return false;
-    Cell found;
-    descend(global->getValueType(), offset.getZExtValue(), layout, found);
-    if (found.record.empty()) return false;
-    cell = found;
-    return true;
-  }
-  Cell found;
-  bool is_field = false;
-  uint64_t offset = 0; // from the begin of the innermost named structure
-  auto index = gep->idx_begin();
-  if (index == gep->idx_end()) return false;
-  for (++index; index != gep->idx_end(); ++index) {
-    if (auto *record = dyn_cast<StructType>(type)) {
-      unsigned element = cast<ConstantInt>(*index)->getZExtValue();
-      std::string name = plain_name(*record);
-      if (!name.empty()) found = {name, 0}, offset = 0;
-      offset += layout.getStructLayout(record)->getElementOffset(element);
-      type = record->getElementType(element);
-      is_field = true;
-    } else if (auto *array = dyn_cast<ArrayType>(type)) type = array->getElementType();
-    else return false;
-  }
-  // An element of an array that is a field.
-  if (!is_field) return isa<ArrayType>(gep->getSourceElementType()) && isa<GEPOperator>(gep->getPointerOperand()) && cell_of(gep->getPointerOperand(), module, cell);
-  if (found.record.empty()) {
-    Cell base;
-    if (cell_of(gep->getPointerOperand(), module, base)) found = {base.record, base.offset};
-    else found.record = cast<StructType>(gep->getSourceElementType())->hasName() ? cast<StructType>(gep->getSourceElementType())->getName().str() : "(unnamed)";
-    offset += found.offset;
-  }
-  found.offset = offset;
-  cell = found;
-  return true;
-}
-
-Pointers::Pointers(Module &module, const Config &config, const Allocators &allocators, bool is_sound) : module(module), config(config), allocators(allocators) {
+Pointers::Pointers(Module &module, const Config &config, const Allocators &allocators, const Facts &facts, bool is_sound)
+    : module(module), config(config), allocators(allocators), facts(facts), is_sound(is_sound) {
   new_node(); // 0 stays empty: integers, null
   all_targets.push_back({});
   contents_of.push_back(0);
@@ -110,19 +19,92 @@ Pointers::Pointers(Module &module, const Config &config, const Allocators &alloc
   }
   add_constraints();
   solve();
+  // Where only functions of another type were seen, the program calls through the wrong type.
+  for (CallBase *call : indirect)
+    if (resolved[call].empty())
+      for (Function *function : of_other_type.lookup(call)) reach(*call, *function);
+  solve();
   resolve_by_type(is_sound);
   solve();
-  for (Function *function : address_taken)
-    if (allocators.free_of(*function)) {
-      const Instruction *at = nullptr;
-      for (const User *user : function->users())
-        if (const auto *instruction = dyn_cast<Instruction>(user); instruction && !at)
-          if (const auto *call = dyn_cast<CallBase>(instruction); !call || call->getCalledOperand() != function) at = instruction;
-      doubts.push_back({"free_by_pointer", at, "the address of " + source_name(*function) + " is handed on; what is freed through it is not seen", "call it by name"});
+  find_handed_out();
+  report();
+}
+
+/// Whether the source can mean the function by the call: as far as its type is known there.
+bool Pointers::fits(const CallBase &call, const Function &function) const {
+  if (function.arg_size() > call.arg_size() && !function.isVarArg()) return false;
+  if (is_sound || function.isDeclaration()) return true;
+  auto types = called_as.lookup(&call);
+  return !types || any_of(*types, [&](const Signature &type) { return facts.can_be_called_as(source_name(function), type); });
+}
+
+void Pointers::reach(CallBase &call, Function &function) {
+  auto &found = resolved[&call];
+  if (is_contained(found, &function)) return;
+  found.push_back(&function);
+  if (!function.isDeclaration()) link(call, function);
+}
+
+bool Pointers::is_untold_free(const Function &function) const { return allocators.free_of(function) && !config.handed_on.count(source_name(function)); }
+
+/// Where `free` is given to functions from outside, and the configuration does not say what they free.
+void Pointers::find_handed_out() {
+  auto is_free = [&](unsigned node) {
+    for (unsigned index : graph[node].points_to)
+      if (all_targets[index].kind == Target::function && is_untold_free(*cast<Function>(all_targets[index].value))) return true;
+    return false;
+  };
+  if (none_of(address_taken, [&](Function *function) { return is_untold_free(*function); })) return;
+  // What joins in generic containers is no function: it stands there by name, comes from a field of functions, or from a caller.
+  std::function<bool(const Value *, unsigned)> is_function = [&](const Value *value, unsigned depth) {
+    value = value->stripPointerCasts();
+    if (isa<Function>(value)) return true;
+    if (const auto *load = dyn_cast<LoadInst>(value)) {
+      Cell cell;
+      if (!cell_of(load->getPointerOperand(), module, cell)) return false;
+      auto record = facts.records.find(cell.record);
+      return record != facts.records.end() && any_of(record->second.fields, [&](const Field &field) { return field.is_function && field.offset == cell.offset; });
     }
+    if (const auto *argument = dyn_cast<Argument>(value); argument && depth < 4)
+      for (const User *user : argument->getParent()->users())
+        if (const auto *call = dyn_cast<CallBase>(user); call && call->getCalledOperand() == argument->getParent() && argument->getArgNo() < call->arg_size() && is_function(call->getArgOperand(argument->getArgNo()), depth + 1)) return true;
+    return false;
+  };
+  auto is_function_there = [&](const Value *value) { return is_function(value, 0); };
+  for (CallBase *call : outside)
+    for (Value *argument : call->args()) {
+      unsigned node = nodes.lookup(argument);
+      bool is_given = node && is_function_there(argument) && is_free(node);
+      // Within a structure that is handed over, too.
+      if (node)
+        for (unsigned index : graph[node].points_to) {
+          auto record = facts.records.find(record_of(all_targets[index]));
+          if (record == facts.records.end()) continue;
+          for (const Field &field : record->second.fields)
+            if (field.is_function)
+              if (auto cell = target_of_cell.find({record->first, field.offset}); cell != target_of_cell.end()) is_given |= contents_of[cell->second] && is_free(contents_of[cell->second]);
+        }
+      if (is_given && !is_contained(handed_out, call)) handed_out.push_back(call);
+    }
+}
+
+std::string Pointers::record_of(const Target &target) const {
+  if (target.kind == Target::cell) return target.field.record;
+  Cell first;
+  if (target.kind == Target::global) descend(cast<GlobalVariable>(target.value)->getValueType(), 0, module.getDataLayout(), first);
+  if (target.kind == Target::local) descend(cast<AllocaInst>(target.value)->getAllocatedType(), 0, module.getDataLayout(), first);
+  return first.record;
+}
+
+void Pointers::report() {
+  for (CallBase *call : handed_out)
+    doubts.push_back({"free_handed_out", call, "free is handed to " + source_name(*call->getCalledFunction()) + ", which is from outside; what it frees is not seen", "free what it holds by name, or [[handed_on]] with what is freed"});
+  for (auto &[name, told] : config.handed_on)
+    doubts.push_back({"freed_by_pointer", nullptr, "the address of " + name + " is handed on; the configuration says what is freed through it: " + (told.frees.empty() ? "nothing of a request" : join(told.frees, ", ")), "keep " + told.place.text() + " true", told.frees});
   for (CallBase *call : indirect) {
     sum.total++;
     auto &found = resolved[call];
+    sum.narrowed += !found.empty() && any_of(of_other_type.lookup(call), [&](Function *function) { return !is_contained(found, function); });
     sum.max_targets = std::max(sum.max_targets, unsigned(found.size()));
     Cell cell;
     const auto *load = dyn_cast<LoadInst>(call->getCalledOperand()->stripPointerCasts());
@@ -204,151 +186,6 @@ void Pointers::add_copy(unsigned from, unsigned to) {
   if ((graph[to].points_to |= graph[from].points_to)) queue(to);
 }
 
-void Pointers::add_initializer(const Constant *value, const Type *type, unsigned into, const Cell *within) {
-  if (const auto *aggregate = dyn_cast<ConstantAggregate>(value)) {
-    const auto *record = dyn_cast<StructType>(aggregate->getType());
-    for (unsigned i = 0; i < aggregate->getNumOperands(); i++) {
-      const Constant *element = aggregate->getOperand(i);
-      if (!record) { add_initializer(element, element->getType(), into, within); continue; }
-      std::string name = plain_name(*record);
-      uint64_t offset = module.getDataLayout().getStructLayout(const_cast<StructType *>(record))->getElementOffset(i);
-      Cell cell = name.empty() ? Cell{within ? within->record : record->hasName() ? record->getName().str() : "(unnamed)", (within ? within->offset : 0) + offset} : Cell{name, offset};
-      add_initializer(element, element->getType(), content(cell_target(cell)), &cell);
-    }
-  } else if (value->getType()->isPointerTy() && !value->isNullValue()) add_copy(node_of(value), into);
-}
-
-void Pointers::add_constraints() {
-  for (GlobalVariable &global : module.globals())
-    if (global.hasInitializer()) {
-      unsigned into = content(target({Target::global, &global, {}}, &global));
-      // A constant structure written with another layout (a union's member) has no name: its fields are those of the type.
-      Cell first;
-      descend(global.getValueType(), 0, module.getDataLayout(), first);
-      add_initializer(global.getInitializer(), global.getValueType(), into, first.record.empty() ? nullptr : &first);
-    }
-  for (Function &function : module) {
-    if (function.isDeclaration()) continue;
-    for (Instruction &instruction : instructions(function)) {
-      if (auto *load = dyn_cast<LoadInst>(&instruction)) {
-        if (!load->getType()->isPointerTy() && !load->getType()->isIntegerTy(64)) continue;
-        unsigned address = node_of(load->getPointerOperand()), into = node_of(load);
-        graph[address].loads.push_back(into);
-        queue(address);
-      } else if (auto *store = dyn_cast<StoreInst>(&instruction)) {
-        Value *value = store->getValueOperand();
-        if (!value->getType()->isPointerTy() && !(value->getType()->isIntegerTy(64) && isa<Instruction>(value))) continue;
-        unsigned address = node_of(store->getPointerOperand()), from = node_of(value);
-        if (!from) continue;
-        graph[address].stores.push_back(from);
-        queue(address);
-      } else if (auto *phi = dyn_cast<PHINode>(&instruction)) {
-        if (phi->getType()->isPointerTy() || phi->getType()->isIntegerTy(64))
-          for (Value *value : phi->incoming_values()) add_copy(node_of(value), node_of(phi));
-      } else if (auto *select = dyn_cast<SelectInst>(&instruction)) {
-        if (select->getType()->isPointerTy()) add_copy(node_of(select->getTrueValue()), node_of(select)), add_copy(node_of(select->getFalseValue()), node_of(select));
-      } else if (isa<PtrToIntInst>(instruction) || isa<IntToPtrInst>(instruction) || isa<FreezeInst>(instruction) || isa<BitCastInst>(instruction)) {
-        add_copy(node_of(instruction.getOperand(0)), node_of(&instruction));
-        if (isa<IntToPtrInst>(instruction) && !isa<PtrToIntInst>(instruction.getOperand(0)) && !isa<Constant>(instruction.getOperand(0)))
-          for (const User *user : instruction.users())
-            if (const auto *call = dyn_cast<CallBase>(user); call && call->getCalledOperand() == &instruction)
-              doubts.push_back({"pointer_from_integer", &instruction, "a function is called whose address was made from an integer", "keep function pointers in pointers"});
-      } else if (auto *binary = dyn_cast<BinaryOperator>(&instruction)) {
-        // Pointer arithmetic on integers, and tag bits.
-        if (binary->getType()->isIntegerTy(64)) add_copy(node_of(binary->getOperand(0)), node_of(binary)), add_copy(node_of(binary->getOperand(1)), node_of(binary));
-      } else if (auto *ret = dyn_cast<ReturnInst>(&instruction)) {
-        if (ret->getReturnValue() && ret->getReturnValue()->getType()->isPointerTy()) {
-          auto [found, is_new] = returns.try_emplace(&function, 0);
-          if (is_new) found->second = new_node();
-          unsigned into = found->second;
-          add_copy(node_of(ret->getReturnValue()), into);
-        }
-      } else if (auto *call = dyn_cast<CallBase>(&instruction)) add_call(*call);
-      else if (auto *gep = dyn_cast<GetElementPtrInst>(&instruction)) node_of(gep);
-    }
-  }
-}
-
-void Pointers::add_call(CallBase &call) {
-  if (call.isInlineAsm() || isa<DbgInfoIntrinsic>(call)) return;
-  auto *callee = dyn_cast<Function>(call.getCalledOperand()->stripPointerCasts());
-  if (!callee) {
-    indirect.push_back(&call);
-    resolved.try_emplace(&call);
-    unsigned called = node_of(call.getCalledOperand());
-    graph[called].calls.push_back({&call, -1});
-    queue(called);
-    return;
-  }
-  if (isa<MemTransferInst>(call)) {
-    unsigned to = node_of(call.getArgOperand(0)), from = node_of(call.getArgOperand(1));
-    graph[from].copies_content_to.push_back(to);
-    graph[to].copies_content_from.push_back(from);
-    queue(from);
-    return;
-  }
-  if (callee->isIntrinsic()) return;
-  resolved[&call].push_back(callee);
-  if (const Allocator *allocator = allocators.malloc_of(*callee)) {
-    add_target(node_of(&call), target({Target::block, &call, {}}, &call));
-    if (allocator->pointer >= 0 && unsigned(allocator->pointer) < call.arg_size()) {
-      // What the old block held, the new one holds.
-      unsigned from = node_of(call.getArgOperand(allocator->pointer));
-      add_copy(from, node_of(&call));
-    }
-    return;
-  }
-  if (allocators.free_of(*callee)) return;
-  if (!callee->isDeclaration()) {
-    link(call, *callee);
-    return;
-  }
-  if (call.getType()->isPointerTy() && call.arg_size() && is_string_function(callee->getName())) add_copy(node_of(call.getArgOperand(0)), node_of(&call));
-  auto range = config.callbacks.equal_range(callee->getName().str());
-  bool is_known = range.first != range.second;
-  for (auto it = range.first; it != range.second; ++it)
-    if (it->second.argument >= 0 && unsigned(it->second.argument) < call.arg_size()) {
-      unsigned node = node_of(call.getArgOperand(it->second.argument));
-      graph[node].calls.push_back({&call, it->second.argument + (it->second.later ? 64 : 0)});
-      queue(node);
-    }
-  if (is_known) return;
-  for (unsigned i = 0; i < call.arg_size(); i++)
-    if (auto *function = dyn_cast<Function>(call.getArgOperand(i)->stripPointerCasts())) {
-      link_callback(call, *function, false);
-      doubts.push_back({"unknown_callback", &call, function->getName().str() + " is handed to " + callee->getName().str() + ", which is from outside; taken as called at once",
-                        "[[callback]] function = \"" + callee->getName().str() + "\", argument = " + std::to_string(i) + ", and later = true if the event loop calls it"});
-    }
-}
-
-void Pointers::link(CallBase &call, Function &callee) {
-  for (unsigned i = 0; i < call.arg_size() && i < callee.arg_size(); i++) {
-    Value *argument = call.getArgOperand(i);
-    if (argument->getType()->isPointerTy() || argument->getType()->isIntegerTy(64)) add_copy(node_of(argument), node_of(callee.getArg(i)));
-  }
-  if (callee.isVarArg())
-    for (unsigned i = callee.arg_size(); i < call.arg_size(); i++)
-      if (isa<Function>(call.getArgOperand(i)->stripPointerCasts()))
-        doubts.push_back({"variadic_function", &call, "a function is passed among variable arguments of " + callee.getName().str() + "; its calls are not seen", "pass it as a named parameter"});
-  if (call.getType()->isPointerTy()) {
-    auto [found, is_new] = returns.try_emplace(&callee, 0);
-    if (is_new) found->second = new_node();
-    add_copy(found->second, node_of(&call));
-  }
-}
-
-void Pointers::link_callback(CallBase &call, Function &callee, bool is_later) {
-  // Whatever pointer the outside was given, it may hand on.
-  for (Argument &parameter : callee.args())
-    if (parameter.getType()->isPointerTy())
-      for (Value *argument : call.args())
-        if (argument->getType()->isPointerTy()) add_copy(node_of(argument), node_of(&parameter));
-  if (is_later) {
-    later.insert(&callee);
-    if (const Function *outside = call.getCalledFunction(); outside && outside->getName().contains("thread_create")) threads.insert(&callee);
-  } else if (auto &found = resolved[&call]; !is_contained(found, &callee)) found.push_back(&callee);
-}
-
 void Pointers::solve() {
   for (size_t next = 0; next < work.size(); next++) {
     // The list only grows at its end; what is behind is dropped from time to time.
@@ -369,11 +206,8 @@ void Pointers::solve() {
           auto [call, argument] = graph[n].calls[i];
           auto *function = cast<Function>(t.value);
           if (argument >= 0) { link_callback(*call, *function, argument >= 64); continue; }
-          auto &found = resolved[call];
-          bool fits = function->arg_size() <= call->arg_size() || function->isVarArg();
-          if (!fits || is_contained(found, function)) continue;
-          found.push_back(function);
-          if (!function->isDeclaration()) link(*call, *function);
+          if (fits(*call, *function)) reach(*call, *function);
+          else if (function->arg_size() <= call->arg_size() || function->isVarArg()) of_other_type[call].push_back(function);
         }
         continue;
       }
@@ -413,11 +247,9 @@ void Pointers::resolve_by_type(bool is_for_all) {
     bool was_empty = found.empty();
     for (Function *function : address_taken) {
       FunctionType *type = function->getFunctionType(), *wanted = call->getFunctionType();
-      bool fits = type->getReturnType() == wanted->getReturnType() && type->getNumParams() == wanted->getNumParams();
-      for (unsigned i = 0; fits && i < type->getNumParams(); i++) fits = type->getParamType(i) == wanted->getParamType(i);
-      if (!fits || is_contained(found, function)) continue;
-      found.push_back(function);
-      if (!function->isDeclaration()) link(*call, *function);
+      bool is_same = type->getReturnType() == wanted->getReturnType() && type->getNumParams() == wanted->getNumParams();
+      for (unsigned i = 0; is_same && i < type->getNumParams(); i++) is_same = type->getParamType(i) == wanted->getParamType(i);
+      if (is_same && fits(*call, *function)) reach(*call, *function);
     }
     if (was_empty && !found.empty()) by_type_only.insert(call);
   }

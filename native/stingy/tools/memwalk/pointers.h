@@ -1,6 +1,7 @@
 // Where pointers can point: inclusion constraints over the whole program, solved once.
 #pragma once
 #include "memwalk/allocators.h"
+#include "memwalk/cells.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SparseBitVector.h"
@@ -20,18 +21,6 @@ class Value;
 
 namespace stingy {
 
-/// A field of a structure type, whichever structure holds it: named by the innermost structure with a name, and the offset
-/// in bytes from its begin. Fields of unnamed structures and unions count from the named one around them.
-struct Cell {
-  std::string record;
-  uint64_t offset = 0;
-  bool operator<(const Cell &o) const { return std::tie(record, offset) < std::tie(o.record, o.offset); }
-  bool operator==(const Cell &o) const { return record == o.record && offset == o.offset; }
-};
-
-/// The field that an address is of, if it is one.
-bool cell_of(const llvm::Value *address, const llvm::Module &module, Cell &cell);
-
 /// A place in memory that a pointer can point to.
 struct Target {
   enum Kind { function, block, global, local, cell } kind;
@@ -40,13 +29,15 @@ struct Target {
 };
 
 /// Flow-insensitive, fields of a type joined (Pearce, Kelly and Hankin, "Efficient field-sensitive pointer analysis of C", 2007,
-/// with one instance for each type). Sound but for pointers made from integers, and bytes copied over fields of pointers.
+/// with one instance for each type). A call through a pointer reaches functions of the type that the source calls there, whatever
+/// else was put into the same place: a call of another type is undefined (C11, 6.3.2.3). Sound but for that, for pointers made
+/// from integers, and for bytes copied over fields of pointers; `is_sound` drops the condition on types.
 class Pointers {
 public:
-  struct Counts { unsigned total = 0, by_field = 0, by_argument = 0, by_type = 0, unresolved = 0, max_targets = 0; };
-  struct Warning { std::string kind; const llvm::Instruction *at; std::string what, remedy; };
+  struct Counts { unsigned total = 0, by_field = 0, by_argument = 0, by_type = 0, unresolved = 0, max_targets = 0, narrowed = 0; };
+  struct Warning { std::string kind; const llvm::Instruction *at; std::string what, remedy; std::vector<std::string> objects = {}; };
 
-  Pointers(llvm::Module &module, const Config &config, const Allocators &allocators, bool is_sound);
+  Pointers(llvm::Module &module, const Config &config, const Allocators &allocators, const Facts &facts, bool is_sound);
 
   /// Functions of the program or from outside that a call can reach, callbacks during the call among them.
   const std::vector<llvm::Function *> &callees(const llvm::CallBase &call) const;
@@ -60,6 +51,13 @@ public:
   std::vector<const llvm::Value *> global_holders(const llvm::CallBase &block) const;
   const std::set<llvm::Function *> &called_later() const { return later; }
   const std::set<llvm::Function *> &thread_starts() const { return threads; }
+  const std::vector<llvm::CallBase *> &indirect_calls() const { return indirect; }
+  /// Calls of functions from outside that may keep what they are given.
+  const std::vector<llvm::CallBase *> &calls_to_outside() const { return outside; }
+  /// Those of them that are given `free`.
+  const std::vector<llvm::CallBase *> &frees_handed_out() const { return handed_out; }
+  /// The function frees, and the configuration does not say what is freed where its address is given away.
+  bool is_untold_free(const llvm::Function &function) const;
   const Counts &counts() const { return sum; }
   const std::vector<Warning> &warnings() const { return doubts; }
 
@@ -78,11 +76,18 @@ private:
   void solve();
   void queue(unsigned node);
   void resolve_by_type(bool is_for_all);
+  bool fits(const llvm::CallBase &call, const llvm::Function &function) const;
+  void reach(llvm::CallBase &call, llvm::Function &function);
+  void find_handed_out();
+  std::string record_of(const Target &target) const;
+  void report();
   unsigned new_node();
 
   llvm::Module &module;
   const Config &config;
   const Allocators &allocators;
+  const Facts &facts;
+  bool is_sound;
   std::vector<Target> all_targets;
   std::vector<unsigned> contents_of;                    ///< node of a target's content; 0: none yet
   llvm::DenseMap<const void *, unsigned> target_of_value;
@@ -99,8 +104,10 @@ private:
   llvm::DenseSet<std::pair<unsigned, unsigned>> edges;
   std::vector<unsigned> work;
   llvm::DenseMap<const llvm::CallBase *, std::vector<llvm::Function *>> resolved;
-  std::vector<llvm::CallBase *> indirect;
+  std::vector<llvm::CallBase *> indirect, outside, handed_out;
   std::set<const llvm::CallBase *> by_type_only;
+  llvm::DenseMap<const llvm::CallBase *, const std::set<Signature> *> called_as; ///< null: unknown
+  llvm::DenseMap<const llvm::CallBase *, std::vector<llvm::Function *>> of_other_type;
   std::set<llvm::Function *> address_taken, later, threads;
   std::vector<Warning> doubts;
   Counts sum;

@@ -71,14 +71,14 @@ void write_dot(const Result &r, raw_ostream &out) {
   for (unsigned from : r.order)
     for (unsigned to : r.order)
       for (const Edge &edge : r.graph->edges)
-        if (edge.from == from && edge.to == to) out << "  " << quoted(r.graph->stages[from].name) << " -> " << quoted(r.graph->stages[to].name) << " [label=" << quoted(event_text(edge)) << "];\n";
+        if (edge.from == from && edge.to == to) out << "  " << quoted(r.graph->stages[from].name) << " -> " << quoted(r.graph->stages[to].name) << " [label=" << quoted(event_text(edge)) << (edge.places.empty() && edge.at ? edge.calls.empty() ? ", style=dotted" : ", style=dashed" : "") << "];\n";
   out << "}\n";
 }
 
 void write_report(const Result &r, const std::vector<Cache> &caches, raw_ostream &out) {
   const StageGraph &graph = *r.graph;
   out << "Stages: " << graph.stages.size();
-  if (!graph.state.record.empty()) out << ", from " << graph.state_type << "." << graph.state_field;
+  for (const StateCell &state : graph.states) out << (&state == &graph.states[0] ? ", from " : ", ") << state.type << "." << state.field;
   if (graph.scheduler) out << ", run by " << source_name(*graph.scheduler);
   out << ". Read: " << r.program->units.size() << " files, " << r.functions << " functions.\n";
   for (unsigned i : r.order) {
@@ -127,7 +127,7 @@ void write_report(const Result &r, const std::vector<Cache> &caches, raw_ostream
   out << "\nObjects of a request\n";
   if (r.request_objects.empty()) out << "  none is allocated or freed by a stage\n";
   for (const Object *o : r.request_objects) {
-    out << "  " << o->id << ": " << size_text(o->size) << ", " << (o->per_request ? std::to_string(*o->per_request) + " a request" : "any number a request") << (o->is_freed_on_every_path ? "" : o->free.empty() ? ", never freed" : ", not freed on every path") << "\n    allocated ";
+    out << "  " << o->id << ": " << size_text(o->size) << ", " << (o->per_request ? std::to_string(*o->per_request) + " a request" : "any number a request") << (o->is_freed_on_every_path ? "" : o->free.empty() && o->pools.empty() ? ", never freed" : ", not freed on every path") << "\n    allocated ";
     unsigned shown = 0;
     for (const auto *list : {&o->alloc, &o->realloc})
       for (const Site &site : *list)
@@ -135,8 +135,9 @@ void write_report(const Result &r, const std::vector<Cache> &caches, raw_ostream
     if (shown > 4) out << " and " << shown - 4 << " more";
     shown = 0;
     for (const Site &site : o->free)
-      if (shown++ < 4) out << (shown > 1 ? ", " : "; freed ") << shown_path(r.program->root, site.place.file) << ":" << site.place.line;
+      if (shown++ < 4) out << (shown > 1 ? ", " : "; freed ") << shown_path(r.program->root, site.place.file) << ":" << site.place.line << (site.is_indirect ? " through a pointer" : "");
     if (shown > 4) out << " and " << shown - 4 << " more";
+    for (unsigned pool : o->pools) out << (pool == *o->pools.begin() ? "; in the pool " : ", ") << r.objects->all[pool].id;
     out << "\n    live in";
     for (unsigned i : r.order)
       if (o->live.count(i)) out << ' ' << graph.stages[i].name;
@@ -163,6 +164,7 @@ void write_report(const Result &r, const std::vector<Cache> &caches, raw_ostream
 
   const Pointers::Counts &c = r.pointers->counts();
   out << "\nCalls through pointers: " << c.total << "; by field " << c.by_field << ", by argument or variable " << c.by_argument << ", by type alone " << c.by_type << ", unresolved " << c.unresolved << "; at most " << c.max_targets << " targets\n";
+  if (c.narrowed) out << "  At " << c.narrowed << " of them functions of another type than the call's were left out (--sound keeps them)\n";
   for (auto [list, word] : {std::make_pair(&r.unsound, "Unsound"), std::make_pair(&r.doubts, "Doubt")}) {
     unsigned shown = 0;
     for (const Pointers::Warning &note : *list) {

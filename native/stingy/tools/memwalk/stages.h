@@ -7,10 +7,20 @@ namespace llvm { class BasicBlock; }
 
 namespace stingy {
 
+/// queued: the request waits until the stage is run. called: one stage runs the next at once, by name or through a state field.
+/// returned: what was called is over, and the caller does more to the request.
 struct Edge {
   unsigned from, to;
-  const llvm::Instruction *at;  ///< what queues the request; null: only told by the configuration
-  std::vector<const llvm::Instruction *> places; ///< all that do
+  const llvm::Instruction *at;  ///< what queues or calls; null: only told by the configuration
+  enum Kind { queued, called, returned } kind = queued;
+  std::vector<const llvm::Instruction *> places, calls, returns; ///< all of each kind, of all edges between the two
+};
+
+/// A field that holds a request's stage. `type` as the configuration names the structure.
+struct StateCell {
+  Cell cell;
+  std::string type, field;
+  std::string text() const { return cell.record + "." + field; }
 };
 
 struct Stage {
@@ -28,10 +38,11 @@ struct Stage {
 struct StageGraph {
   std::vector<Stage> stages;
   std::vector<Edge> edges;                      ///< one for each pair of stages
-  Cell state;                                   ///< record empty: stages are not stored in a field
-  std::string state_type, state_field;
+  std::vector<StateCell> states;                ///< empty: stages are not stored in a field; several: all hold functions
   const llvm::Function *scheduler = nullptr;
   std::set<const llvm::Function *> dispatchers; ///< functions that run stages; a stage's code does not descend into them
+  std::set<const llvm::Function *> outside;     ///< functions that serve no request
+  std::set<const llvm::CallBase *> of_others;   ///< calls through a state field that run other requests' stages
   std::vector<Pointers::Warning> doubts;
   std::vector<unsigned> stages_of(const llvm::Instruction &instruction) const;
 };

@@ -59,6 +59,7 @@ std::vector<StateTest> state_tests(const Calls &calls, const Cell &state, const 
     if (function.isDeclaration() || (only && &function != only)) continue;
     std::vector<StateTest> here;
     std::set<int64_t> values;
+    std::set<const BasicBlock *> ways;
     bool is_chosen_by_argument = false;
     for (const BasicBlock &block : function) {
       const Value *what = nullptr;
@@ -66,16 +67,17 @@ std::vector<StateTest> state_tests(const Calls &calls, const Cell &state, const 
       auto test = test_of(block, what);
       if (!test || !field_of(calls, what, cell) || !(cell == state)) continue;
       is_chosen_by_argument |= isa<Argument>(what);
-      for (auto &[value, to] : test->when) values.insert(value);
+      for (auto &[value, to] : test->when) values.insert(value), ways.insert(to);
       here.push_back(*test);
     }
-    // A function that looks at one value is no dispatcher, and one that turns a state into its name calls nothing.
-    if (values.size() == 1 && !only && calls.changes_state(function, state)) {
+    // A function that looks at one value, or goes one way for several, is no dispatcher, and one that turns a state into its name
+    // calls nothing.
+    if (!values.empty() && (values.size() == 1 || ways.size() == 1) && !only && calls.changes_state(function, state)) {
       for (StateTest &test : here) test.is_dispatch = false;
       all.insert(all.end(), here.begin(), here.end());
       continue;
     }
-    if (values.size() < 2 && !only) continue;
+    if ((values.size() < 2 || ways.size() < 2) && !only) continue;
     if (is_chosen_by_argument && !only && calls.callees(function).empty()) continue;
     all.insert(all.end(), here.begin(), here.end());
   }

@@ -27,8 +27,11 @@ public:
       });
       if (r.graph->scheduler) text("scheduler", source_name(*r.graph->scheduler));
       else j.attribute("scheduler", nullptr);
-      if (r.graph->state.record.empty()) j.attribute("state", nullptr);
-      else j.attributeObject("state", [&] { text("type", r.graph->state_type); text("field", r.graph->state_field); });
+      auto state = [&](const StateCell &cell) { text("type", cell.type), text("field", cell.field); };
+      if (r.graph->states.empty()) j.attribute("state", nullptr);
+      else j.attributeObject("state", [&] { state(r.graph->states[0]); });
+      if (r.graph->states.size() > 1)
+        j.attributeArray("more_states", [&] { for (size_t i = 1; i < r.graph->states.size(); i++) j.object([&] { state(r.graph->states[i]); }); });
       requests();
       stages();
       edges();
@@ -38,7 +41,7 @@ public:
       globals();
       const Pointers::Counts &c = r.pointers->counts();
       j.attributeObject("indirect_calls", [&] {
-        number("total", c.total), number("by_field", c.by_field), number("by_argument", c.by_argument), number("by_type", c.by_type), number("unresolved", c.unresolved), number("max_targets", c.max_targets);
+        number("total", c.total), number("by_field", c.by_field), number("by_argument", c.by_argument), number("by_type", c.by_type), number("unresolved", c.unresolved), number("max_targets", c.max_targets), number("of_other_type", c.narrowed);
       });
       notes("unsound", r.unsound);
       notes("doubts", r.doubts);
@@ -140,6 +143,12 @@ private:
           text("from", stage_name(edge->from)), text("to", stage_name(edge->to)), text("event", event_text(*edge));
           if (edge->at) place("at", place_of(*edge->at), source_name(*edge->at->getFunction()));
           else place("at", r.graph->stages[edge->to].place);
+          if (!edge->calls.empty() || !edge->returns.empty())
+            j.attributeArray("by", [&] {
+              if (!edge->places.empty()) j.value("queue");
+              if (!edge->calls.empty()) j.value("call");
+              if (!edge->returns.empty()) j.value("return");
+            });
         });
     });
   }
@@ -147,7 +156,7 @@ private:
   void sites(StringRef key, const std::vector<Site> &all, bool is_different) {
     j.attributeArray(key, [&] {
       for (const Site &site : all)
-        j.object([&] {
+        if (!site.is_indirect) j.object([&] {
           text("file", shown_path(root, site.place.file)), number("line", site.place.line), number("column", std::max(1u, site.column));
           text("function", site.function), text("allocator", site.allocator);
           names("stages", std::set<unsigned>(site.stages.begin(), site.stages.end()));
@@ -177,6 +186,16 @@ private:
         for (const Cell &cell : o.holders)
           if (std::string name = field_name(r.program->facts, cell); !name.empty()) j.value(utf8(cell.record + "." + name));
       });
+      if (!o.pools.empty())
+        j.attributeArray("pools", [&] { for (unsigned pool : o.pools) j.value(r.objects->all[pool].id); });
+      if (!o.hindrances.empty())
+        j.attributeArray("not_rewritable", [&] {
+          for (const Hindrance &h : o.hindrances)
+            j.object([&] {
+              text("file", shown_path(root, h.place.file));
+              number("line", h.place.line), text("why", h.why);
+            });
+        });
       if (!o.doubt.empty()) text("doubt", o.doubt);
     });
   }
@@ -222,6 +241,8 @@ private:
           if (note.at) place("at", place_of(*note.at), source_name(*note.at->getFunction()));
           else j.attribute("at", nullptr);
           text("what", note.what), text("remedy", note.remedy);
+          if (!note.objects.empty())
+            j.attributeArray("objects", [&] { for (const std::string &object : note.objects) j.value(utf8(object)); });
         });
     });
   }

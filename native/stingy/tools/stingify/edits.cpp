@@ -17,7 +17,7 @@ bool Edits::add(const std::string &file, unsigned offset, Edit edit) {
 
 void Edits::include(const std::string &file, const std::string &contents, const std::string &header) {
   // Lines of the preprocessor, without those within comments or behind a condition other than a header's guard.
-  unsigned depth = 0, offset = 0, after = 0, guard_end = 0;
+  unsigned depth = 0, offset = 0, after = 0, guard_end = 0, first_use = files[file].empty() ? unsigned(-1) : files[file].begin()->first;
   bool is_comment = false, is_continued = false;
   std::string line_end = StringRef(contents).contains("\r\n") ? "\r\n" : "\n";
   StringRef rest = contents;
@@ -47,7 +47,7 @@ void Edits::include(const std::string &file, const std::string &contents, const 
       } else if (text.starts_with("endif")) {
         if (depth) depth--;
         else guard_end = 0;
-      } else if (text.starts_with("include") && depth == 0) after = next;
+      } else if (text.starts_with("include") && depth == 0 && next <= first_use) after = next;
       else if (guard_end && text.starts_with("define") && after == 0) after = next;
       if (!text.starts_with("define")) is_guard_possible = false;
     }

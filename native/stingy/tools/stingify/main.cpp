@@ -13,6 +13,8 @@ static cl::list<std::string> objects("objects", cl::desc("rewrite these objects 
 static cl::opt<std::string> header("header", cl::desc("header to include (default stingy_gen.h)"), cl::init("stingy_gen.h"), cl::value_desc("file"), cl::cat(category));
 static cl::opt<bool> wrappers("wrappers", cl::desc("rewrite calls of malloc-like functions too, though what else they do is lost"), cl::cat(category));
 
+static cl::list<std::string> replacements("replace", cl::desc("rewrite calls of the malloc-like OLD as NEW(object, arguments of OLD)"), cl::value_desc("OLD=NEW"), cl::CommaSeparated, cl::cat(category));
+
 static int fail(const std::string &what, int status = 1) {
   errs() << "stingify: " << what << '\n';
   return status;
@@ -28,6 +30,12 @@ int main(int argc, const char **argv) {
   Program program;
   Plan plan;
   std::string error;
+  for (const std::string &word : replacements) {
+    auto [old, with] = StringRef(word).split('=');
+    auto is_name = [](StringRef name) { return !name.empty() && all_of(name, [](char c) { return isAlnum(c) || c == '_'; }); };
+    if (!is_name(old) || !is_name(with)) return fail("--replace: `" + word + "` is not OLD=NEW, two names of functions", 2);
+    plan.replacements[old.str()] = with.str();
+  }
   std::set<std::string> only(objects.begin(), objects.end());
   if (!read_units(build, program, error) || !read_plan(memory, program, only, wrappers, plan, error)) return fail(error);
   Edits edits;

@@ -59,6 +59,13 @@ struct Reader {
     plan.objects.push_back(name);
     if (!is_candidate) plan.refused[name] = "not a request's: only globals or other structures hold it";
     else if (!only.empty() && !only.count(name)) plan.refused[name] = "not asked for";
+    if (const json::Array *hindrances = o.getArray("not_rewritable"))
+      for (const json::Value &value : *hindrances) {
+        const json::Object *one = value.getAsObject();
+        if (!one || !one->getString("file") || !one->getInteger("line") || !one->getString("why")) return false;
+        plan.refused.emplace(name, one->getString("file")->str() + ":" + std::to_string(*one->getInteger("line")) + ": " + one->getString("why")->str());
+      }
+    if (const json::Array *pools = o.getArray("pools"); pools && !pools->empty()) plan.refused.emplace(name, "it lies in a pool (" + (*pools)[0].getAsString().value_or("").str() + "), which frees it with all others");
     if (!sites(o, name, "alloc", false) || !sites(o, name, "realloc", false) || !sites(o, name, "free", true)) return false;
     const json::Array *frees = o.getArray("free");
     if (frees->empty() && !plan.refused.count(name)) plan.refused[name] = "no stage was seen to free it; whoever does would not know its block. Name the function with [[free]]";
@@ -100,15 +107,25 @@ bool read_plan(const std::string &path, const Program &program, const std::set<s
       error = "--objects: " + path + " has no object `" + wanted + "`";
       return false;
     }
-  if (const json::Array *notes = root->getArray("unsound"))
-    for (const json::Value &value : *notes)
-      if (const json::Object *note = value.getAsObject(); note && note->getString("kind") == StringRef("free_by_pointer"))
-        for (const std::string &object : plan.objects)
-          plan.refused.emplace(object, "the program calls free through a pointer (" + note->getString("what").value_or("").str() + "), which may get any block");
+  for (const char *key : {"unsound", "doubts"}) {
+    const json::Array *notes = root->getArray(key);
+    if (!notes) continue;
+    for (const json::Value &value : *notes) {
+      const json::Object *note = value.getAsObject();
+      if (!note) continue;
+      std::string what = note->getString("what").value_or("").str();
+      if (note->getString("kind") == StringRef("free_by_pointer"))
+        for (const std::string &object : plan.objects) plan.refused.emplace(object, "the program calls free through a pointer (" + what + "), which may get any block; [[handed_on]] in stingy.toml says what is freed there");
+      if (const json::Array *told = note->getArray("objects"))
+        for (const json::Value &object : *told)
+          if (auto id = object.getAsString()) plan.refused.emplace(id->str(), what);
+    }
+  }
   for (Rewrite &rewrite : plan.rewrites) {
     if (StringRef(shown_path(program.root, rewrite.file)).starts_with("/")) plan.refuse(rewrite, "lies outside of " + program.root);
     bool is_library = rewrite.is_free ? rewrite.callee == "free" : is_library_allocator(rewrite.callee);
-    if (!is_library && !accepts_wrappers) plan.refuse(rewrite, rewrite.callee + " is not the C library's: what else it does would be lost (--wrappers rewrites it all the same)");
+    if (!is_library && !accepts_wrappers && !plan.replacements.count(rewrite.callee))
+      plan.refuse(rewrite, rewrite.callee + " is not the C library's: what else it does would be lost (--wrappers rewrites it all the same, --replace names what does it all)");
   }
   return true;
 }

@@ -23,13 +23,14 @@ struct Plan {
   std::map<std::string, std::string> refused;       ///< object -> reason
   std::vector<std::string> objects;                 ///< in the order of the file
   std::vector<Rewrite> rewrites;
+  std::map<std::string, std::string> replacements;  ///< wrapper -> the function that takes an object and then its arguments
   bool uses(const Rewrite &rewrite) const;          ///< some object of it is rewritten
   std::string id_of(const Rewrite &rewrite) const;  ///< STINGY_OBJ_x, or STINGY_ANY
   void refuse(const Rewrite &rewrite, const std::string &reason);
   std::set<std::string> all_objects_at(const Rewrite &rewrite) const { return rewrite.objects; }
 };
 
-/// Reads mem.json. False: `error` says what is wrong with it and what to do. `only`: these objects alone; empty: all.
+/// Reads mem.json. False: `error` says what is wrong with it and what to do. `only`: these objects alone; empty: all. `plan.replacements` is read.
 bool read_plan(const std::string &path, const Program &program, const std::set<std::string> &only, bool accepts_wrappers, Plan &plan, std::string &error);
 
 } // namespace stingy

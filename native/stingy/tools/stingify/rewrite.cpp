@@ -175,7 +175,8 @@ bool parse(const Unit &unit, const std::map<Key, const Rewrite *> &wanted, std::
   return false;
 }
 
-std::string replacement(const std::string &callee) {
+std::string replacement(const Plan &plan, const std::string &callee) {
+  if (auto told = plan.replacements.find(callee); told != plan.replacements.end()) return told->second;
   if (callee == "malloc") return "stingy_alloc_var";
   return "stingy_" + callee; // calloc, realloc, strdup, strndup, free
 }
@@ -196,7 +197,7 @@ bool find_edits(const Program &program, const std::string &header, Plan &plan, E
     auto here = found.find(key);
     if (here == found.end()) plan.refuse(*rewrite, "there is no call of " + rewrite->callee + " in column " + std::to_string(rewrite->column) + "; has the source changed? Run memwalk again");
     else if (!here->second.problem.empty()) plan.refuse(*rewrite, here->second.problem);
-    else if (replacement(rewrite->callee) == "stingy_" + rewrite->callee && !llvm::is_contained({"calloc", "realloc", "strdup", "strndup", "free"}, rewrite->callee))
+    else if (!plan.replacements.count(rewrite->callee) && replacement(plan, rewrite->callee) == "stingy_" + rewrite->callee && !llvm::is_contained({"calloc", "realloc", "strdup", "strndup", "free"}, rewrite->callee))
       plan.refuse(*rewrite, "stingy has nothing in the place of " + rewrite->callee);
   }
   // Refusing one object may leave a site without a user, never add one.
@@ -212,7 +213,7 @@ bool find_edits(const Program &program, const std::string &header, Plan &plan, E
     } else if (rewrite->callee == "malloc" && rewrite->is_fixed_size && f.is_constant && f.bytes == rewrite->bytes && id != "STINGY_ANY") {
       is_good = edits.add(f.file, f.name, {f.end - f.name, "stingy_alloc(" + id + ")"});
     } else {
-      is_good = edits.add(f.file, f.name, {f.name_length, replacement(rewrite->callee)}) && edits.add(f.file, f.after_parenthesis, {0, id + (f.has_arguments ? ", " : "")});
+      is_good = edits.add(f.file, f.name, {f.name_length, replacement(plan, rewrite->callee)}) && edits.add(f.file, f.after_parenthesis, {0, id + (f.has_arguments ? ", " : "")});
     }
     if (!is_good) {
       error = rewrite->file + ":" + std::to_string(rewrite->line) + ": two changes overlap; name objects with --objects to rewrite one at a time";

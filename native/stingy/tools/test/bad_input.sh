@@ -43,6 +43,10 @@ refused missing_function 1 'bad.toml:2: the program has no function `run_loop`' 
 refused missing_field 1 'bad.toml:2: the structure conn has no field `stat`' -p "$SCRATCH/plain" --config "$(toml '[scheduler]\nstate = "conn.stat"\n')"
 refused missing_structure 1 'bad.toml:2: the program has no structure `con`' -p "$SCRATCH/plain" --config "$(toml '[scheduler]\nstate = "con.state"\n')"
 refused field_without_structure 1 'bad.toml:2: .*must be structure.field' -p "$SCRATCH/plain" --config "$(toml '[scheduler]\nstate = "state"\n')"
+refused one_of_several_states_is_no_function 1 'bad.toml:2: conn.state holds no function' -p "$SCRATCH/plain" --config "$(toml '[scheduler]\nstate = ["conn.state", "conn.state"]\n')"
+refused missing_outside_function 1 'bad.toml:2: outside: the program has no function `start_\*`' -p "$SCRATCH/plain" --config "$(toml '[scheduler]\noutside = ["start_*"]\n')"
+refused pool_without_its_end 1 'bad.toml:1: \[\[pool\]\] lacks the key `destroy`' -p "$SCRATCH/plain" --config "$(toml '[[pool]]\ncreate = "make"\n')"
+refused why_of_no_stage 1 'there is no stage `NOWHERE`' -p "$SCRATCH/plain" --why NOWHERE:free
 refused missing_request 1 'bad.toml:2: the program has no structure `request`' -p "$SCRATCH/plain" --config "$(toml '[scheduler]\nrequests = ["request"]\n')"
 refused missing_entry 1 'bad.toml:3: .*no function `nowhere` with a body\|bad.toml:1: .*no function `nowhere` with a body' -p "$SCRATCH/plain" --config "$(toml '[[stage]]\nname = "A"\nentry = "nowhere"\n')"
 refused missing_allocator 1 'neither has nor calls a function `pool_alloc`' -p "$SCRATCH/plain" --config "$(toml '[[malloc]]\nfunction = "pool_alloc"\nsize = 0\n')"

@@ -33,3 +33,25 @@ if wanted function_pointer; then
 	"$MEMWALK" -p "$SCRATCH/sound" --frames none --sound --report --caches 48 > "$SCRATCH/sound.txt" && grep -q 'at most 5 targets' "$SCRATCH/sound.txt" && grep -q 'at most 4 targets' "$ACTUAL/function_pointer.txt"
 	verdict $? sound_takes_every_function_of_the_type
 fi
+
+# The picture: every stage and every edge of the graph, in text that a reader of the picture can search.
+if wanted svg; then
+	if command -v dot > /dev/null; then
+		database "$SCRATCH/svg" enum.c
+		"$MEMWALK" -p "$SCRATCH/svg" --frames none --svg "$SCRATCH/enum.svg" --dot "$SCRATCH/enum.dot" && [ "$(grep -c 'class="edge"' "$SCRATCH/enum.svg")" = "$(grep -c -- '->' "$SCRATCH/enum.dot")" ] && grep -q '>READ_REQUEST \[nf=' "$SCRATCH/enum.svg" && [ -z "$(ls "$SCRATCH"/*.part 2> /dev/null)" ]
+		verdict $? svg_shows_every_stage_and_edge
+		(PATH=$SCRATCH/empty "$MEMWALK" -p "$SCRATCH/svg" --frames none --svg "$SCRATCH/none.svg") 2> "$SCRATCH/err"
+		[ $? = 1 ] && grep -q 'install Graphviz' "$SCRATCH/err" && [ ! -e "$SCRATCH/none.svg" ]
+		verdict $? without_graphviz_the_svg_is_refused
+	else
+		skip svg "dot is not installed (Debian's graphviz; setup/install test)"
+	fi
+fi
+
+# Why a stage reaches a function.
+if wanted why; then
+	"$MEMWALK" -p "$SCRATCH/function_pointer" --why process:malloc > "$SCRATCH/why" 2>&1 && grep -q 'function_pointer.c:[0-9]*: process calls malloc' "$SCRATCH/why"
+	verdict $? why_names_the_chain_of_calls
+	"$MEMWALK" -p "$SCRATCH/function_pointer" --why process:qsort 2>&1 | grep -q 'process does not reach qsort'
+	verdict $? why_says_that_there_is_none
+fi

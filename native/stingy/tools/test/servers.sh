@@ -2,7 +2,7 @@
 # stack frames, whose bytes depend on the compiler, and the graph are goldens. Sourced by run.
 SOURCES=$TOOLS/$BUILD/sources
 
-# apt_source PACKAGE: unpacks the distribution's source package; $why says why not.
+# apt_source PACKAGE [upstream]: unpacks the distribution's source package, or only what its authors wrote; $why says why not.
 apt_source() {
 	ls -d "$SOURCES/$1"-[0-9]*/ > /dev/null 2>&1 && return
 	for tool in apt-get dpkg-source; do
@@ -21,15 +21,19 @@ apt_source() {
 		END
 		if ! timeout 120 apt-get -c "$SOURCES/apt/apt.conf" -q update > "$SOURCES/apt/log" 2>&1; then rm -f "$SOURCES/apt/sources.list"; why="the source packages' index cannot be read here: $(tail -n 1 "$SOURCES/apt/log")"; return 1; fi
 	fi
+	if [ "$2" = upstream ]; then
+		(cd "$SOURCES" && timeout 120 apt-get -c apt/apt.conf -q source --download-only --tar-only "$1" && tar xf "$1"_*.orig.tar.*z) > "$SOURCES/apt/log" 2>&1 || { why="apt-get source --tar-only $1: $(grep '^E:' "$SOURCES/apt/log" | head -n 1)"; return 1; }
+		return
+	fi
 	(cd "$SOURCES" && timeout 120 apt-get -c apt/apt.conf -q source "$1") > "$SOURCES/apt/log" 2>&1 || { why="apt-get source $1: $(grep '^E:' "$SOURCES/apt/log" | head -n 1)"; return 1; }
 }
 
-# server NAME VERSION PREPARE-FUNCTION
+# server NAME VERSION PREPARE-FUNCTION [upstream]
 server() {
 	local name=$1 version=$2 prepare=$3 folder why=
 	wanted "server_$name" || return
 	command -v python3 > /dev/null || { skip "server_$name" "python3 is not installed (setup/install test)"; return; }
-	apt_source "$name" || { skip "server_$name" "$why"; return; }
+	apt_source "$name" "${4:-}" || { skip "server_$name" "$why"; return; }
 	folder=$(ls -d "$SOURCES/$name"-[0-9]*/)
 	folder=${folder%/}
 	if [ "${folder##*-}" != "$version" ]; then skip "server_$name" "the goldens are of version $version, here is ${folder##*-}"; return; fi
@@ -56,6 +60,14 @@ prepare_lighttpd() {
 	./configure --without-pcre2 --without-pcre --without-zlib --without-brotli --without-zstd --without-bzip2 --disable-dependency-tracking && touch src/versionstamp.h &&
 		(cd src && ls $(printf '%s.c ' $lighttpd_files) ls-hpack/lshpack.c > /dev/null && python3 "$TOOLS/test/servers/database.py" "$PWD/../database" "$PWD" -O2 -DHAVE_CONFIG_H -DHAVE_VERSION_H '-DLIBRARY_DIR="/usr/lib"' '-DSBIN_DIR="/sbin"' -D_GNU_SOURCE -I.. -I. -- $(printf '%s.c ' $lighttpd_files) ls-hpack/lshpack.c)
 }
+# Of a security update the mirror may lack the newest patches: nginx without them. No modules beyond a web server of files, and
+# no library that a machine may lack.
+nginx_without='pcre http_charset_module http_gzip_module http_ssi_module http_userid_module http_access_module http_auth_basic_module http_mirror_module http_autoindex_module http_geo_module http_map_module http_split_clients_module http_referer_module http_rewrite_module http_proxy_module http_fastcgi_module http_uwsgi_module http_scgi_module http_grpc_module http_memcached_module http_limit_conn_module http_limit_req_module http_empty_gif_module http_browser_module http_upstream_hash_module http_upstream_ip_hash_module http_upstream_least_conn_module http_upstream_random_module http_upstream_keepalive_module http_upstream_zone_module http-cache'
+prepare_nginx() {
+	./configure $(printf -- '--without-%s ' $nginx_without) &&
+		python3 "$TOOLS/test/servers/database.py" "$PWD/database" "$PWD" -O -Isrc/core -Isrc/event -Isrc/event/modules -Isrc/os/unix -Iobjs -Isrc/http -Isrc/http/modules -- $(grep -oE '^\s+(src/[a-z0-9_/]*|objs/ngx_modules)\.c' objs/Makefile | sort -u)
+}
 
 server memcached 1.6.18 prepare_memcached
 server lighttpd 1.4.69 prepare_lighttpd
+server nginx 1.22.1 prepare_nginx upstream

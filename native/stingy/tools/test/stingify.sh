@@ -15,6 +15,8 @@ rewritten() {
 	rm -rf "$folder" && mkdir -p "$folder/src" && cp "$source" "$folder/src/"
 	database "$folder" "$folder/src/$name.c"
 	local options=()
+	# shellcheck disable=SC2046 # words
+	[ -f "${source%.c}.arguments" ] && set -- $(cat "${source%.c}.arguments")
 	[ -f "test/programs/$name.toml" ] && options=(--config "test/programs/$name.toml")
 	"$MEMWALK" -p "$folder" "${options[@]}" --frames none -o "$folder/mem.json" || { verdict 1 "memwalk_for_stingify_$name"; return; }
 	"$STINGIFY" -p "$folder" "$@" "$folder/mem.json" > "$folder/patch" 2> "$folder/refused"
@@ -54,6 +56,7 @@ if wanted stingify_errors; then
 	refused_by_stingify stingify_says_how_to_make_mem_json 'memwalk -p BUILD -o' -p "$SCRATCH/stingify" "$SCRATCH/no.json"
 	refused_by_stingify stingify_refuses_broken_json 'bad.json: ' -p "$SCRATCH/stingify" "$SCRATCH/bad.json"
 	refused_by_stingify stingify_refuses_other_json 'this is not what memwalk writes' -p "$SCRATCH/stingify" "$SCRATCH/stingify/compile_commands.json"
+	refused_by_stingify stingify_wants_two_names_to_replace 'is not OLD=NEW' -p "$SCRATCH/stingify" --replace xcalloc "$SCRATCH/good.json"
 	refused_by_stingify stingify_refuses_ids_that_are_no_identifiers 'Run memwalk again' -p "$SCRATCH/stingify" "$SCRATCH/odd.json"
 	refused_by_stingify stingify_names_objects_that_do_not_exist 'has no object `nothing`' -p "$SCRATCH/stingify" --objects nothing "$SCRATCH/good.json"
 	refused_by_stingify stingify_sees_that_the_source_changed 'has the source changed? Run memwalk again' -p "$SCRATCH/stingify" --objects conn "$SCRATCH/stale.json"

@@ -1,4 +1,4 @@
-/* free is handed on as a pointer: nothing may be rewritten. */
+/* free is called through a pointer: what it may get there stays with malloc, the rest is rewritten. */
 #include <stdlib.h>
 
 enum { A, B };

@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""The versions of lighttpd answer byte for byte alike, dates aside. usage: equal.py LABEL STOCK OTHER [OTHER...]"""
+
+import concurrent.futures
+import random
+import re
+import resource
+import shutil
+import sys
+import tempfile
+import time
+
+from lighttpd import Lighttpd
+from rig import documents, get, is_closed, run
+
+LABEL, STOCK, OTHERS = sys.argv[1], sys.argv[2], sys.argv[3:]
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+FOLDER = tempfile.mkdtemp(prefix="lighttpd-test-")
+documents(FOLDER)
+SERVERS = []
+PATHS = ["/a.txt", "/1k.bin", "/empty", "/big.bin", "/indexed/", "/listed/", "/listed", "/nothing", "/../x", "/%zz", "/", "/a.txt?q", "/old/a.txt", "/sent/a.txt",
+         "/with%20space%20%26%20%3Ctag%3E.html", "http://example.org/a.txt", "/" + "d/" * 900, "/" + "x" * 7000]
+FIELDS = ["Range: bytes=3-9", "Range: bytes=-2", "Range: bytes=99999-", "If-None-Match: *", "If-Modified-Since: Sun, 09 Sep 2001 01:46:40 GMT", "X-Long: " + "v" * 3000,
+          "Accept: */*", "Content-Length: 0", "Host: again", "Connection: close", "Connection: keep-alive", "Expect: 100-continue", "Upgrade: h2c"]
+MORE = """
+url.rewrite-once = ( "^/old/(.*)" => "/$1" )
+url.redirect = ( "^/sent/(.*)" => "/$1" )
+setenv.add-response-header = ( "X-Served" => "yes" )
+expire.url = ( "/a.txt" => "access plus 0 seconds" )
+"""
+
+
+def masked(answer):
+    return re.sub(rb"\r\n(Date|Expires|Last-Modified): [^\r]*", rb"\r\n\1: -", answer)
+
+
+def random_requests(seed):
+    chosen = random.Random(seed)
+    out = b""
+    for _ in range(chosen.randint(1, 12)):
+        path, fields, version = chosen.choice(PATHS), chosen.sample(FIELDS, chosen.choice([0, 0, 0, 1, 2])), chosen.choice(["1.1"] * 8 + ["1.0"])
+        method = chosen.choice(["GET"] * 6 + ["HEAD", "POST", "OPTIONS"])
+        out += get(path, *fields, method=method, version=version)
+        # What follows a request that ends the connection meets a closed one, sooner or later.
+        if version == "1.0" or method == "POST" or path in ("/../x", "/%zz") or {"Connection: close", "Host: again"} & set(fields):
+            break
+    if chosen.random() < 0.5 and out.count(b"HTTP/1.") == 1:
+        at = chosen.randrange(len(out))
+        out = out[:at] + bytes([chosen.randrange(256)]) + out[at + 1:]
+    return out, chosen.choice([1, 1, 3, 10])
+
+
+def answers_of(seed):
+    requests, pieces = random_requests(seed)
+    return [masked(server.ask(requests, pieces)) for server in SERVERS]
+
+
+def random_connections_are_answered_byte_for_byte_alike():
+    # Many at a time: some wait until lighttpd looks, once a second.
+    with concurrent.futures.ThreadPoolExecutor(30) as pool:
+        for seed, (expected, *others) in enumerate(pool.map(answers_of, range(400))):
+            for name, answer in zip(OTHERS, others):
+                assert answer == expected, f"{name} differs with seed {seed}: {random_requests(seed)[0][:300]!r}\n{expected[:300]!r}\n{answer[:300]!r}"
+
+
+def connections_that_wait_between_requests_are_answered_alike():
+    """Many at once, each asked now and then: between two requests a connection is cold in one version, and is not in the others."""
+    crowds = [[server.connect() for _ in range(60)] for server in SERVERS]
+    chosen = random.Random(7)
+    for turn in range(300):
+        i, path = chosen.randrange(60), chosen.choice(["/a.txt", "/1k.bin", "/nothing", "/indexed/", "/old/a.txt", "/listed/"])
+        request, cut = get(path, "X-Turn: %d" % turn, method=chosen.choice(["GET", "HEAD"])), chosen.randrange(1, 40)
+        answers = []
+        for crowd in crowds:
+            crowd[i].sendall(request[:cut])
+            if turn % 10 == 0:
+                time.sleep(0.005)
+            crowd[i].sendall(request[cut:])
+            got = b""
+            while b"\r\n\r\n" not in got:
+                got += crowd[i].recv(65536)
+            length = re.search(rb"Content-Length: (\d+)", got)
+            while request.startswith(b"GET") and length and len(got.partition(b"\r\n\r\n")[2]) < int(length.group(1)):
+                got += crowd[i].recv(65536)
+            if b"chunked" in got and request.startswith(b"GET"):
+                while not got.endswith(b"0\r\n\r\n"):
+                    got += crowd[i].recv(65536)
+            answers.append(masked(got))
+        assert len(set(answers)) == 1, f"turn {turn}, {path}: {answers}"
+    for crowd in crowds:
+        for client in crowd:
+            client.close()
+
+
+def idle_connections_are_closed_in_time():
+    """After a first answer (keep-alive), and before any request (read timeout): 1 and 1 s in the configuration, looked at each second."""
+    for binary in (STOCK, *OTHERS):
+        with Lighttpd(binary, FOLDER, idle_s=1) as server:
+            silent, kept = server.connect(), server.connect()
+            kept.sendall(get("/a.txt"))
+            assert b"hello" in kept.recv(65536)
+            assert is_closed(kept, 20) and is_closed(silent, 20), f"{binary}: an idle connection stays"
+
+
+def the_status_page_knows_connections_that_wait():
+    pages = []
+    for binary in (STOCK, *OTHERS):
+        with Lighttpd(binary, FOLDER, ["mod_status"], 'status.status-url = "/status"\n') as server:
+            waiting = [server.connect() for _ in range(5)]
+            for client in waiting:
+                client.sendall(get("/a.txt"))
+                assert b"hello" in client.recv(65536)
+            page = server.ask(get("/status?auto", "Connection: close"))
+            # In no order: the newest stands first, which is another where connections were cold.
+            pages.append([sorted(line) for line in re.findall(rb"(BusyServers: \d+|IdleServers: \d+|Scoreboard: [^_]*)", page)])
+            waiting[0].sendall(get("/a.txt"))
+            assert b"hello" in waiting[0].recv(65536)
+            for client in waiting:
+                client.close()
+    assert all(page == pages[0] and len(page) == 3 for page in pages), pages
+
+
+try:
+    for binary in [STOCK, *OTHERS]:
+        SERVERS.append(Lighttpd(binary, FOLDER, ["mod_redirect"], MORE))
+    status = run([random_connections_are_answered_byte_for_byte_alike, connections_that_wait_between_requests_are_answered_alike,
+                  idle_connections_are_closed_in_time, the_status_page_knows_connections_that_wait], LABEL)
+finally:
+    for server in SERVERS:
+        server.end()
+    shutil.rmtree(FOLDER)
+sys.exit(status)
