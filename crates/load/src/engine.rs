@@ -401,6 +401,7 @@ impl<'a> Conductor<'a> {
             completed_in_window: tally.completed_in_window,
             ok_in_window: tally.ok_in_window,
             received_in_window_bytes: tally.received_in_window,
+            answered_in_all: Some(tally.answered_total),
             stray_responses: tally.stray_responses,
             series_csv: tally.series.csv(window_ns),
             engine,

@@ -32,6 +32,7 @@ mod error;
 pub mod framing;
 mod herd;
 mod merge;
+pub mod microbenchmark;
 mod poller;
 pub mod ports;
 mod probe;

@@ -41,6 +41,7 @@ impl LoadResult {
         ] {
             *mine = mine.saturating_add(theirs);
         }
+        self.answered_in_all = self.answered_in_all.zip(other.answered_in_all).map(|(mine, theirs)| mine + theirs);
         for (status, count) in &other.status_counts {
             let mine = self.status_counts.entry(*status).or_default();
             *mine = mine.saturating_add(*count);

@@ -51,6 +51,8 @@ pub struct LoadResult {
     pub ok_in_window: u64,
     /// Response bytes that came inside the window.
     pub received_in_window_bytes: u64,
+    /// Complete responses since the load began, warm-up and last answers included; `None` where other machines sent it.
+    pub answered_in_all: Option<u64>,
     /// Bytes that came on connections without a request under way, counted as arrivals: the server breaks HTTP.
     pub stray_responses: u64,
     /// The course of the window, as CSV with a header line.

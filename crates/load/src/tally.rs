@@ -112,6 +112,8 @@ pub(crate) struct Tally {
     /// Complete and failed requests since the start, warm-up included: for the progress line.
     pub(crate) completed_total: u64,
     pub(crate) failed_in_window: u64,
+    /// Complete responses since the start, warm-up included.
+    pub(crate) answered_total: u64,
 }
 
 impl Tally {
@@ -143,6 +145,7 @@ impl Tally {
             stray_responses: 0,
             completed_total: 0,
             failed_in_window: 0,
+            answered_total: 0,
         }
     }
 
@@ -249,6 +252,7 @@ impl Tally {
             self.series.completed(now_ns, response_ns);
         }
         self.completed_total += 1;
+        self.answered_total += 1;
     }
 
     fn settle_status(&mut self) {
@@ -343,6 +347,7 @@ impl Tally {
             (&mut self.stray_responses, other.stray_responses),
             (&mut self.completed_total, other.completed_total),
             (&mut self.failed_in_window, other.failed_in_window),
+            (&mut self.answered_total, other.answered_total),
         ] {
             *mine += theirs;
         }

@@ -4,6 +4,7 @@
 mod cold;
 mod framing;
 mod many_connections;
+mod microbenchmark;
 mod open_loop;
 mod outcomes;
 mod probing;

@@ -77,9 +77,13 @@ fn precise_waiting_is_reported_with_what_was_in_force() {
     let server = answering(SMALL);
     let mut plan = open(server.address, 500.0, Arrival::Constant);
     plan.precise = true;
-    let result = run(&plan);
-    assert_eq!(result.outcomes.ok, 100);
-    assert!(result.engine.wait_method.contains("polling"), "{:?}", result.engine);
-    assert!(["normal", "SCHED_FIFO, priority 10"].contains(&result.engine.scheduling.as_str()));
-    assert!(result.engine.polling_ns > 0);
+    // A machine that wakes every one of a run's sleeps too late leaves nothing to poll for; another run finds it quieter.
+    let polled = (0..50).any(|_| {
+        let result = run(&plan);
+        assert_eq!(result.outcomes.ok, 100);
+        assert!(result.engine.wait_method.contains("polling"), "{:?}", result.engine);
+        assert!(["normal", "SCHED_FIFO, priority 10"].contains(&result.engine.scheduling.as_str()));
+        result.engine.polling_ns > 0
+    });
+    assert!(polled, "50 runs of 100 sends, and not one waited for by polling");
 }

@@ -1,0 +1,83 @@
+//! What the two ends say to each other: a line of JSON each.
+
+use serde::{Deserialize, Serialize};
+
+/// To the sender.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// Take so many connections and send.
+    Open {
+        /// Connections to wait for.
+        connections: u64,
+        /// Segments a second over all of them.
+        rate_per_sec: f64,
+        /// Sent for at least so long before it is ready.
+        warmup_ns: u64,
+        /// Look at the clock until a segment is due, instead of sleeping.
+        polls: bool,
+    },
+    /// Count from now on.
+    Begin,
+    /// Say what was counted, and close.
+    End,
+}
+
+/// From the sender.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Told {
+    /// What was connected before is closed; connect now.
+    Listening,
+    /// Warm: count when you like.
+    Ready,
+    /// What was counted.
+    Sent {
+        /// Segments.
+        segments: u64,
+        /// Over so long.
+        window_ns: u64,
+        /// Their lateness: HdrHistogram, V2 compressed, base64.
+        lag: String,
+    },
+    /// It cannot go on.
+    Trouble(String),
+}
+
+macro_rules! lines {
+    ($type:ident) => {
+        impl $type {
+            /// With its end of line.
+            pub fn to_line(&self) -> String {
+                format!("{}\n", serde_json::to_string(self).unwrap_or_default())
+            }
+
+            /// Reads a line; an error is a phrase.
+            pub fn from_line(line: &str) -> Result<Self, String> {
+                serde_json::from_str(line.trim()).map_err(|why| format!("said what cannot be read: {why}"))
+            }
+        }
+    };
+}
+lines!(Order);
+lines!(Told);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_heard() {
+        for order in
+            [Order::Open { connections: 4, rate_per_sec: 8333.5, warmup_ns: 7, polls: true }, Order::Begin, Order::End]
+        {
+            assert_eq!(Order::from_line(&order.to_line()), Ok(order));
+        }
+        let sent = Told::Sent { segments: 9, window_ns: 8, lag: "x".into() };
+        for told in [Told::Listening, Told::Ready, sent, Told::Trouble("no \"room\"\n".into())] {
+            assert_eq!(Told::from_line(&told.to_line()), Ok(told.clone()));
+            assert_eq!(told.to_line().lines().count(), 1);
+        }
+        assert!(Order::from_line("{\"open\":{}}").is_err());
+    }
+}
