@@ -74,6 +74,7 @@ struct tcp_sock {
 	__u32 copied_seq;
 	__u32 write_seq;
 	__u32 snd_una;
+	__u32 snd_nxt;
 	__u32 data_segs_in;
 	__u32 data_segs_out;
 	__u32 total_retrans;
@@ -107,9 +108,25 @@ struct task_struct {
 	struct task_io_accounting ioac;
 };
 
+#if defined(__TARGET_ARCH_x86)
+struct pt_regs {
+	unsigned long si;
+	unsigned long orig_ax;
+};
+#elif defined(__TARGET_ARCH_arm64)
+struct pt_regs {
+	__u64 regs[31];
+	__s32 syscallno;
+};
+#else
 struct pt_regs;
+#endif
 struct sk_buff;
 struct bpf_map;
+
+struct bio {
+	unsigned int bi_opf;
+};
 
 #pragma clang attribute pop
 #endif

@@ -174,6 +174,7 @@ static __always_inline void forget(struct request *r)
 	r->cpu_ns = 0;
 	r->bytes_in = 0;
 	r->disk_bytes = 0;
+	r->disk_reads = 0;
 	r->receives = 0;
 	r->window = 0;
 	r->phase = PHASE_NONE;
@@ -212,7 +213,16 @@ static __always_inline struct request *claim(__u64 sk, __u32 hash, __u32 *slot)
 			return r;
 		}
 	}
+	/* All are taken: rather one that has no request in progress. */
 	*slot = base + ((hash >> 24) & (WAYS - 1));
+#pragma unroll
+	for (__u32 way = 0; way < WAYS; way++) {
+		r = request_at(base + way);
+		if (r && !r->bytes_in) {
+			*slot = base + way;
+			break;
+		}
+	}
 	r = request_at(*slot);
 	if (!r)
 		return 0;

@@ -12,6 +12,7 @@
 #include "watch.h"
 #include "requests.h"
 #include "cpu_time.h"
+#include "looks.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -34,6 +35,7 @@ static __always_inline void record_phases(struct request *r, __u64 bytes_out)
 	row->receives += r->receives;
 	row->sends += r->sends;
 	row->disk_bytes += r->disk_bytes;
+	row->disk_reads += r->disk_reads;
 	row->split += r->is_split;
 #pragma unroll
 	for (int p = 0; p < PHASES; p++) {
@@ -61,6 +63,7 @@ static __always_inline void begin(struct request *r, __u64 now_ns, __u64 at, __u
 		r->sends = 0;
 		r->bytes_sent = 0;
 		r->disk_bytes = 0;
+		r->disk_reads = 0;
 		r->parsed_ns = r->last_send_ns = r->end_ns = 0;
 		r->phase_cpu_ns[0] = r->phase_cpu_ns[1] = r->phase_cpu_ns[2] = 0;
 	}
@@ -129,6 +132,7 @@ static __always_inline void received(struct sock *sk, struct tcp_sock *tp, __u32
 	} else if (r->begun_ns) {
 		first_read(r, now_ns, other, c);
 	}
+	look(t, bytes, !r->receives);
 	begin(r, now_ns, at, bytes);
 }
 
@@ -269,23 +273,48 @@ int BPF_PROG(on_syscall, struct pt_regs *regs, long number)
 	return 0;
 }
 
+/* A read that the thread at work on a request asks of a block device, read ahead included. */
+SEC("?tp_btf/block_bio_queue")
+int BPF_PROG(on_disk_read, struct bio *bio)
+{
+	struct request *r;
+	struct thread *c;
+	__u32 pid;
+
+	/* REQ_OP_READ is 0, the other bits are flags (include/linux/blk_types.h). */
+	if (!control.window || bio->bi_opf & 0xff)
+		return 0;
+	pid = bpf_get_current_task_btf()->pid;
+	c = thread_of(pid);
+	if (!c || c->pid != pid || !c->sk)
+		return 0;
+	r = request_at(c->slot);
+	if (r && r->sk == c->sk && has_phases(r) && r->disk_reads < 0xffff)
+		r->disk_reads++;
+	return 0;
+}
+
 /* The application's own close: what it did until now was the request's, what follows is not. */
 static __always_inline void on_own_close(struct sock *sk, struct tcp_sock *tp, struct request *r, __u32 slot)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
 	struct thread *c = thread_of(t->pid);
-	__u64 at = written_position(tp);
+	__u64 at = written_position(tp), now_ns = bpf_ktime_get_ns();
 
 	if (!c)
 		return;
-	charge(c, t, 0, 0, bpf_ktime_get_ns());
+	charge(c, t, 0, 0, now_ns);
 	if (!r || !r->bytes_in)
 		return;
 	if (at == r->written) {
 		__sync_fetch_and_add(&counts.unanswered, 1);
 	} else {
-		/* The last segment may not be acknowledged yet: then its departure is the last that TCP did. */
+		/* What was held back (TCP_CORK) departs with this close. Else the last segment may not be acknowledged yet: then
+		 * its departure is the last that TCP did. */
 		__u64 end_ns = tp->snd_una == tp->write_seq ? tp->first_tx_mstamp * 1000 : tp->tcp_wstamp_ns;
+
+		if (tp->snd_nxt != tp->write_seq)
+			end_ns = now_ns;
 
 		if (control.window && has_phases(r) && r->phase == PHASE_LOG)
 			record_phases(r, at - r->written);
@@ -363,6 +392,8 @@ int BPF_PROG(on_state, struct sock *sk, int old_state, int new_state)
 	return 0;
 }
 
+#include "boundaries.h"
+
 SEC("tp_btf/tcp_retransmit_skb")
 int BPF_PROG(on_retransmit, const struct sock *sk)
 {
@@ -418,10 +449,10 @@ static long sweep_one(struct bpf_map *map, const __u32 *slot, struct request *r,
 			return 0;
 		swept.sending++;
 	}
-	i = swept.listed;
-	if (i < OPEN_LISTED) {
-		struct open_request *o = &swept.open[i];
-
+	/* More than there is room for: each takes turns with those in its place, and the oldest of all always stays. */
+	i = swept.listed++;
+	struct open_request *o = &swept.open[i % OPEN_LISTED];
+	if (i < OPEN_LISTED || r->begun_ns < o->begun_ns) {
 		o->sk = r->sk;
 		o->begun_ns = r->begun_ns;
 		o->bytes_in = r->bytes_in;
@@ -429,7 +460,6 @@ static long sweep_one(struct bpf_map *map, const __u32 *slot, struct request *r,
 		o->cpu_ns = r->cpu_ns;
 		o->pid = r->pid;
 		o->is_sending = at != r->written;
-		swept.listed = i + 1;
 	}
 	return 0;
 }

@@ -10,7 +10,13 @@
 #define THREADS 4096 /* threads told apart; a power of two */
 #define OPEN_LISTED 256 /* open requests listed one by one */
 #define SYSCALLS 8 /* system calls that end the parse phase */
+#define LOOKS 32 /* reads looked into until the reader fetches them */
+#define LOOK_BYTES 1024 /* of each, at most */
 
+/* System calls that read, by where their second argument leads. */
+enum { READ_PLAIN, READ_FROM, READ_PIECES, READ_MESSAGE, READ_SYSCALLS };
+
+enum boundary { BOUNDARY_PARSED = 1, BOUNDARY_PROCESSED, BOUNDARY_LOGGED }; /* pack.rs */
 enum phase { PHASE_NONE, PHASE_PARSE, PHASE_PROCESS, PHASE_LOG, PHASES = 3 };
 
 /* One connection and its request in progress. The first cache line is all that counting touches. */
@@ -23,8 +29,9 @@ struct request {
 	__u64 disk_bytes;
 	__u32 receives;
 	__u32 window; /* in which it began; 0 = in none */
-	__u16 phase;
-	__u16 is_split; /* the parse phase ended at a system call, not at the first send */
+	__u8 phase;
+	__u8 is_split; /* the parse phase ended at a system call, not at the first send */
+	__u16 disk_reads; /* asked of block devices; stays at the largest */
 	__u32 pid; /* thread that read last */
 	/* second line: phases, written in windows only */
 	__u64 parsed_ns, last_send_ns, end_ns;
@@ -50,6 +57,16 @@ struct thread {
 	__u32 sends_in_windows;
 } __attribute__((aligned(64)));
 
+/* Where the server's own functions saw the request of a slot. */
+struct mark {
+	__u64 request_ns; /* `begun_ns` of the request that it is of */
+	__u64 begun_ns; /* the same; of a later request of one read: when the one before was logged */
+	__u64 parsed_ns, processed_ns; /* 0 = not yet */
+	__s64 begun_cpu_ns, parsed_cpu_ns, processed_cpu_ns;
+	__u32 window;
+	__u32 reserved;
+};
+
 /* Finished requests of one size class, on one CPU. */
 struct class_row {
 	__u64 requests, bytes_in, bytes_out, receives;
@@ -63,7 +80,7 @@ struct class_row {
 struct phase_row {
 	__u64 requests, bytes_in, bytes_out, receives, sends, disk_bytes;
 	__u64 split; /* requests whose parse phase ended at a system call, not at the first send */
-	__u64 reserved;
+	__u64 disk_reads;
 	__u64 elapsed_ns[PHASES];
 	__s64 cpu_ns[PHASES];
 	__u64 reserved2[2];
@@ -93,6 +110,7 @@ struct port_counts {
 	__s64 displaced_thread_other_cpu_ns;
 	__u64 displaced_thread_requests, displaced_thread_bytes_in, displaced_thread_bytes_out;
 	__u64 switches_seen, syscalls_seen; /* events that ended a phase */
+	__u64 boundaries_seen; /* functions of the server that were hit, in windows */
 };
 
 /* Fixed before the programs are loaded: the verifier sees constants. */
@@ -102,14 +120,31 @@ struct watch_options {
 	__u32 slots_mask; /* slots of the table of requests - 1 */
 	__u32 state_bank; /* which bank of rows is the state hook's: the number of possible CPUs */
 	__s32 split_syscalls[SYSCALLS]; /* numbers of the system calls that end the parse phase; -1 where there is none */
+	__s32 read_syscalls[READ_SYSCALLS]; /* read, recvfrom, readv, recvmsg */
 	__u16 port;
 	__u16 reserved;
+};
+
+/* Looks that were taken of those that the reader granted. */
+struct look_count {
+	__u32 taken, reserved;
+};
+
+/* The first bytes of a read that began a request. */
+struct look {
+	__u32 number; /* its own, from 1; 0 = none yet */
+	__u32 bytes; /* read */
+	__u32 kept; /* of them in `head`; 0 = the buffer is not known */
+	__u32 is_first; /* of its connection */
+	__u8 head[LOOK_BYTES];
 };
 
 /* Written by the reader while the programs run. */
 struct control {
 	__u32 window; /* number of the window that is open or draining; 0 = none */
 	__u32 gate; /* requests that begin now are given phases */
+	__u32 looks_granted; /* reads that may be looked into, since attach; grows */
+	__u32 reserved;
 };
 
 /* What a sweep found: requests that are not finished by an event yet. */
@@ -134,8 +169,9 @@ struct sweep {
 	struct open_request open[OPEN_LISTED];
 };
 
-_Static_assert(sizeof(struct watch_options) == 104, "layout.rs");
-_Static_assert(sizeof(struct port_counts) == 648, "layout.rs");
+_Static_assert(sizeof(struct watch_options) == 120, "layout.rs");
+_Static_assert(sizeof(struct look) == 1040, "layout.rs");
+_Static_assert(sizeof(struct port_counts) == 656, "layout.rs");
 _Static_assert(sizeof(struct sweep) == 12656, "layout.rs");
 _Static_assert(sizeof(struct request) == 128, "two cache lines");
 _Static_assert(sizeof(struct thread) == 128, "two cache lines");

@@ -95,21 +95,24 @@ fn connect(port: u16) -> Outcome<TcpStream> {
     Ok(stream)
 }
 
-/// Length of the whole response.
+/// Length of the whole response on a connection that stays open, or that the request closes.
 fn response_bytes(port: u16, request: &str) -> Outcome<usize> {
     let mut stream = connect(port)?;
-    let closing = request.replace("Connection: close\r\n", "").replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
-    stream.write_all(closing.as_bytes())?;
-    let mut all = Vec::new();
-    stream.read_to_end(&mut all)?;
-    // "keep-alive" is two characters longer than "close", and the field is there for either.
-    let text = String::from_utf8_lossy(&all);
-    let is_named = text.contains("Connection: close");
-    Ok(if request.contains("Connection: close") || !is_named {
-        all.len()
-    } else {
-        all.len() + "keep-alive".len() - "close".len()
-    })
+    stream.write_all(request.as_bytes())?;
+    let (mut all, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        let count = stream.read(&mut piece)?;
+        all.extend_from_slice(&piece[..count]);
+        let text = String::from_utf8_lossy(&all);
+        let Some(head) = text.find("\r\n\r\n").map(|end| end + 4) else {
+            if count == 0 {
+                return Err("the response has no end of its header".into());
+            }
+            continue;
+        };
+        let length = text[..head].lines().find_map(|line| line.strip_prefix("Content-Length: "));
+        return Ok(head + length.ok_or("the response has no Content-Length")?.trim().parse::<usize>()?);
+    }
 }
 
 fn cpu_ns(pids: &[u32]) -> Outcome<u64> {

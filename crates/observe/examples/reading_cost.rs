@@ -5,6 +5,8 @@
 
 use observe::proc_text::{parse_process_stat, parse_tcp_line, parse_thread_account};
 use observe::sock_diag::{DiagSocket, Scope};
+use observe::watch::system::SystemReader;
+use observe::watch::{WatchOptions, Watcher};
 use observe::{Group, Observer, Target};
 use std::fmt::Write as _;
 use std::net::{TcpListener, TcpStream};
@@ -12,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// Both ends of each connection are here, and descriptors are limited.
-const CONNECTIONS: [usize; 4] = [0, 100, 1000, 9000];
+const CONNECTIONS: [usize; 4] = [0, 100, 1000, 10_000];
 const PROCESSES: [usize; 3] = [1, 10, 100];
 /// Programs that are started for each reading are slow; their rounds are fewer.
 const ROUNDS_OF_PROGRAMS: usize = 7;
@@ -27,10 +29,12 @@ struct Reading {
 fn main() {
     let out = std::env::args().nth(1).expect("usage: reading_cost OUT_DIR [ROUNDS]");
     let rounds = std::env::args().nth(2).map_or(25, |text| text.parse().expect("ROUNDS is a number"));
+    let most = raise_descriptor_limit() / 2 - 100;
     enter_new_namespace();
     let mut readings = Vec::new();
+    system(rounds, &mut readings);
     for count in CONNECTIONS {
-        sockets(count, rounds, &mut readings);
+        sockets(count.min(most), rounds, &mut readings);
     }
     for count in PROCESSES {
         processes(count, rounds, &mut readings);
@@ -43,13 +47,60 @@ fn main() {
     summary(&readings);
 }
 
+/// Room for both ends of 10,000 connections, or as much as the hard limit allows; how many descriptors that is.
+fn raise_descriptor_limit() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 40_000, rlim_max: 40_000 };
+    // SAFETY: `limit` is a live rlimit; as root the hard limit may grow up to fs.nr_open, unless a capability is missing.
+    if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) } == 0 {
+        return limit.rlim_cur as usize;
+    }
+    // SAFETY: `limit` is a live rlimit that the kernel writes, and then reads.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
+        limit.rlim_cur = limit.rlim_max;
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0, "{}", std::io::Error::last_os_error());
+    }
+    limit.rlim_cur as usize
+}
+
+/// What the watch reads of the machine at its own interval, against the same files opened each time and against vmstat.
+fn system(rounds: usize, readings: &mut Vec<Reading>) {
+    const FILES: [&str; 6] =
+        ["/proc/stat", "/proc/vmstat", "/proc/diskstats", "/proc/interrupts", "/proc/softirqs", "/proc/meminfo"];
+    let mut reader = SystemReader::open();
+    for round in 0..rounds {
+        let mut record = |method, cpu_us| readings.push(Reading { situation: "the machine".into(), method, cpu_us });
+        record(SYSTEM_OURS, thread_us(|| assert!(reader.read().cpu.is_some())));
+        record(
+            "open, read, close the same six files, unparsed",
+            thread_us(|| assert!(FILES.iter().all(|file| std::fs::read(file).is_ok_and(|text| !text.is_empty())))),
+        );
+        if round < ROUNDS_OF_PROGRAMS {
+            record(
+                "vmstat",
+                children_us(|| {
+                    assert!(Command::new("vmstat").output().expect("procps is installed").status.success());
+                }),
+            );
+        }
+    }
+}
+
 /// Ours first: the others are shown as a ratio to it.
-const SOCKETS_OURS: &str = "inet_diag, all states (ours)";
+const STATES_OURS: &str = "transitions, counted by the watch (ours)";
+const SYSTEM_OURS: &str = "counters of the watch, files kept open (ours)";
+const SCAN: &str = "inet_diag, all states";
+/// Too short for one reading of the clock.
+const STATES_AT_ONCE: usize = 1000;
 const EDGES_OURS: &str = "both edges of a window (ours)";
 
 fn sockets(count: usize, rounds: usize, readings: &mut Vec<Reading>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback device is up");
     let address = listener.local_addr().expect("bound");
+    let mut watcher = Watcher::start(WatchOptions::of_port(address.port())).expect("the watch starts");
+    if let Some(why) = watcher.why_no_programs() {
+        panic!("transitions cannot be counted: {why}");
+    }
     let held: Vec<_> = (0..count)
         .map(|_| {
             (TcpStream::connect(address).expect("descriptors and ports are left"), listener.accept().expect("accepts"))
@@ -61,15 +112,23 @@ fn sockets(count: usize, rounds: usize, readings: &mut Vec<Reading>) {
     let filter = format!("sport = :{port}");
     for round in 0..rounds {
         let mut record = |method, cpu_us| readings.push(Reading { situation: situation.clone(), method, cpu_us });
-        let mut established = [0; 3];
+        let mut established = [0; 4];
         record(
-            SOCKETS_OURS,
+            STATES_OURS,
+            thread_us(|| {
+                for _ in 0..STATES_AT_ONCE {
+                    established[3] = std::hint::black_box(watcher.states())[1] as usize;
+                }
+            }) / STATES_AT_ONCE as f64,
+        );
+        record(
+            SCAN,
             thread_us(|| {
                 established[0] = diag.read_port(port, Scope::AllStates).expect("inet_diag").by_state[1] as usize;
             }),
         );
         record(
-            "inet_diag, listeners (ours)",
+            "inet_diag, listeners",
             thread_us(|| {
                 diag.read_port(port, Scope::Listeners).expect("inet_diag");
             }),
@@ -87,6 +146,7 @@ fn sockets(count: usize, rounds: usize, readings: &mut Vec<Reading>) {
             assert_eq!(established[2], count, "ss");
         }
         assert_eq!(established[..2], [count, count], "every way of reading sees every connection");
+        assert_eq!(established[3], count, "the watch sees them, too");
     }
     let target = Target {
         port,
@@ -193,15 +253,19 @@ fn summary(readings: &[Reading]) {
     }
     for (situation, method) in groups {
         let values = sorted(readings, situation, method);
-        let ours = [SOCKETS_OURS, EDGES_OURS].map(|ours| sorted(readings, situation, ours)).concat();
+        let ours = [STATES_OURS, EDGES_OURS, SYSTEM_OURS].map(|ours| sorted(readings, situation, ours)).concat();
         let (median, low, high) = (quantile(&values, 0.5), quantile(&values, 0.25), quantile(&values, 0.75));
-        let ratio = if method == SHARE { "".into() } else { format!("{:.2}", median / quantile(&ours, 0.5)) };
-        let digits = if method == SHARE { 2 } else { 0 };
+        let ratio = if method == SHARE { "".into() } else { ratio_words(median / quantile(&ours, 0.5)) };
+        let digits = if method == SHARE || method == STATES_OURS { 2 } else { 0 };
         println!(
             "| {situation} | {method} | {} | {median:.digits$} [{low:.digits$} {high:.digits$}] | {ratio} |",
             values.len()
         );
     }
+}
+
+fn ratio_words(ratio: f64) -> String {
+    if ratio >= 100.0 { format!("{ratio:.0}") } else { format!("{ratio:.2}") }
 }
 
 fn sorted(readings: &[Reading], situation: &str, method: &str) -> Vec<f64> {

@@ -4,10 +4,11 @@
 //! namespace.
 
 use crate::kept_file::KeptFile;
-use crate::proc_text::{PacketCounts, parse_net_dev, parse_protocol_counter, parse_softnet_drops};
+use crate::proc_text::{PacketCounts, parse_net_bytes, parse_net_dev, parse_protocol_counter, parse_softnet_drops};
+use std::collections::BTreeMap;
 
 /// What is missing is `None`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NetworkReading {
     /// `Tcp: InSegs`.
     pub segments_in: Option<u64>,
@@ -25,6 +26,23 @@ pub struct NetworkReading {
     pub packets: Option<PacketCounts>,
     /// Packets dropped by the backlog queues of all CPUs.
     pub backlog_drops: Option<u64>,
+    /// `TcpExt: TCPTimeWaitOverflow`.
+    pub time_wait_overflows: Option<u64>,
+    /// Devices whose speed is known: name, bits per second, bytes received, bytes sent.
+    pub links: Vec<Link>,
+}
+
+/// A network device of known speed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Link {
+    /// Its name; untrusted text.
+    pub name: String,
+    /// Bits per second.
+    pub speed: u64,
+    /// Bytes received.
+    pub received: u64,
+    /// Bytes sent.
+    pub sent: u64,
 }
 
 /// The open files of one namespace.
@@ -34,6 +52,8 @@ pub struct NetworkReader {
     netstat: Option<KeptFile>,
     dev: Option<KeptFile>,
     softnet: Option<KeptFile>,
+    /// Bits per second by name.
+    speeds: BTreeMap<String, u64>,
     buffer: Vec<u8>,
 }
 
@@ -47,6 +67,7 @@ impl NetworkReader {
             netstat: open("netstat"),
             dev: open("dev"),
             softnet: open("softnet_stat"),
+            speeds: speeds(pid),
             buffer: Vec::new(),
         }
     }
@@ -65,11 +86,39 @@ impl NetworkReader {
             let extended = |counter| parse_protocol_counter(text, "TcpExt", counter);
             reading.listen_overflows = extended("ListenOverflows");
             reading.listen_drops = extended("ListenDrops");
+            reading.time_wait_overflows = extended("TCPTimeWaitOverflow");
         }
-        reading.packets = read(&self.dev, &mut self.buffer).and_then(parse_net_dev);
+        if let Some(text) = read(&self.dev, &mut self.buffer) {
+            reading.packets = parse_net_dev(text);
+            if !self.speeds.is_empty() {
+                let link = |(name, received, sent): (String, u64, u64)| {
+                    let speed = *self.speeds.get(&name)?;
+                    Some(Link { name, speed, received, sent })
+                };
+                reading.links = parse_net_bytes(text).into_iter().filter_map(link).collect();
+            }
+        }
         reading.backlog_drops = read(&self.softnet, &mut self.buffer).and_then(parse_softnet_drops);
         reading
     }
+}
+
+/// Speeds of the devices with hardware behind them. `/sys/class/net` shows those of the caller's namespace only, and a veth
+/// pair's 10 Gbit/s are made up; a server in a namespace of its own has none.
+fn speeds(pid: Option<u32>) -> BTreeMap<String, u64> {
+    let namespace = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/net")).ok();
+    if pid.is_some_and(|pid| namespace(&pid.to_string()) != namespace("thread-self")) {
+        return BTreeMap::new();
+    }
+    let Ok(devices) = std::fs::read_dir("/sys/class/net") else { return BTreeMap::new() };
+    let speed = |folder: &std::path::Path| {
+        let text = folder.join("device").exists().then(|| std::fs::read_to_string(folder.join("speed")).ok())??;
+        text.trim().parse::<u64>().ok().filter(|mbit| *mbit > 0).map(|mbit| mbit.saturating_mul(1_000_000))
+    };
+    let devices = devices.flatten().take(64);
+    devices
+        .filter_map(|entry| Some((entry.file_name().to_string_lossy().into_owned(), speed(&entry.path())?)))
+        .collect()
 }
 
 fn read<'a>(file: &Option<KeptFile>, buffer: &'a mut Vec<u8>) -> Option<&'a [u8]> {

@@ -8,16 +8,23 @@ use crate::listening::server_on_port;
 use crate::machine::MachineReader;
 use crate::network::NetworkReader;
 use crate::port_sockets::PortReader;
+use crate::proc_text::parse_descriptor_limit;
 use crate::processes::{ProcessTable, read_stat};
 use crate::sampler::{Sampler, Shared};
 use crate::window::{Edge, MissingReasons, Window};
 use std::collections::BTreeMap;
+use std::fs;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// A shorter interval than this would mostly watch the watcher.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Different files kept as waited for.
+const MAX_WAITED_FILES: usize = 32;
+/// Processes whose descriptors are counted.
+const MAX_COUNTED: usize = 64;
 
 /// What is watched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +54,8 @@ pub struct Observer {
     missing: MissingReasons,
     socket_method: Option<&'static str>,
     opened: Option<Edge>,
+    /// Files that threads were seen waiting for, by call and name.
+    waited_for: BTreeMap<String, u64>,
 }
 
 impl Observer {
@@ -92,6 +101,7 @@ impl Observer {
             missing,
             socket_method,
             opened: None,
+            waited_for: BTreeMap::new(),
         };
         observer.table.scan();
         observer.shared.group().admit(&observer.table);
@@ -142,12 +152,19 @@ impl Observer {
         if !members.is_empty() && self.missing.group.as_deref().is_some_and(|why| why.starts_with("nothing")) {
             self.missing.group = None;
         }
+        let samples = self.shared.end_window();
+        for (file, count) in &samples.waits.stalls.by_file {
+            if self.waited_for.len() < MAX_WAITED_FILES || self.waited_for.contains_key(file) {
+                *self.waited_for.entry(file.clone()).or_default() += count;
+            }
+        }
         Ok(Window {
             begin,
             end,
-            samples: self.shared.end_window(),
+            samples,
             busiest_thread_ns,
             size,
+            descriptors_used: most_descriptors(&members),
             members,
             server_cpus: self.target.server_cpus.clone(),
             client_pid: self.target.client_pid,
@@ -166,7 +183,11 @@ impl Observer {
     /// What is known of the server, by name. Texts come from outside: escape them where they are shown.
     pub fn server_facts(&self) -> BTreeMap<String, String> {
         let members = self.shared.group().pids();
-        facts::read(&self.target, &members, self.socket_method)
+        let mut facts = facts::read(&self.target, &members, self.socket_method);
+        if let Some((file, _)) = self.waited_for.iter().max_by_key(|(_, count)| **count) {
+            facts.insert("waited_for".into(), file.chars().map(|c| if c.is_control() { ' ' } else { c }).collect());
+        }
+        facts
     }
 }
 
@@ -193,4 +214,19 @@ fn find_roots(target: &Target) -> (Vec<u32>, Option<String>) {
             Err(error) => (Vec::new(), Some(error.to_string())),
         },
     }
+}
+
+/// Open descriptors and their limit of the process that is nearest to it; `None` where none may be looked at.
+fn most_descriptors(members: &[u32]) -> Option<(u64, u64)> {
+    let of_process = |pid: &u32| {
+        let folder = format!("/proc/{pid}/fd");
+        // Since Linux 6.2 the folder's size is the number of its entries.
+        let used = match fs::metadata(&folder).ok()?.len() {
+            0 => fs::read_dir(&folder).ok()?.count() as u64,
+            used => used,
+        };
+        Some((used, parse_descriptor_limit(&fs::read(format!("/proc/{pid}/limits")).ok()?).filter(|limit| *limit > 0)?))
+    };
+    let nearest = |a: &(u64, u64), b: &(u64, u64)| (a.0 as f64 / a.1 as f64).total_cmp(&(b.0 as f64 / b.1 as f64));
+    members.iter().take(MAX_COUNTED).filter_map(of_process).max_by(nearest)
 }

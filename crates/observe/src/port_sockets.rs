@@ -77,6 +77,7 @@ pub fn read_text(file: &mut impl BufRead, port: u16, sockets: &mut PortSockets) 
                 uid: socket.uid,
                 queue: socket.receive_queue,
                 queue_limit: 0,
+                drops: 0,
             },
         );
     }

@@ -208,6 +208,20 @@ pub struct PacketCounts {
     pub sent: u64,
 }
 
+/// Bytes received and sent by each interface in `/proc/net/dev`, at most 64 of them. Names are untrusted text.
+pub fn parse_net_bytes(text: &[u8]) -> Vec<(String, u64, u64)> {
+    let of_line = |line: &[u8]| {
+        let colon = line.iter().rposition(|byte| *byte == b':')?;
+        let name = String::from_utf8_lossy(line.get(..colon)?).trim().to_string();
+        let fields: Vec<u64> = words(&line[colon + 1..]).take(16).filter_map(number).collect();
+        match fields[..] {
+            [received, _, _, _, _, _, _, _, sent, ..] => Some((name, received, sent)),
+            _ => None,
+        }
+    };
+    lines(text).filter_map(of_line).take(64).collect()
+}
+
 /// Sums the packets of all interfaces in `/proc/net/dev`, the loopback device included.
 pub fn parse_net_dev(text: &[u8]) -> Option<PacketCounts> {
     let mut sum = PacketCounts::default();
@@ -259,6 +273,20 @@ pub enum WaitCall {
     },
     /// epoll or io_uring.
     Scalable,
+    /// A lock: futex, flock, a lock of a file's range, a System V semaphore.
+    Lock,
+    /// Writing, or making written data durable.
+    Write {
+        /// The file's descriptor.
+        descriptor: u64,
+        /// Whether it is fsync and the like.
+        is_sync: bool,
+    },
+    /// Reading.
+    Read {
+        /// The file's descriptor.
+        descriptor: u64,
+    },
 }
 
 /// The call a thread sleeps in, from `/proc/PID/task/TID/syscall` (its number and arguments; `running` for a thread that
@@ -267,22 +295,46 @@ pub enum WaitCall {
 pub fn parse_wait_call(text: &[u8]) -> Option<WaitCall> {
     let mut fields = words(lines(text).next()?);
     let call = std::str::from_utf8(fields.next()?).ok()?.parse::<libc::c_long>().ok()?;
-    let mut argument = |index: usize| {
-        let text = std::str::from_utf8(fields.nth(index)?).ok()?;
-        u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
-    };
+    let mut arguments = [0u64; 3];
+    for argument in &mut arguments {
+        let text = fields.next().and_then(|field| std::str::from_utf8(field).ok())?;
+        *argument = u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()?;
+    }
+    let [first, second, _] = arguments;
+    let low = |argument: u64| argument & u64::from(u32::MAX);
     match call {
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_poll => Some(WaitCall::SelectOrPoll { descriptors: argument(1)? & u64::from(u32::MAX) }),
+        libc::SYS_poll => Some(WaitCall::SelectOrPoll { descriptors: low(second) }),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_select => Some(WaitCall::SelectOrPoll { descriptors: argument(0)? & u64::from(u32::MAX) }),
-        libc::SYS_ppoll => Some(WaitCall::SelectOrPoll { descriptors: argument(1)? & u64::from(u32::MAX) }),
-        libc::SYS_pselect6 => Some(WaitCall::SelectOrPoll { descriptors: argument(0)? & u64::from(u32::MAX) }),
+        libc::SYS_select => Some(WaitCall::SelectOrPoll { descriptors: low(first) }),
+        libc::SYS_ppoll => Some(WaitCall::SelectOrPoll { descriptors: low(second) }),
+        libc::SYS_pselect6 => Some(WaitCall::SelectOrPoll { descriptors: low(first) }),
         #[cfg(target_arch = "x86_64")]
         libc::SYS_epoll_wait => Some(WaitCall::Scalable),
         libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 | libc::SYS_io_uring_enter => Some(WaitCall::Scalable),
+        libc::SYS_futex | libc::SYS_flock | libc::SYS_semop | libc::SYS_semtimedop => Some(WaitCall::Lock),
+        libc::SYS_fcntl if [libc::F_SETLKW, libc::F_OFD_SETLKW].iter().any(|lock| *lock as u64 == low(second)) => {
+            Some(WaitCall::Lock)
+        }
+        libc::SYS_fsync | libc::SYS_fdatasync | libc::SYS_sync_file_range | libc::SYS_syncfs => {
+            Some(WaitCall::Write { descriptor: low(first), is_sync: true })
+        }
+        libc::SYS_write | libc::SYS_writev | libc::SYS_pwrite64 | libc::SYS_pwritev | libc::SYS_pwritev2 => {
+            Some(WaitCall::Write { descriptor: low(first), is_sync: false })
+        }
+        libc::SYS_read | libc::SYS_readv | libc::SYS_pread64 | libc::SYS_preadv | libc::SYS_preadv2 => {
+            Some(WaitCall::Read { descriptor: low(first) })
+        }
         _ => None,
     }
+}
+
+/// The soft limit of open descriptors in `/proc/PID/limits`; `None` where it is unlimited or missing.
+pub fn parse_descriptor_limit(text: &[u8]) -> Option<u64> {
+    lines(text)
+        .find_map(|line| line.strip_prefix(b"Max open files"))
+        .and_then(|rest| words(rest).next())
+        .and_then(number)
 }
 
 /// What is read of a line of `/proc/net/tcp` or `tcp6`.

@@ -7,7 +7,7 @@ use crate::listening::holders_of;
 use crate::port_sockets::PortReader;
 use crate::processes::{ProcessTable, all_pids};
 use crate::sock_diag::{STATES, Scope};
-use crate::wait_call::Waits;
+use crate::wait_call::{Stalls, Waits};
 use rustix::thread::CpuSet;
 use std::collections::HashSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -78,7 +78,8 @@ impl Shared {
     pub fn begin_window(&self) {
         let mut control = self.control();
         // Between windows a server sleeps where a saturated one never does: what was seen then belongs to the next window.
-        let waits = std::mem::take(&mut control.samples.waits);
+        let mut waits = std::mem::take(&mut control.samples.waits);
+        waits.stalls = Stalls::default();
         control.samples = Samples { waits, ..Samples::default() };
         control.is_reading_due = true;
         self.wake.notify_all();
@@ -270,7 +271,7 @@ fn charge(shared: &Shared, cpu_ns: u64) {
 }
 
 /// Pins the calling thread to its other CPUs, if there are any.
-fn keep_away_from(cpus: &[usize]) {
+pub(crate) fn keep_away_from(cpus: &[usize]) {
     if cpus.is_empty() {
         return;
     }

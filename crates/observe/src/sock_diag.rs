@@ -17,6 +17,9 @@ const TCPDIAG_GETSOCK: u16 = 18;
 /// Message of the newer interface, one address family at a time (`struct inet_diag_req_v2`).
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const REQ_BYTECODE: u16 = 1;
+/// Attribute with a socket's memory and drops (INET_DIAG_SKMEMINFO), and the word of it that counts drops.
+const SKMEMINFO: u16 = 7;
+const DROPS: usize = 8;
 const BC_S_GE: u8 = 2;
 const BC_S_LE: u8 = 3;
 const TCP_LISTEN: u8 = 10;
@@ -58,6 +61,8 @@ pub struct Listener {
     pub queue: u32,
     /// How many may wait: the smaller of listen()'s argument and net.core.somaxconn.
     pub queue_limit: u32,
+    /// Connections and SYNs that it dropped since it listens, as a queue was full; wraps.
+    pub drops: u32,
 }
 
 /// The sockets of a port at one moment (the walk takes milliseconds with many connections; it is not a snapshot).
@@ -186,20 +191,21 @@ pub(crate) fn request(port: u16, scope: Scope, interface: Interface, sequence: u
         Scope::TimeWait => 1 << 6,
         Scope::AllStates => 0xfff,
     };
+    let extensions: u8 = if scope == Scope::Listeners { 1 << (SKMEMINFO - 1) } else { 0 };
     // struct inet_diag_sockid: source port first, everything else 0 = any.
     let mut id = [0u8; 48];
     id[..2].copy_from_slice(&port.to_be_bytes());
     let mut body = Vec::with_capacity(96);
     let kind = match interface {
         Interface::BothFamilies => {
-            body.extend_from_slice(&[0, 0, 0, 0]);
+            body.extend_from_slice(&[0, 0, 0, extensions]);
             body.extend_from_slice(&id);
             body.extend_from_slice(&states.to_ne_bytes());
             body.extend_from_slice(&0u32.to_ne_bytes());
             TCPDIAG_GETSOCK
         }
         Interface::OneFamily(family) => {
-            body.extend_from_slice(&[family as u8, libc::IPPROTO_TCP as u8, 0, 0]);
+            body.extend_from_slice(&[family as u8, libc::IPPROTO_TCP as u8, extensions, 0]);
             body.extend_from_slice(&states.to_ne_bytes());
             body.extend_from_slice(&id);
             SOCK_DIAG_BY_FAMILY
@@ -294,6 +300,23 @@ fn add_socket(message: &[u8], sockets: &mut PortSockets) {
             queue_limit: u32_at(message, 60),
             uid: u32_at(message, 64),
             inode: u64::from(u32_at(message, 68)),
+            drops: drops(&message[MESSAGE_BYTES..]),
         },
     );
+}
+
+/// The count of drops among a message's attributes; 0 where none was asked for.
+fn drops(mut attributes: &[u8]) -> u32 {
+    while attributes.len() >= 4 {
+        let length = usize::from(u16::from_ne_bytes([attributes[0], attributes[1]]));
+        let kind = u16::from_ne_bytes([attributes[2], attributes[3]]);
+        if length < 4 || length > attributes.len() {
+            return 0;
+        }
+        if kind == SKMEMINFO && length >= 4 + (DROPS + 1) * 4 {
+            return u32_at(attributes, 4 + DROPS * 4);
+        }
+        attributes = &attributes[length.next_multiple_of(4).min(attributes.len())..];
+    }
+    0
 }

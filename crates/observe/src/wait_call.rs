@@ -1,14 +1,18 @@
 //! Which call the server waits in. A server that waits in `select` or `poll` hands the kernel its whole set of descriptors
-//! with every call, and the kernel looks at all of them; with epoll or io_uring it does not.
+//! with every call, and the kernel looks at all of them; with epoll or io_uring it does not. One that waits for a lock or a
+//! file does so while it has work and a CPU to do it on.
 
 use crate::proc_text::{WaitCall, parse_wait_call};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
 /// Threads looked at in one reading.
 const MAX_THREADS: usize = 64;
+/// Different files kept, and the length of a name.
+const MAX_FILES: usize = 32;
+const MAX_NAME_CHARS: usize = 200;
 
 /// The waits that were seen.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,8 +23,62 @@ pub struct Waits {
     pub scalable: u64,
     /// Largest set of a select or poll.
     pub largest_set: u64,
+    /// What was seen within the window.
+    pub stalls: Stalls,
     /// Why they cannot be seen, the last time.
     pub error: Option<String>,
+}
+
+/// Looks at threads, and how many of them found one asleep where it should not be.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stalls {
+    /// All looks, also at running threads.
+    pub looks: u64,
+    /// Asleep for a lock.
+    pub locks: u64,
+    /// Asleep in writing, reading or syncing a file or pipe.
+    pub files: u64,
+    /// How often by call and file: `fsync of /var/log/access.log`. Untrusted text.
+    pub by_file: BTreeMap<String, u64>,
+}
+
+impl Stalls {
+    fn count(&mut self, pid: u32, call: Option<WaitCall>) {
+        self.looks += 1;
+        let (descriptor, word) = match call {
+            Some(WaitCall::Lock) => {
+                self.locks += 1;
+                return;
+            }
+            Some(WaitCall::Write { descriptor, is_sync: true }) => (descriptor, "sync of"),
+            Some(WaitCall::Write { descriptor, is_sync: false }) => (descriptor, "write to"),
+            Some(WaitCall::Read { descriptor }) => (descriptor, "read from"),
+            _ => return,
+        };
+        let Ok(file) = fs::read_link(format!("/proc/{pid}/fd/{descriptor}")) else { return };
+        let file = file.to_string_lossy();
+        // Sockets are the network's; who reads a pipe or a device waits for work.
+        let is_file = file.starts_with('/') && !file.starts_with("/dev/");
+        if is_file || (file.starts_with("pipe:") && word == "write to") {
+            self.files += 1;
+            let name = if is_file { file.chars().take(MAX_NAME_CHARS).collect() } else { "a pipe".to_string() };
+            let key = format!("{word} {name}");
+            if self.by_file.len() < MAX_FILES || self.by_file.contains_key(&key) {
+                *self.by_file.entry(key).or_default() += 1;
+            }
+        }
+    }
+
+    fn add(&mut self, other: Stalls) {
+        self.looks += other.looks;
+        self.locks += other.locks;
+        self.files += other.files;
+        for (file, count) in other.by_file {
+            if self.by_file.len() < MAX_FILES || self.by_file.contains_key(&file) {
+                *self.by_file.entry(file).or_default() += count;
+            }
+        }
+    }
 }
 
 impl Waits {
@@ -28,7 +86,11 @@ impl Waits {
     pub fn read(&mut self, threads: &[(u32, u32)]) {
         for (pid, tid) in threads.iter().take(MAX_THREADS) {
             match fs::read(format!("/proc/{pid}/task/{tid}/syscall")) {
-                Ok(text) => self.count(parse_wait_call(&text)),
+                Ok(text) => {
+                    let call = parse_wait_call(&text);
+                    self.count(call);
+                    self.stalls.count(*pid, call);
+                }
                 Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                     self.error = Some("/proc/PID/syscall may be read by root or the server's own user only".into());
                 }
@@ -46,7 +108,7 @@ impl Waits {
                 self.largest_set = self.largest_set.max(descriptors);
             }
             Some(WaitCall::Scalable) => self.scalable += 1,
-            None => {}
+            _ => {}
         }
     }
 
@@ -55,6 +117,7 @@ impl Waits {
         self.select_or_poll += other.select_or_poll;
         self.scalable += other.scalable;
         self.largest_set = self.largest_set.max(other.largest_set);
+        self.stalls.add(other.stalls);
         self.error = other.error.or_else(|| self.error.take());
     }
 

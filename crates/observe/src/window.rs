@@ -3,7 +3,7 @@
 use crate::group::{GroupCounters, GroupSize, clock_ticks_per_sec};
 use crate::machine::{CpuUse, MachineReading};
 use crate::neighbours::Neighbours;
-use crate::network::NetworkReading;
+use crate::network::{Link, NetworkReading};
 use crate::sampler::Samples;
 use crate::sock_diag::STATES;
 use crate::window_doubts;
@@ -54,6 +54,8 @@ pub struct Window {
     pub(crate) busiest_thread_ns: Option<u64>,
     pub(crate) size: GroupSize,
     pub(crate) members: Vec<u32>,
+    /// Open descriptors and limit of the member that is nearest to it.
+    pub(crate) descriptors_used: Option<(u64, u64)>,
     pub(crate) server_cpus: Vec<usize>,
     pub(crate) client_pid: u32,
     pub(crate) has_group: bool,
@@ -132,6 +134,7 @@ impl Window {
         let mut figures = Figures::default();
         self.server_figures(&mut figures, completed_requests);
         self.machine_figures(&mut figures, completed_requests);
+        self.softirq_figures(&mut figures);
         self.network_figures(&mut figures);
         self.observer_figures(&mut figures);
         Observation { figures, connection_states: self.connection_states(), doubts: window_doubts::of(self) }
@@ -190,6 +193,44 @@ impl Window {
         set(names::SERVER_SELECT_WAITS, "ratio", Some(sampled(share, "ratio", seen)));
         let set_size = sampled(waits.largest_set as f64, "descriptors", waits.select_or_poll);
         set(names::SERVER_SELECT_SET, "descriptors", Some(set_size));
+        let stalls = &waits.stalls;
+        for (name, count) in [(names::SERVER_LOCK_WAITS, stalls.locks), (names::SERVER_FILE_WAITS, stalls.files)] {
+            let figure = match (stalls.looks, &waits.error) {
+                (0, Some(why)) => Figure::not_measured("ratio", why.clone()),
+                (0, None) => Figure::not_measured("ratio", "the window was too short for a look at the threads"),
+                (looks, _) => Figure::new(count as f64 / looks as f64, "ratio", looks, Origin::Sampled),
+            };
+            set(name, "ratio", Some(figure));
+        }
+        let descriptors = match self.descriptors_used {
+            Some((used, limit)) => Figure::new(used as f64 / limit as f64, "ratio", used, Origin::Counted),
+            None => Figure::not_measured("ratio", "/proc/PID/fd may be read by root or the server's own user only"),
+        };
+        set(names::SERVER_DESCRIPTORS, "ratio", Some(descriptors));
+    }
+
+    /// Where receive processing lands: the CPU of the server's with the most softirq time, and the least busy one.
+    fn softirq_figures(&self, figures: &mut Figures) {
+        let is_servers = |cpu: &usize| self.server_cpus.is_empty() || self.server_cpus.contains(cpu);
+        let cpus: Vec<CpuUse> = (self.end.machine.stat.cpus.iter().map(|(cpu, _)| *cpu))
+            .filter(is_servers)
+            .map(|which| CpuUse::between(&self.begin.machine, &self.end.machine, |cpu| cpu == which))
+            .filter(|cpu_use| cpu_use.cpus == 1)
+            .collect();
+        let most = cpus.iter().max_by_key(|cpu_use| cpu_use.times.softirq);
+        let all: u64 = cpus.iter().map(|cpu_use| cpu_use.times.softirq).sum();
+        let idlest = cpus.iter().filter_map(CpuUse::busy_cpus).min_by(f64::total_cmp);
+        let mut set = |name: &str, value: Option<f64>, n: u64, origin| {
+            let why = "the window was shorter than a tick of the kernel's clock";
+            let figure = value.map(|value| Figure::new(value, "ratio", n, origin));
+            figures.set(name, figure.unwrap_or_else(|| Figure::not_measured("ratio", why)));
+        };
+        let ticks = most.map_or(0, |most| most.times.softirq);
+        set(names::SERVER_SOFTIRQ_CPU_BUSY, most.and_then(CpuUse::busy_cpus), 2, Origin::Timed);
+        set(names::SERVER_SOFTIRQ_CPU, most.and_then(|most| most.share(ticks)), ticks, Origin::Sampled);
+        let concentration = (all > 0).then(|| ticks as f64 / all as f64);
+        set(names::SERVER_SOFTIRQ_CONCENTRATION, concentration, all, Origin::Sampled);
+        set(names::SERVER_IDLEST_CPU_BUSY, idlest, 2, Origin::Timed);
     }
 
     fn machine_figures(&self, figures: &mut Figures, requests: u64) {
@@ -259,6 +300,14 @@ impl Window {
         set(names::NET_PACKETS_IN, |net| net.packets.map(|packets| packets.received));
         set(names::NET_PACKETS_OUT, |net| net.packets.map(|packets| packets.sent));
         set(names::NET_BACKLOG_DROPS, |net| net.backlog_drops);
+        set(names::TIME_WAIT_OVERFLOWS, |net| net.time_wait_overflows);
+        figures.set(
+            names::NET_LINK_USED,
+            match self.busiest_link_ratio() {
+                Some(share) => Figure::new(share, "ratio", self.end.network.links.len() as u64, Origin::Counted),
+                None => Figure::not_measured("ratio", "no network device here says how fast it is"),
+            },
+        );
         figures.set(
             names::ACCEPT_QUEUE_MAX,
             match self.samples.queue_readings {
@@ -266,6 +315,26 @@ impl Window {
                 readings => Figure::new(f64::from(self.samples.queue_max), "connections", readings, Origin::Sampled),
             },
         );
+        figures.set(
+            names::ACCEPT_QUEUE_LIMIT,
+            match self.samples.queue_limit {
+                0 => Figure::not_measured("connections", "the kernel told no limit of the listener's queue"),
+                limit => Figure::new(f64::from(limit), "connections", self.samples.queue_readings, Origin::Counted),
+            },
+        );
+    }
+
+    /// The larger of both directions of each device over its speed; the largest of them.
+    fn busiest_link_ratio(&self) -> Option<f64> {
+        let elapsed_s = self.elapsed_ns() as f64 / 1e9;
+        let (begin, end) = (&self.begin.network.links, &self.end.network.links);
+        let of_link = |link: &Link| {
+            let before = begin.iter().find(|before| before.name == link.name)?;
+            let received = link.received.saturating_sub(before.received);
+            let sent = link.sent.saturating_sub(before.sent);
+            Some(received.max(sent) as f64 * 8.0 / elapsed_s / link.speed as f64)
+        };
+        end.iter().filter_map(of_link).filter(|share| share.is_finite()).max_by(f64::total_cmp)
     }
 
     fn observer_figures(&self, figures: &mut Figures) {

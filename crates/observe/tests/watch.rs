@@ -8,13 +8,27 @@ mod boot;
 mod client;
 #[path = "watch/counts.rs"]
 mod counts;
+#[path = "watch/disk.rs"]
+mod disk;
 #[path = "watch/faults.rs"]
 mod faults;
 #[path = "watch/older_kernel.rs"]
 mod older_kernel;
+#[path = "watch/overload.rs"]
+mod overload;
+#[path = "watch/packs.rs"]
+mod packs;
+#[path = "watch/proxy.rs"]
+mod proxy;
 #[path = "watch/rig.rs"]
 mod rig;
+#[path = "watch/secure.rs"]
+mod secure;
 #[path = "watch/servers.rs"]
 mod servers;
+#[path = "watch/streams.rs"]
+mod streams;
 #[path = "watch/unprivileged.rs"]
 mod unprivileged;
+#[path = "watch/validation.rs"]
+mod validation;

@@ -18,6 +18,8 @@ pub enum Axis {
     TimeWait,
     /// One-way delay of the path between client and server, nanoseconds.
     Delay,
+    /// Segments of the largest size that the microbenchmark's sender sends per second (Kim and Rixner 2005, figure 4).
+    PacketRate,
     /// An axis that this version does not know.
     #[serde(other)]
     Other,
@@ -33,6 +35,7 @@ impl Axis {
             Axis::Conforming => "conforming",
             Axis::TimeWait => "time-wait",
             Axis::Delay => "delay",
+            Axis::PacketRate => "packet-rate",
             Axis::Other => "other",
         }
     }
@@ -40,7 +43,7 @@ impl Axis {
     /// The unit of its values in field notation.
     pub fn unit(self) -> &'static str {
         match self {
-            Axis::Rate => "1/s",
+            Axis::Rate | Axis::PacketRate => "1/s",
             Axis::TimeWait => "sockets",
             Axis::Delay => "ns",
             Axis::Other => "1",
@@ -57,6 +60,7 @@ impl Axis {
             Axis::Conforming => "connections of fixed bandwidth",
             Axis::TimeWait => "TIME_WAIT sockets of the server",
             Axis::Delay => "one-way delay",
+            Axis::PacketRate => "full segments sent per second",
             Axis::Other => "value",
         }
     }
@@ -101,7 +105,9 @@ mod tests {
 
     #[test]
     fn an_axis_is_written_as_it_is_typed() {
-        for axis in [Axis::Connections, Axis::Rate, Axis::Cold, Axis::Conforming, Axis::TimeWait, Axis::Delay] {
+        for axis in
+            [Axis::Connections, Axis::Rate, Axis::Cold, Axis::Conforming, Axis::TimeWait, Axis::Delay, Axis::PacketRate]
+        {
             assert_eq!(serde_json::to_value(axis).unwrap(), axis.word());
         }
         assert_eq!(serde_json::from_str::<Axis>("\"of-evil\"").unwrap(), Axis::Other, "from a later version");

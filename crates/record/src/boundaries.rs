@@ -20,6 +20,8 @@ pub struct Boundary {
     pub is_packets: bool,
     /// On the way of every packet or call: without it a layer's time is counted as another's.
     pub is_needed: bool,
+    /// Hooked only where this function cannot be: the one that it stands in for, earlier in the table.
+    pub instead_of: Option<String>,
 }
 
 /// Why a table cannot be used.
@@ -38,7 +40,7 @@ pub fn built_in() -> &'static [Boundary] {
 }
 
 /// Parses a table: sections `[Layer]` or `[Layer: packets]`, each followed by names separated by white space, a needed one
-/// with `!` at its end; `#` begins a comment. A name may stand only once.
+/// with `!` at its end, one that stands in for another as `name(other)`; `#` begins a comment. A name may stand only once.
 pub fn parse(text: &str) -> Result<Vec<Boundary>, BoundaryError> {
     let mut found: Vec<Boundary> = Vec::new();
     let mut section = None;
@@ -59,14 +61,27 @@ pub fn parse(text: &str) -> Result<Vec<Boundary>, BoundaryError> {
         }
         for word in line.split_whitespace() {
             let (layer, is_packets) = section.ok_or_else(|| error("comes before the first section".into()))?;
-            let function = word.strip_suffix('!').unwrap_or(word);
+            let (name, instead_of) = match word.split_once('(') {
+                Some((name, other)) => match other.strip_suffix(')') {
+                    Some(other) if found.iter().any(|known| known.function == other) => (name, Some(other.to_string())),
+                    _ => return Err(error(format!("has '{word}', which stands in for no function above it"))),
+                },
+                None => (word, None),
+            };
+            let function = name.strip_suffix('!').unwrap_or(name);
             if function.is_empty() || !function.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
                 return Err(error(format!("has '{word}', which is no function's name")));
             }
             if found.iter().any(|known| known.function == function) {
                 return Err(error(format!("repeats '{function}'")));
             }
-            found.push(Boundary { function: function.into(), layer, is_packets, is_needed: word.ends_with('!') });
+            found.push(Boundary {
+                function: function.into(),
+                layer,
+                is_packets,
+                is_needed: name.ends_with('!'),
+                instead_of,
+            });
         }
     }
     Ok(found)
@@ -91,6 +106,14 @@ mod tests {
     }
 
     #[test]
+    fn a_function_may_stand_in_for_an_earlier_one() {
+        let table = parse("[IP]\nip6_xmit ip6_output(ip6_xmit)").unwrap();
+        assert_eq!(table[0].instead_of, None);
+        assert_eq!((table[1].function.as_str(), table[1].instead_of.as_deref()), ("ip6_output", Some("ip6_xmit")));
+        assert!(built_in().iter().any(|boundary| boundary.instead_of.as_deref() == Some("ip6_xmit")));
+    }
+
+    #[test]
     fn nonsense_is_refused_with_its_line() {
         for (text, what) in [
             ("tcp_sendmsg", "before the first section"),
@@ -100,6 +123,9 @@ mod tests {
             ("[TCP: fast]", "not 'packets'"),
             ("[TCP", "closing ]"),
             ("[TCP]\n!", "no function's name"),
+            ("[IP]\na b(c)", "stands in for no function"),
+            ("[IP]\na b(a", "stands in for no function"),
+            ("[IP]\na (a)", "no function's name"),
         ] {
             let error = parse(text).expect_err(text);
             assert!(error.to_string().contains(what), "{error}");

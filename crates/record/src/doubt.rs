@@ -44,6 +44,8 @@ pub enum DoubtKind {
     Unreadable,
     /// The emulated path delivered late, or is not what was asked for.
     PathInexact,
+    /// The traffic holds requests that cannot be told apart from outside: what is counted is something else.
+    NotSplit,
     /// A reason that this version does not know (written by a later one).
     #[serde(other)]
     Other,

@@ -30,6 +30,7 @@ pub mod run;
 pub mod scenario;
 pub mod time;
 pub mod units;
+pub mod watched;
 pub mod workload;
 
 pub use axis::{Axis, AxisPlace, AxisPlan};
@@ -42,4 +43,5 @@ pub use path::{PathMechanism, PathPlan};
 pub use point::{Point, Sweep};
 pub use run::{RunDir, RunError, RunRecord, RunWriter, Status};
 pub use scenario::{Arrival, Criteria, LoadPlan, Pace, Scenario};
+pub use watched::{Watched, WatchedClass};
 pub use workload::{Workload, WorkloadResult};

@@ -18,6 +18,9 @@ pub struct MachineFacts {
     pub cpus: usize,
     /// Memory in bytes.
     pub memory_bytes: u64,
+    /// Size of CPU 0's second-level cache, where the kernel tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub l2_cache_bytes: Option<u64>,
     /// Hypervisor, as far as the CPU flags tell ("yes, by the CPU's hypervisor flag").
     pub virtual_machine: bool,
     /// Frequency governor of CPU 0, where there is one.
@@ -63,6 +66,7 @@ impl MachineFacts {
             cpu_model: field("model name").unwrap_or_default(),
             cpus: online_cpus(),
             memory_bytes: memory_bytes().unwrap_or(0),
+            l2_cache_bytes: l2_cache_bytes(),
             virtual_machine: field("flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
             governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             descriptor_limit: descriptor_limit(),
@@ -97,6 +101,17 @@ fn memory_bytes() -> Option<u64> {
         .parse::<u64>()
         .ok()?;
     Some(kib * 1024)
+}
+
+/// The unified or data cache of level 2; the kernel gives its size as `2048K`.
+fn l2_cache_bytes() -> Option<u64> {
+    let folder = |index: u32| format!("/sys/devices/system/cpu/cpu0/cache/index{index}");
+    let is_l2 = |index: &u32| {
+        let read = |name: &str| line(&format!("{}/{name}", folder(*index)));
+        read("level").as_deref() == Some("2") && read("type").as_deref() != Some("Instruction")
+    };
+    let size = line(&format!("{}/size", folder((0..8).find(is_l2)?)))?;
+    Some(size.strip_suffix('K')?.parse::<u64>().ok()?.saturating_mul(1024))
 }
 
 /// CPUs online, at least 1.

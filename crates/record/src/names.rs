@@ -136,6 +136,20 @@ names! {
     SERVER_SELECT_WAITS = "server.select_or_poll_waits_ratio", "ratio";
     /// Largest set of descriptors that such a select or poll was over.
     SERVER_SELECT_SET = "server.select_set_descriptors", "descriptors";
+    /// Of the looks at threads of the group within the window: the share in which one slept for a lock (futex, flock).
+    SERVER_LOCK_WAITS = "server.lock_waits_ratio", "ratio";
+    /// Of the looks at threads of the group within the window: the share in which one slept in writing, reading or syncing a file or pipe.
+    SERVER_FILE_WAITS = "server.file_waits_ratio", "ratio";
+    /// Open descriptors of the process of the group that is nearest to its limit, over that limit, at the end of the window.
+    SERVER_DESCRIPTORS = "server.descriptors_used_ratio", "ratio";
+    /// Of the CPUs that the server may use: busy share of the one with the most softirq time.
+    SERVER_SOFTIRQ_CPU_BUSY = "server.softirq_cpu_busy_ratio", "ratio";
+    /// Softirq share of that CPU's time.
+    SERVER_SOFTIRQ_CPU = "server.softirq_cpu_softirq_ratio", "ratio";
+    /// That CPU's share of the softirq time of all CPUs that the server may use.
+    SERVER_SOFTIRQ_CONCENTRATION = "server.softirq_concentration_ratio", "ratio";
+    /// Busy share of the least busy CPU that the server may use.
+    SERVER_IDLEST_CPU_BUSY = "server.idlest_cpu_busy_ratio", "ratio";
     /// CPU time for the server's work in user mode per completed request, by sampling.
     LAYER_USER = "layer.user_us_per_request", "us";
     /// The same in system calls down to the protocol: entry, socket layer, event notification, files.
@@ -152,6 +166,39 @@ names! {
     LAYER_OTHER = "layer.other_us_per_request", "us";
     /// The same in functions of the kernel that no layer claims.
     LAYER_UNATTRIBUTED = "layer.unattributed_us_per_request", "us";
+
+    /// CPU time for the server's work in user mode per packet that its connections sent, by sampling.
+    PACKET_USER = "layer.user_us_per_packet_sent", "us";
+    /// The same in system calls down to the protocol.
+    PACKET_SYSTEM_CALL = "layer.system_call_us_per_packet_sent", "us";
+    /// The same in TCP.
+    PACKET_TCP = "layer.tcp_us_per_packet_sent", "us";
+    /// The same in IP.
+    PACKET_IP = "layer.ip_us_per_packet_sent", "us";
+    /// The same in the device-independent part of the link layer.
+    PACKET_ETHERNET = "layer.ethernet_us_per_packet_sent", "us";
+    /// The same in drivers of network interfaces.
+    PACKET_DRIVER = "layer.driver_us_per_packet_sent", "us";
+    /// The same in the rest of the kernel.
+    PACKET_OTHER = "layer.other_us_per_packet_sent", "us";
+    /// The same in functions of the kernel that no layer claims.
+    PACKET_UNATTRIBUTED = "layer.unattributed_us_per_packet_sent", "us";
+    /// Packets that the port's connections sent in the window, as the interface counts them.
+    PACKETS_SENT = "layer.packets_sent", "count";
+    /// Packets that they received.
+    PACKETS_RECEIVED = "layer.packets_received", "count";
+    /// Segments in the packets sent: more where segmentation is left to the interface.
+    SEGMENTS_SENT = "layer.segments_sent", "count";
+    /// Payload that the port's connections sent in the window.
+    PAYLOAD_SENT = "layer.payload_sent_bytes", "bytes";
+    /// The microbenchmark: segments that its sender handed to the kernel per second.
+    MICRO_SENT = "microbenchmark.segments_per_sec", "1/s";
+    /// The microbenchmark: median lateness of a segment against its schedule.
+    MICRO_LATE_P50 = "microbenchmark.late_p50_us", "us";
+    /// The microbenchmark: 99th percentile of the lateness.
+    MICRO_LATE_P99 = "microbenchmark.late_p99_us", "us";
+    /// The microbenchmark: the latest segment.
+    MICRO_LATE_MAX = "microbenchmark.late_max_us", "us";
 
     /// Machine: share of CPU time in user mode (nice included).
     MACHINE_USER = "machine.cpu_user_ratio", "ratio";
@@ -199,10 +246,118 @@ names! {
     /// Length of the listener's accept queue: largest reading of the window.
     ACCEPT_QUEUE_MAX = "tcp.accept_queue_max", "connections";
 
+    /// Limit of that queue: what the server asked for in listen(), at most net.core.somaxconn.
+    ACCEPT_QUEUE_LIMIT = "tcp.accept_queue_limit", "connections";
+    /// Connections per second that skipped TIME_WAIT because net.ipv4.tcp_max_tw_buckets was reached.
+    TIME_WAIT_OVERFLOWS = "tcp.time_wait_overflows_per_sec", "1/s";
+    /// Share of its speed that the busiest network device carried, in the busier direction; devices whose speed the kernel knows.
+    NET_LINK_USED = "net.busiest_link_used_ratio", "ratio";
+
     /// The watcher's own CPU time over the window, in CPUs.
     OBSERVER_CPUS = "observer.cpus_used", "CPUs";
     /// CPU time of one reading of the watcher between the edges of a window, mean.
     OBSERVER_READING = "observer.cpu_us_per_reading", "us";
+
+    /// Requests that the server answered while they were counted, seen from its side.
+    WATCH_REQUESTS = "watch.requests", "count";
+    /// The same per second of the time in which they were counted.
+    WATCH_RATE = "watch.requests_per_sec", "1/s";
+    /// Requests of the window seen by the server less the client's, as a share of the client's: of one moment apart only.
+    WATCH_CLIENT_DIFFERENCE = "watch.client_difference_ratio", "ratio";
+    /// Requests of the whole load, warm-up included, seen by the server less answers that the client got.
+    WATCH_WHOLE_DIFFERENCE = "watch.whole_load_difference", "count";
+    /// Request bytes read by the server, per request.
+    WATCH_BYTES_IN = "watch.bytes_in_per_request", "bytes";
+    /// Response bytes written by the server, head and body, per request: the network's demand.
+    WATCH_BYTES_OUT = "watch.bytes_out_per_request", "bytes";
+    /// Reads from the socket per request.
+    WATCH_RECEIVES = "watch.receives_per_request", "count";
+    /// Writes to the socket per request, from windows.
+    WATCH_SENDS = "watch.sends_per_request", "count";
+    /// CPU time of the thread that serves a request, from its first read until the thread turns to another: the CPU's demand.
+    WATCH_CPU = "watch.cpu_us_per_request", "us";
+    /// Its user part, by the kernel's division of the whole group's time.
+    WATCH_CPU_USER = "watch.cpu_user_us_per_request", "us";
+    /// Its system part.
+    WATCH_CPU_SYSTEM = "watch.cpu_system_us_per_request", "us";
+    /// Bytes that the serving thread had to read from disks per request, from windows: the disk's demand.
+    WATCH_DISK = "watch.disk_bytes_per_request", "bytes";
+    /// From the first read of a request to the departure of the last segment that the client acknowledged, mean.
+    WATCH_ELAPSED = "watch.elapsed_us", "us";
+    /// Upper end of the histogram's bucket in which its median lies.
+    WATCH_ELAPSED_P50 = "watch.elapsed_p50_at_most_us", "us";
+    /// Upper end of the histogram's bucket in which its 99th percentile lies.
+    WATCH_ELAPSED_P99 = "watch.elapsed_p99_at_most_us", "us";
+    /// From a connection's establishment to its first read, mean: the client's own delay included.
+    WATCH_CONNECT = "watch.connect_us", "us";
+    /// CPU time of accepting a connection.
+    WATCH_CONNECT_CPU = "watch.connect_cpu_us", "us";
+    /// Phase parse, elapsed: from the first read to the first send.
+    WATCH_PARSE = "watch.parse_us", "us";
+    /// Phase process, elapsed: from the first send to the last.
+    WATCH_PROCESS = "watch.process_us", "us";
+    /// Phase log, elapsed: from the last send until the thread sleeps or turns to another connection.
+    WATCH_LOG = "watch.log_us", "us";
+    /// Phase parse, CPU time.
+    WATCH_PARSE_CPU = "watch.parse_cpu_us", "us";
+    /// Phase process, CPU time.
+    WATCH_PROCESS_CPU = "watch.process_cpu_us", "us";
+    /// Phase log, CPU time.
+    WATCH_LOG_CPU = "watch.log_cpu_us", "us";
+    /// Requests whose phases were timed.
+    WATCH_TIMED = "watch.timed_requests", "count";
+    /// Requests read and not answered to the end, mean over the readings within the window.
+    WATCH_IN_FLIGHT = "watch.in_flight", "requests";
+    /// The most of them in one reading.
+    WATCH_IN_FLIGHT_MAX = "watch.in_flight_max", "requests";
+    /// Connections established per second.
+    WATCH_ACCEPTED = "watch.accepted_per_sec", "1/s";
+    /// Connections ended by a reset or a timeout, per second.
+    WATCH_ABORTED = "watch.aborted_per_sec", "1/s";
+    /// Segments of the port that the server's side sent again, per second.
+    WATCH_RETRANSMITS = "watch.retransmits_per_sec", "1/s";
+    /// Resets that the port sent, per second.
+    WATCH_RESETS_SENT = "watch.resets_sent_per_sec", "1/s";
+    /// Resets that the port received, per second.
+    WATCH_RESETS_RECEIVED = "watch.resets_received_per_sec", "1/s";
+    /// Requests whose connection ended before a byte of response was written.
+    WATCH_UNANSWERED = "watch.unanswered", "count";
+    /// Requests whose record was displaced by another connection's: not in any count.
+    WATCH_LOST = "watch.lost_requests", "count";
+    /// CPU time charged to requests, accepting and closing, as a share of the scheduler's account of the server.
+    WATCH_EXPLAINED = "watch.explained_cpu_ratio", "ratio";
+    /// Share of the window in which requests were counted: less than 1 where counting all would exceed the budget.
+    WATCH_COUNTED = "watch.counted_ratio", "ratio";
+    /// Share of the window in which phases were timed.
+    WATCH_TIMED_RATIO = "watch.timed_ratio", "ratio";
+    /// What the watch added to the server's CPU time: events times their calibrated cost, as a share.
+    WATCH_COST = "watch.cost_ratio", "ratio";
+    /// The watch's own thread over the window, in CPUs.
+    WATCH_OWN_CPUS = "watch.own_cpus_used", "CPUs";
+
+    /// Machine: requests to disks that read, per second.
+    MACHINE_DISK_READS = "machine.disk_reads_per_sec", "1/s";
+    /// Machine: bytes read from disks per second.
+    MACHINE_DISK_READ_BYTES = "machine.disk_read_bytes_per_sec", "bytes/s";
+    /// Machine: requests to disks that write, per second.
+    MACHINE_DISK_WRITES = "machine.disk_writes_per_sec", "1/s";
+    /// Machine: bytes written to disks per second.
+    MACHINE_DISK_WRITTEN_BYTES = "machine.disk_written_bytes_per_sec", "bytes/s";
+    /// Machine: bytes paged in per second.
+    MACHINE_PAGED_IN = "machine.paged_in_bytes_per_sec", "bytes/s";
+    /// Machine: bytes paged out per second.
+    MACHINE_PAGED_OUT = "machine.paged_out_bytes_per_sec", "bytes/s";
+    /// Machine: page faults per second.
+    MACHINE_FAULTS = "machine.faults_per_sec", "1/s";
+    /// Machine: page faults per second that waited for a disk.
+    MACHINE_MAJOR_FAULTS = "machine.major_faults_per_sec", "1/s";
+    /// Machine: processes and threads started per second.
+    MACHINE_STARTED = "machine.started_per_sec", "1/s";
+    /// Bytes per second that the server's processes had to read from disks.
+    SERVER_DISK_READ = "server.disk_read_bytes_per_sec", "bytes/s";
+    /// Bytes per second that the server's processes had written to disks.
+    SERVER_DISK_WRITTEN = "server.disk_written_bytes_per_sec", "bytes/s";
+
     /// Found by `find`: highest throughput of the sweeps.
     FIND_PEAK = "find.peak_throughput_per_sec", "1/s";
     /// Found by `find`: connections at the yield point, or the most measured when the server stayed elastic.
@@ -216,6 +371,12 @@ names! {
 
     /// The yardstick: a fixed piece of arithmetic on the server's CPU, iterations per second of its CPU time.
     YARDSTICK_CPU = "yardstick.iterations_per_cpu_sec", "1/s";
+}
+
+/// Events of the hardware per packet sent, by layer: `layer.tcp_instructions_per_packet_sent`. `layer`: the word of the
+/// layer's other figures, or `stack` for all layers of the network stack.
+pub fn event_per_packet(layer: &str, event: &str) -> String {
+    format!("layer.{layer}_{}_per_packet_sent", event.replace('-', "_"))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use crate::doubt::Doubt;
 use crate::figure::{Figure, Figures};
 use crate::outcome::Outcomes;
 use crate::scenario::Pace;
+use crate::watched::Watched;
 use crate::workload::WorkloadResult;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -66,6 +67,9 @@ pub struct Point {
     /// first. Empty where the point was not profiled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<FunctionCost>,
+    /// What the server's side saw of the requests. Absent where the point was not watched that way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watched: Option<Watched>,
     /// Reasons not to trust this point.
     #[serde(default)]
     pub doubts: Vec<Doubt>,

@@ -285,8 +285,13 @@ fn write_new(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
     write().map_err(|error| write_error(path, error))
 }
 
-/// Replaces a file atomically: a reader sees the old content or the new one.
+/// Replaces a file atomically: a reader sees the old content or the new one. What is not a file, such as `/dev/null` or a pipe,
+/// is written to and stays what it is.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
+    if fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
+        let write = || fs::OpenOptions::new().write(true).open(path)?.write_all(bytes);
+        return write().map_err(|error| write_error(path, error));
+    }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = path.with_file_name(format!(".{name}.partial"));
     let written = write_new(&temporary, bytes)
@@ -449,5 +454,20 @@ mod tests {
         assert!(error.contains("--out"), "{error}");
         fs::write(folder.path().join("run.json"), "{}").unwrap();
         assert!(matches!(RunWriter::check(folder.path(), Some(folder.path())), Err(RunError::Occupied { .. })));
+    }
+
+    #[test]
+    fn what_is_no_file_is_written_to_and_stays_what_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || fs::read(pipe)
+        });
+        write_whole(&pipe, b"page").unwrap();
+        assert_eq!(reader.join().unwrap().unwrap(), b"page");
+        assert!(!fs::metadata(&pipe).unwrap().is_file(), "the pipe was replaced");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "something was left beside it");
     }
 }

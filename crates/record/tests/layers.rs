@@ -80,3 +80,35 @@ fn every_layer_of_the_stack_has_samples_in_every_run() {
         }
     }
 }
+
+/// A function, and its module in brackets behind it.
+fn frames(text: &str) -> Vec<(&str, Option<&str>)> {
+    let mut frames: Vec<(&str, Option<&str>)> = Vec::new();
+    for word in text.split_whitespace() {
+        match (word.strip_prefix('[').and_then(|module| module.strip_suffix(']')), frames.last_mut()) {
+            (Some(module), Some(last)) => last.1 = Some(module),
+            _ => frames.push((word, None)),
+        }
+    }
+    frames
+}
+
+#[test]
+fn stacks_of_virtio_net_and_of_named_drivers_get_the_layer_that_works() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/driver-stacks.txt");
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut modules = std::collections::BTreeSet::new();
+    let mut wrong = Vec::new();
+    for line in text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
+        let (wanted, stack) = line.split_once('|').unwrap();
+        let frames = frames(stack);
+        assert!(!frames.is_empty(), "{line}");
+        modules.extend(frames.iter().filter_map(|(_, module)| *module));
+        let found = Rule::built_in().row_of(frames).map(|row| row.layer.word());
+        if found != Some(wanted.trim()) {
+            wrong.push(format!("{line}: {found:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(modules.len() >= 18, "virtio-net and the named drivers: {modules:?}");
+}

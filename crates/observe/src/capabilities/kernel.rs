@@ -90,6 +90,19 @@ pub fn bpf() -> Capability {
     )
 }
 
+/// Loads and attaches what `straingauge watch` counts by.
+pub fn requests() -> Capability {
+    let name = "requests of a server";
+    match crate::watch::try_out() {
+        Ok(hooks) => Capability::there(name, hooks.replace('\n', " ")),
+        Err(why) => Capability::missing(
+            name,
+            why.to_string().replace('\n', " "),
+            "'watch' shows connection states by scanning, accept queues, CPU and memory only: change what is named here",
+        ),
+    }
+}
+
 pub fn sampling() -> Capability {
     let name = "sampling of the kernel";
     let remedy =

@@ -57,6 +57,7 @@ pub fn capabilities() -> Vec<Capability> {
         network::descriptors,
         kernel::btf,
         kernel::bpf,
+        kernel::requests,
         kernel::sampling,
         kernel::exact_layers,
         kernel::symbols,

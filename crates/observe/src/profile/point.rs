@@ -20,6 +20,18 @@ const FIGURES: [(Option<Layer>, &str); 8] = [
     (None, names::LAYER_UNATTRIBUTED),
 ];
 
+/// The same per packet sent, with the word that the layer has in names.
+const PACKET_FIGURES: [(Option<Layer>, &str, &str); 8] = [
+    (Some(Layer::User), names::PACKET_USER, "user"),
+    (Some(Layer::SystemCall), names::PACKET_SYSTEM_CALL, "system_call"),
+    (Some(Layer::Tcp), names::PACKET_TCP, "tcp"),
+    (Some(Layer::Ip), names::PACKET_IP, "ip"),
+    (Some(Layer::Ethernet), names::PACKET_ETHERNET, "ethernet"),
+    (Some(Layer::Driver), names::PACKET_DRIVER, "driver"),
+    (Some(Layer::Other), names::PACKET_OTHER, "other"),
+    (None, names::PACKET_UNATTRIBUTED, "unattributed"),
+];
+
 impl Profile {
     /// CPU time per request by layer, in a window with this many requests. A layer without a sample is below what the
     /// window can resolve, and 0 for the sum's sake.
@@ -58,6 +70,59 @@ impl Profile {
                 samples: row.samples,
             })
             .collect()
+    }
+
+    /// CPU time, and events of the hardware where the machine counts them, per packet that the port's connections sent; and
+    /// how many those were.
+    pub fn packet_figures(&self) -> Figures {
+        let sent = self.packets.packets[1];
+        let too_few = match (self.samples.server(), sent) {
+            (_, 0) => Some("no packet was sent"),
+            (samples, _) if samples < LEAST_SAMPLES => Some("the server was sampled fewer than 20 times"),
+            _ => None,
+        };
+        let mut figures = Figures::default();
+        for (layer, name, _) in PACKET_FIGURES {
+            let figure = match too_few {
+                Some(why) => Figure::not_measured("us", why),
+                None => {
+                    let samples = self.layer(layer).map_or(0, |row| row.samples);
+                    Figure::new(self.cost_us(samples, sent), "us", samples, Origin::Sampled)
+                }
+            };
+            figures.set(name, figure);
+        }
+        self.event_figures(&mut figures);
+        let counted = |count: u64, unit: &str| Figure::new(count as f64, unit, count, Origin::Counted);
+        figures.set(names::PACKETS_SENT, counted(sent, "count"));
+        figures.set(names::PACKETS_RECEIVED, counted(self.packets.packets[0], "count"));
+        figures.set(names::SEGMENTS_SENT, counted(self.packets.segments[1], "count"));
+        figures.set(names::PAYLOAD_SENT, counted(self.packets.payload_bytes[1], "bytes"));
+        figures
+    }
+
+    /// Events by layer, and of the network stack as a whole; the latter also says why there are none.
+    fn event_figures(&self, figures: &mut Figures) {
+        // Rows are per packet of both directions.
+        let to_sent = self.packets.total() as f64 / self.packets.packets[1] as f64;
+        for event in &self.events {
+            let of_stack = names::event_per_packet("stack", &event.event);
+            if let Some(why) = &event.not_measured {
+                figures.set(&of_stack, Figure::not_measured("count", why.clone()));
+                continue;
+            }
+            let mut stack = 0.0;
+            for (layer, _, word) in PACKET_FIGURES {
+                let row = self.layer(layer).and_then(|row| row.events_per_packet.get(&event.event));
+                let per_packet = row.map_or(0.0, |estimate| estimate.value) * to_sent;
+                if layer.is_some_and(Layer::is_stack) {
+                    stack += per_packet;
+                }
+                let figure = Figure::new(per_packet, "count", event.samples, Origin::Sampled);
+                figures.set(&names::event_per_packet(word, &event.event), figure);
+            }
+            figures.set(&of_stack, Figure::new(stack, "count", event.samples, Origin::Sampled));
+        }
     }
 
     /// CPU time of so many samples over the requests, microseconds. A point's few samples only divide what the scheduler

@@ -136,6 +136,12 @@ impl Sampler {
             .map_err(|error| refused(&error))
     }
 
+    /// Lets the events interrupt, or no longer: a shut gate ignores them, but each still costs an interrupt.
+    pub fn set_running(&self, is_running: bool) -> Result<(), ProfileError> {
+        let events = self.events.iter().flat_map(|state| &state.cpus);
+        events.into_iter().try_for_each(|event| event.set_running(is_running)).map_err(ProfileError::NoClock)
+    }
+
     /// Forgets the samples and stacks of an earlier window. The gate must be shut.
     pub fn forget(&self) -> Result<(), ProfileError> {
         for name in ["samples", "kernel_stacks", "user_stacks"] {

@@ -78,6 +78,19 @@ struct OpenWindow {
     machine_before: MachineReading,
     losses_before: Losses,
     edges: Vec<PacketCounts>,
+    /// Since when nothing is sampled, and the server's CPU time then.
+    paused: Option<(Instant, u64)>,
+    /// What pauses took of the window, and of the server's CPU time.
+    left_out: Duration,
+    left_out_cpu_ns: u64,
+}
+
+impl OpenWindow {
+    /// Time in which samples were taken.
+    fn elapsed(&self) -> Duration {
+        let until = self.paused.map_or_else(Instant::now, |(since, _)| since);
+        until.duration_since(self.opened).saturating_sub(self.left_out)
+    }
 }
 
 impl Profiler {
@@ -123,7 +136,59 @@ impl Profiler {
         self.sampler.set_gate(true, 0)?;
         let opened = Instant::now();
         let edges = vec![packets];
-        self.window = Some(OpenWindow { opened, block: 0, cpu_before_ns, machine_before, losses_before, edges });
+        let (paused, left_out, left_out_cpu_ns) = (None, Duration::ZERO, 0);
+        self.window = Some(OpenWindow {
+            opened,
+            block: 0,
+            cpu_before_ns,
+            machine_before,
+            losses_before,
+            edges,
+            paused,
+            left_out,
+            left_out_cpu_ns,
+        });
+        Ok(())
+    }
+
+    /// Takes no samples until [`resume`](Self::resume): neither the time nor the server's CPU time until then is the window's.
+    pub fn pause(&mut self) -> Result<(), ProfileError> {
+        let Some(window) = self.window.as_mut().filter(|window| window.paused.is_none()) else { return Ok(()) };
+        self.sampler.set_gate(false, window.block)?;
+        self.group.read();
+        window.paused = Some((Instant::now(), self.group.counters().cpu_ns));
+        self.sampler.set_running(false)
+    }
+
+    /// Goes on after [`pause`](Self::pause).
+    pub fn resume(&mut self) -> Result<(), ProfileError> {
+        let Some(window) = self.window.as_mut() else { return Ok(()) };
+        let Some((since, cpu_ns)) = window.paused.take() else { return Ok(()) };
+        self.sampler.set_running(true)?;
+        self.table.scan();
+        self.group.admit(&self.table);
+        self.sampler.add_members(self.group.pids())?;
+        self.group.read();
+        window.left_out_cpu_ns += self.group.counters().cpu_ns.saturating_sub(cpu_ns);
+        self.sampler.set_gate(true, window.block)?;
+        window.left_out += since.elapsed();
+        Ok(())
+    }
+
+    /// Packets of the port in the tenths that have ended.
+    pub fn packets_by_tenth(&self) -> Vec<u64> {
+        let edges = self.window.iter().flat_map(|window| window.edges.windows(2));
+        edges.map(|edges| edges[1].since(&edges[0]).total()).collect()
+    }
+
+    /// Samples until `part` of the window is over, or until `is_stopped`.
+    pub fn sample_until(&mut self, part: f64, is_stopped: &dyn Fn() -> bool) -> Result<(), ProfileError> {
+        let step = (self.options.duration / BLOCKS).min(Duration::from_millis(20));
+        let due = self.options.duration.mul_f64(part);
+        while self.window.as_ref().is_some_and(|window| window.elapsed() < due) && !is_stopped() {
+            std::thread::sleep(step);
+            self.tick()?;
+        }
         Ok(())
     }
 
@@ -132,7 +197,7 @@ impl Profiler {
     pub fn tick(&mut self) -> Result<(), ProfileError> {
         let tenth = self.options.duration / BLOCKS;
         let Some(mut window) = self.window.take() else { return Ok(()) };
-        while window.block + 1 < BLOCKS && window.opened.elapsed() >= tenth * (window.block + 1) {
+        while window.block + 1 < BLOCKS && window.elapsed() >= tenth * (window.block + 1) {
             window.block += 1;
             self.sampler.set_gate(true, window.block)?;
             window.edges.push(self.sampler.rows()?.0);
@@ -145,7 +210,7 @@ impl Profiler {
 
     /// When the window should end.
     pub fn is_due(&self) -> bool {
-        self.window.as_ref().is_none_or(|window| window.opened.elapsed() >= self.options.duration)
+        self.window.as_ref().is_none_or(|window| window.elapsed() >= self.options.duration)
     }
 
     fn admit(&mut self) -> Result<(), ProfileError> {
@@ -158,9 +223,10 @@ impl Profiler {
     pub fn end(&mut self, requests: Option<u64>) -> Result<Profile, ProfileError> {
         let Some(mut window) = self.window.take() else { return Err(ProfileError::NoSamples { seconds: 0.0 }) };
         self.sampler.set_gate(false, window.block)?;
-        let duration = window.opened.elapsed();
+        let duration = window.elapsed();
         self.group.read();
-        let scheduler_ns = self.group.counters().cpu_ns.saturating_sub(window.cpu_before_ns) as f64;
+        let cpu_ns = window.paused.map_or_else(|| self.group.counters().cpu_ns, |(_, cpu_ns)| cpu_ns);
+        let scheduler_ns = cpu_ns.saturating_sub(window.cpu_before_ns + window.left_out_cpu_ns) as f64;
         let machine = self.machine.read()?;
         let steal_ratio = {
             let used = CpuUse::between(&window.machine_before, &machine, |_| true);
@@ -262,13 +328,9 @@ fn denominators(edges: &[PacketCounts], requests: Option<u64>) -> (Denominators,
 
 /// Profiles for the whole window, or until `is_stopped`; then with what there is.
 pub fn run(options: ProfileOptions, is_stopped: &dyn Fn() -> bool) -> Result<Profile, ProfileError> {
-    let step = (options.duration / BLOCKS).min(Duration::from_millis(20));
     let mut profiler = Profiler::attach(options)?;
     profiler.begin()?;
-    while !profiler.is_due() && !is_stopped() {
-        std::thread::sleep(step);
-        profiler.tick()?;
-    }
+    profiler.sample_until(1.0, is_stopped)?;
     profiler.end(None)
 }
 

@@ -41,7 +41,13 @@ pub fn measure(hooks: KernelHooks) -> Result<EventCosts, WatchError> {
     let (mut server, _) = listener.accept().map_err(io)?;
     client.set_nodelay(true).map_err(io)?;
     server.set_nodelay(true).map_err(io)?;
-    let options = PortOptions { port, netns_inum: 0, class_below_bytes: [u64::MAX; SIZE_CLASSES - 1], slots: 16 };
+    let options = PortOptions {
+        port,
+        netns_inum: 0,
+        class_below_bytes: [u64::MAX; SIZE_CLASSES - 1],
+        slots: 16,
+        has_boundaries: false,
+    };
     let mut programs = Programs::load(hooks, &options)?;
     let mut pieces = || -> Result<f64, WatchError> {
         let mut byte = [0];

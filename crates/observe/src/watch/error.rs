@@ -11,7 +11,7 @@ pub enum WatchError {
     NotBuilt,
     /// The kernel describes no types.
     #[error(
-        "the kernel has no type information (/sys/kernel/btf/vmlinux: {0}): use a kernel built with CONFIG_DEBUG_INFO_BTF, 5.15 or later"
+        "the kernel has no type information (/sys/kernel/btf/vmlinux: {0}): make /sys visible in this container, or use a kernel built with CONFIG_DEBUG_INFO_BTF, 5.15 or later"
     )]
     NoTypes(String),
     /// No right to load programs.

@@ -36,6 +36,8 @@ pub struct KernelHooks {
     pub has_resets: bool,
     /// Retransmissions.
     pub has_retransmits: bool,
+    /// Reads asked of block devices.
+    pub has_disk_reads: bool,
 }
 
 impl KernelHooks {
@@ -63,7 +65,27 @@ impl KernelHooks {
             send,
             has_resets: has_event("tcp_send_reset") && has_event("tcp_receive_reset"),
             has_retransmits: has_event("tcp_retransmit_skb"),
+            has_disk_reads: has_event("block_bio_queue"),
         })
+    }
+
+    /// What is seen by what, in a few words.
+    pub fn in_words(&self) -> String {
+        let reads = match self.receive {
+            ReceiveHook::Length => "reads by sock_recv_length",
+            ReceiveHook::Position => "reads by segment (tcp_rcv_space_adjust)",
+        };
+        let sends = match self.send {
+            SendHook::Length => "sends by sock_send_length",
+            SendHook::Return { .. } => "sends by the return of tcp_sendmsg",
+        };
+        let others = [
+            (self.has_resets, "resets"),
+            (self.has_retransmits, "retransmissions"),
+            (self.has_disk_reads, "disk reads"),
+        ];
+        let others: Vec<&str> = others.iter().filter(|(is_there, _)| *is_there).map(|(_, name)| *name).collect();
+        [&[reads, sends][..], &others].concat().join(", ")
     }
 
     /// Programs to be attached as long as the watch runs, the states' first: it must see what the others begin.
@@ -84,6 +106,11 @@ impl KernelHooks {
             ReceiveHook::Length => "on_receive",
             ReceiveHook::Position => "on_copied",
         }
+    }
+
+    /// Programs of every window besides those that see writes.
+    pub fn window_programs(&self) -> Vec<&'static str> {
+        if self.has_disk_reads { vec!["on_switch", "on_disk_read"] } else { vec!["on_switch"] }
     }
 
     /// The programs that see writes.

@@ -14,8 +14,12 @@ pub const WAYS: u32 = 4;
 pub const OPEN_LISTED: usize = 256;
 /// System calls that may end the parse phase.
 pub const SYSCALLS: usize = 8;
+/// Reads looked into until they are fetched.
+pub const LOOKS: usize = 32;
+/// Bytes kept of each, at most.
+pub const LOOK_BYTES: usize = 1024;
 /// `phase` of a record whose response is being written or was written.
-pub const PHASE_LOG: u16 = 3;
+pub const PHASE_LOG: u8 = 3;
 
 /// Upper end (exclusive) of a histogram's bucket, nanoseconds: bucket b holds `[2^(b+5), 2^(b+6))`, bucket 0 all below.
 pub fn bucket_end_ns(bucket: usize) -> u64 {
@@ -48,8 +52,9 @@ pub struct RequestRecord {
     pub disk_bytes: u64,
     pub receives: u32,
     pub window: u32,
-    pub phase: u16,
-    pub is_split: u16,
+    pub phase: u8,
+    pub is_split: u8,
+    pub disk_reads: u16,
     pub pid: u32,
     pub parsed_ns: u64,
     pub last_send_ns: u64,
@@ -106,7 +111,7 @@ pub struct PhaseRow {
     pub sends: u64,
     pub disk_bytes: u64,
     pub split: u64,
-    pub reserved: u64,
+    pub disk_reads: u64,
     pub elapsed_ns: [u64; PHASES],
     pub cpu_ns: [i64; PHASES],
     pub reserved2: [u64; 2],
@@ -145,6 +150,7 @@ pub struct PortCounts {
     pub displaced_thread_bytes_out: u64,
     pub switches_seen: u64,
     pub syscalls_seen: u64,
+    pub boundaries_seen: u64,
 }
 
 /// `struct watch_options`.
@@ -156,6 +162,7 @@ pub struct ProgramOptions {
     pub slots_mask: u32,
     pub state_bank: u32,
     pub split_syscalls: [i32; SYSCALLS],
+    pub read_syscalls: [i32; 4],
     pub port: u16,
     pub reserved: u16,
 }
@@ -166,6 +173,27 @@ pub struct ProgramOptions {
 pub struct Control {
     pub window: u32,
     pub gate: u32,
+    pub looks_granted: u32,
+    pub reserved: u32,
+}
+
+/// `struct look_count`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct LookCount {
+    pub taken: u32,
+    pub reserved: u32,
+}
+
+/// `struct look`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct LookRecord {
+    pub number: u32,
+    pub bytes: u32,
+    pub kept: u32,
+    pub is_first: u32,
+    pub head: [u8; LOOK_BYTES],
 }
 
 /// `struct open_request`.
@@ -208,8 +236,8 @@ pub struct Sweep {
 }
 
 shared! {
-    RequestRecord = 128, ThreadRecord = 128, ClassRow = 384, PhaseRow = 2048, PortCounts = 648, ProgramOptions = 104,
-    Control = 8, OpenRecord = 48, SweepRow = 40, Sweep = 12656,
+    RequestRecord = 128, ThreadRecord = 128, ClassRow = 384, PhaseRow = 2048, PortCounts = 656, ProgramOptions = 120,
+    Control = 16, LookCount = 8, LookRecord = 1040, OpenRecord = 48, SweepRow = 40, Sweep = 12656,
 }
 
 /// A value of all zeros.

@@ -7,9 +7,12 @@
 //!
 //! [`Watcher`] is the entrance; it holds windows while it waits ([`Watcher::wait_until`]) and hands out [`Reading`]s.
 //! Rooms inside: `layout`, `mapped`, `programs`, `kernel` (the programs), `calibration` (their cost), `schedule`,
-//! [`estimate`] (windows), [`states`] (connections), [`classes`], [`reading`], `totals` (what is read), [`rates`] and
+//! [`pack`] (the server's own functions), [`estimate`] (windows), [`point_watch`] with [`held`], [`shares`] and [`point`] (the
+//! watch of a load's points), [`states`] (connections), [`classes`], [`reading`], `totals`, [`traffic`] (what is read), [`rates`] and
 //! [`demand`] (what follows).
 
+#[cfg(feature = "bpf")]
+mod active_pack;
 #[cfg(feature = "bpf")]
 mod calibration;
 pub mod classes;
@@ -17,20 +20,29 @@ pub mod demand;
 mod error;
 pub mod estimate;
 pub mod group_io;
+pub mod held;
 #[cfg(feature = "bpf")]
 mod kernel;
 #[cfg_attr(not(feature = "bpf"), allow(dead_code))]
 mod layout;
 #[cfg(feature = "bpf")]
 mod mapped;
+pub mod pack;
+#[cfg_attr(not(feature = "bpf"), allow(dead_code))]
+mod pack_places;
 #[cfg(feature = "bpf")]
 mod phases;
+pub mod point;
+pub mod point_watch;
+#[cfg(feature = "bpf")]
+mod probe_cost;
 #[cfg(feature = "bpf")]
 mod programs;
 pub mod rates;
 pub mod reading;
 pub mod schedule;
 mod server;
+pub mod shares;
 pub mod states;
 pub mod system;
 pub mod system_text;
@@ -38,12 +50,22 @@ pub mod system_text;
 mod totals;
 #[cfg(feature = "bpf")]
 mod tracer;
+pub mod traffic;
 mod watcher;
 
 pub use classes::{ClassError, SizeClass, SizeClasses};
 pub use error::WatchError;
 pub use layout::{BUCKETS, bucket_end_ns};
+pub use point_watch::PointWatch;
 pub use rates::Rates;
 pub use reading::Reading;
 pub use schedule::Mode;
 pub use watcher::{WatchOptions, Watcher};
+
+/// Whether requests can be counted here: by which hooks, or why not. Tried out, not guessed.
+pub fn try_out() -> Result<String, WatchError> {
+    #[cfg(feature = "bpf")]
+    return programs::try_out();
+    #[cfg(not(feature = "bpf"))]
+    Err(WatchError::NotBuilt)
+}

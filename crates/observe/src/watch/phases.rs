@@ -11,6 +11,8 @@ pub struct PhaseSums {
     classes: Vec<ClassSums>,
     /// The rows as of the end of the last window, summed over CPUs.
     earlier: Vec<PhaseRow>,
+    /// Requests that began in a window and were not answered when it was closed.
+    late: u64,
 }
 
 #[derive(Debug, Default)]
@@ -20,6 +22,7 @@ struct ClassSums {
     sends: RatioEstimator,
     receives: RatioEstimator,
     disk_bytes: RatioEstimator,
+    disk_reads: RatioEstimator,
     elapsed_histograms: [Log2Histogram; PHASES],
     cpu_histograms: [Log2Histogram; PHASES],
     split: u64,
@@ -32,7 +35,19 @@ impl PhaseSums {
         PhaseSums {
             classes: (0..classes).map(|_| ClassSums::default()).collect(),
             earlier: vec![zeroed(); SIZE_CLASSES],
+            late: 0,
         }
+    }
+
+    /// Begins anew: what the rows hold so far is left out of what follows.
+    pub fn restart(&mut self, rows: impl Iterator<Item = PhaseRow>) {
+        *self = PhaseSums { earlier: sum_rows(rows), ..PhaseSums::new(self.classes.len()) };
+    }
+
+    /// Requests that began in a window and had no response when it was closed: they are in no mean, which is therefore too
+    /// low where they are many.
+    pub fn late(&self) -> u64 {
+        self.late
     }
 
     /// Takes in a window: the rows of all CPUs as they stand now, and the requests that were answered in it and whose
@@ -44,16 +59,38 @@ impl PhaseSums {
         window: u32,
         sizes: &SizeClasses,
     ) {
+        let grown = self.take_window(rows, unfinished, window, sizes);
+        self.add_rows(&grown);
+    }
+
+    /// The window's rows, which are not added here: they are somebody else's.
+    pub fn take_window(
+        &mut self,
+        rows: impl Iterator<Item = PhaseRow>,
+        unfinished: impl Iterator<Item = RequestRecord>,
+        window: u32,
+        sizes: &SizeClasses,
+    ) -> Vec<PhaseRow> {
         let now = sum_rows(rows);
         let mut grown: Vec<PhaseRow> =
             now.iter().zip(&self.earlier).map(|(now, earlier)| since(now, earlier)).collect();
         self.earlier = now;
         for record in unfinished {
-            if record.window == window && record.phase == PHASE_LOG && record.bytes_in > 0 && record.sends > 0 {
+            if record.window != window || record.bytes_in == 0 || record.phase == 0 {
+                continue;
+            }
+            if record.phase == PHASE_LOG && record.sends > 0 {
                 add_record(&mut grown[sizes.of(record.bytes_sent)], &record);
+            } else {
+                self.late += 1;
             }
         }
-        for (sums, row) in self.classes.iter_mut().zip(&grown) {
+        grown
+    }
+
+    /// Adds a window's rows, by class.
+    pub fn add_rows(&mut self, grown: &[PhaseRow]) {
+        for (sums, row) in self.classes.iter_mut().zip(grown) {
             sums.add(row);
         }
     }
@@ -74,6 +111,7 @@ impl ClassSums {
         self.sends.add(row.requests, row.sends as f64);
         self.receives.add(row.requests, row.receives as f64);
         self.disk_bytes.add(row.requests, row.disk_bytes as f64);
+        self.disk_reads.add(row.requests, row.disk_reads as f64);
         for phase in 0..PHASES {
             self.elapsed[phase].add(row.requests, row.elapsed_ns[phase] as f64);
             self.cpu[phase].add(row.requests, row.cpu_ns[phase] as f64);
@@ -100,6 +138,7 @@ impl ClassSums {
             sends: self.sends.estimate(share),
             receives: self.receives.estimate(share),
             disk_bytes: self.disk_bytes.estimate(share),
+            disk_reads: self.disk_reads.estimate(share),
             elapsed_ns: std::array::from_fn(|phase| self.elapsed[phase].estimate(share)),
             cpu_ns: std::array::from_fn(|phase| self.cpu[phase].estimate(share).map(scaled)),
             elapsed: self.elapsed_histograms.clone(),
@@ -132,6 +171,7 @@ fn combine(into: &mut PhaseRow, with: &PhaseRow, count: fn(u64, u64) -> u64, tim
         (&mut into.receives, with.receives),
         (&mut into.sends, with.sends),
         (&mut into.disk_bytes, with.disk_bytes),
+        (&mut into.disk_reads, with.disk_reads),
         (&mut into.split, with.split),
     ] {
         *mine = count(*mine, theirs);
@@ -161,6 +201,7 @@ fn add_record(row: &mut PhaseRow, record: &RequestRecord) {
     row.receives += u64::from(record.receives);
     row.sends += u64::from(record.sends);
     row.disk_bytes += record.disk_bytes;
+    row.disk_reads += u64::from(record.disk_reads);
     row.split += u64::from(record.is_split);
     for (phase, (elapsed_ns, cpu_ns)) in elapsed.into_iter().zip(record.phase_cpu_ns).enumerate() {
         row.elapsed_ns[phase] += elapsed_ns;

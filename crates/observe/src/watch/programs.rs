@@ -4,12 +4,14 @@
 use super::error::WatchError;
 use super::kernel::KernelHooks;
 use super::layout::{
-    ClassRow, Control, PhaseRow, PortCounts, ProgramOptions, RequestRecord, SIZE_CLASSES, Shared, Sweep, SweepRow,
-    ThreadRecord, WAYS, bytes_of, zeroed,
+    ClassRow, Control, LOOKS, LookCount, LookRecord, PhaseRow, PortCounts, ProgramOptions, RequestRecord, SIZE_CLASSES,
+    Shared, Sweep, SweepRow, ThreadRecord, WAYS, bytes_of, zeroed,
 };
 use super::mapped::Mapped;
-use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramInput, ProgramMut};
+use super::pack_places::Place;
+use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramInput, ProgramMut, UprobeOpts};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Compiled from `bpf/watch.bpf.c` by the build script. An ELF file is read in place, as structures of 8 bytes' alignment.
@@ -33,6 +35,8 @@ pub struct PortOptions {
     pub class_below_bytes: [u64; SIZE_CLASSES - 1],
     /// Slots of the table of connections; rounded up to a power of two.
     pub slots: u32,
+    /// Functions of the server may be probed.
+    pub has_boundaries: bool,
 }
 
 /// Loaded programs. Links are dropped before the object they belong to.
@@ -42,18 +46,24 @@ pub struct Programs {
     always: Vec<Link>,
     object: Object,
     hooks: KernelHooks,
+    /// Looks fetched so far.
+    looked: u32,
     /// Connections and losses.
     pub counts: Mapped<PortCounts>,
     /// Rows by CPU and class, the state hook's last.
     pub classes: Mapped<ClassRow>,
     /// The same with phases.
     pub phases: Mapped<PhaseRow>,
+    /// Phases by the server's own functions, by class.
+    pub boundary_phases: Mapped<PhaseRow>,
     /// Threads by number.
     pub threads: Mapped<ThreadRecord>,
     /// Connections and their requests in progress.
     pub requests: Mapped<RequestRecord>,
     control: Mapped<Control>,
     swept: Mapped<Sweep>,
+    looks: Mapped<LookRecord>,
+    look_count: Mapped<LookCount>,
 }
 
 impl Programs {
@@ -67,6 +77,8 @@ impl Programs {
             slots_mask: slots - 1,
             state_bank: cpus as u32,
             split_syscalls: split_syscalls(),
+            read_syscalls: [libc::SYS_read, libc::SYS_recvfrom, libc::SYS_readv, libc::SYS_recvmsg]
+                .map(|call| call as i32),
             port: options.port,
             reserved: 0,
         };
@@ -76,7 +88,9 @@ impl Programs {
             .always()
             .into_iter()
             .chain(hooks.send_programs())
-            .chain([hooks.receive_program(), "on_switch", "on_syscall", "sweep"])
+            .chain(hooks.window_programs())
+            .chain([hooks.receive_program(), "on_syscall", "sweep"])
+            .chain(options.has_boundaries.then_some("on_boundary"))
             .collect();
         for mut program in open.progs_mut() {
             let is_used = program.name().to_str().is_some_and(|name| used.contains(&name));
@@ -85,6 +99,7 @@ impl Programs {
         for mut map in open.maps_mut() {
             let sized = match map.name().to_str().unwrap_or_default() {
                 "requests" => map.set_max_entries(slots),
+                "marks" if options.has_boundaries => map.set_max_entries(slots),
                 "classes" | "phases" => map.set_max_entries(rows as u32),
                 ".rodata.options" => match map.initial_value_mut() {
                     Some(bytes) if bytes.len() >= size_of::<ProgramOptions>() => {
@@ -102,15 +117,19 @@ impl Programs {
             counts: mapped(&object, ".bss.counts", 1)?,
             classes: mapped(&object, "classes", rows)?,
             phases: mapped(&object, "phases", rows)?,
+            boundary_phases: mapped(&object, "boundary_phases", 0)?,
             threads: mapped(&object, "threads", 0)?,
             requests: mapped(&object, "requests", slots as usize)?,
             control: mapped(&object, ".bss.control", 1)?,
             swept: mapped(&object, ".bss.swept", 1)?,
+            looks: mapped(&object, "looks", LOOKS)?,
+            look_count: mapped(&object, ".bss.looks", 1)?,
             receive: None,
             window: Vec::new(),
             always: Vec::new(),
             object,
             hooks,
+            looked: 0,
         })
     }
 
@@ -129,6 +148,16 @@ impl Programs {
         Ok(())
     }
 
+    /// Forgets what threads did last. Only while nothing counts requests.
+    pub fn forget_threads(&self) {
+        for index in 0..self.threads.len() {
+            let thread = self.threads.get(index);
+            if thread.pid != 0 {
+                self.threads.set(index, ThreadRecord { pid: 0, sk: 0, ..thread });
+            }
+        }
+    }
+
     /// Detaches what counts requests; connections are still seen.
     pub fn detach_receive(&mut self) {
         self.receive = None;
@@ -137,9 +166,9 @@ impl Programs {
     /// Opens window `number` (not 0): attaches the hooks on sends and on switches, `with_syscalls` on system calls too,
     /// then lets requests begin.
     pub fn open_window(&mut self, number: u32, with_syscalls: bool) -> Result<(), WatchError> {
-        self.set_control(Control { window: number, gate: 0 });
+        self.set_window(number, 0);
         let mut names = self.hooks.send_programs();
-        names.push("on_switch");
+        names.extend(self.hooks.window_programs());
         if with_syscalls {
             names.push("on_syscall");
         }
@@ -152,18 +181,55 @@ impl Programs {
                 }
             }
         }
-        self.set_control(Control { window: number, gate: 1 });
+        self.set_window(number, 1);
         Ok(())
+    }
+
+    /// Probes these functions until the window is closed. They are probed in every process that runs the file.
+    pub fn attach_boundaries(&mut self, places: &[Place]) -> Result<(), WatchError> {
+        for place in places {
+            let link = self.probe(-1, &place.path, place.offset, place.boundary, place.at_return);
+            match link {
+                Ok(link) => self.window.push(link),
+                Err(error) => {
+                    self.close_window();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One probe.
+    pub fn probe(
+        &self,
+        pid: i32,
+        path: &Path,
+        offset: u64,
+        boundary: u64,
+        at_return: bool,
+    ) -> Result<Link, WatchError> {
+        let _log = quiet_loader();
+        let options = UprobeOpts { cookie: boundary, retprobe: at_return, ..UprobeOpts::default() };
+        self.program("on_boundary")?.attach_uprobe_with_opts(pid, path, offset as usize, options).map_err(|error| {
+            match error.kind() {
+                libbpf_rs::ErrorKind::PermissionDenied => WatchError::Refused {
+                    what: "a function may be probed with CAP_SYS_ADMIN only (run as root)".into(),
+                    log: String::new(),
+                },
+                _ => refused(&error),
+            }
+        })
     }
 
     /// No further request begins in the window; those that did go on to be timed.
     pub fn shut_gate(&mut self, number: u32) {
-        self.set_control(Control { window: number, gate: 0 });
+        self.set_window(number, 0);
     }
 
     /// Ends the window: nothing is timed any more, and the hooks are gone.
     pub fn close_window(&mut self) {
-        self.set_control(Control { window: 0, gate: 0 });
+        self.set_window(0, 0);
         self.window.clear();
     }
 
@@ -176,8 +242,27 @@ impl Programs {
         Ok(self.swept.get(0))
     }
 
-    fn set_control(&self, control: Control) {
+    /// The reads that were looked into since the last call, and leave to look into the next [`LOOKS`].
+    pub fn looks(&mut self) -> Vec<LookRecord> {
+        let taken = self.look_count.get(0).taken;
+        // What several CPUs took at once beyond the grant overwrote the oldest.
+        let new = taken.wrapping_sub(self.looked).min(LOOKS as u32);
+        let first = taken.wrapping_sub(new);
+        let records = (0..new)
+            .map(|offset| first.wrapping_add(offset))
+            .map(|number| (number.wrapping_add(1), self.looks.get(number as usize % LOOKS)))
+            // One that is being written now is left out.
+            .filter(|(number, record)| record.number == *number)
+            .map(|(_, record)| record)
+            .collect();
+        self.looked = taken;
+        let control = Control { looks_granted: taken.wrapping_add(LOOKS as u32), ..self.control.get(0) };
         self.control.set(0, control);
+        records
+    }
+
+    fn set_window(&self, window: u32, gate: u32) {
+        self.control.set(0, Control { window, gate, ..self.control.get(0) });
     }
 
     fn program(&self, name: &str) -> Result<ProgramMut<'_>, WatchError> {
@@ -188,6 +273,26 @@ impl Programs {
         let _log = quiet_loader();
         self.program(name)?.attach_trace().map_err(|error| refused(&error))
     }
+}
+
+/// Loads and attaches everything that counts requests, for an instant and for no port. What is seen by what, or why not.
+pub fn try_out() -> Result<String, WatchError> {
+    let hooks = KernelHooks::detect()?;
+    let options = PortOptions {
+        port: 0,
+        netns_inum: 0,
+        class_below_bytes: [u64::MAX; SIZE_CLASSES - 1],
+        slots: 16,
+        has_boundaries: false,
+    };
+    let mut programs = Programs::load(hooks, &options)?;
+    programs.attach_states()?;
+    programs.attach_receive()?;
+    let windows = match programs.open_window(1, false) {
+        Ok(()) => String::new(),
+        Err(error) => format!("; no phases: {error}"),
+    };
+    Ok(hooks.in_words() + &windows)
 }
 
 impl std::fmt::Debug for Programs {
@@ -243,10 +348,11 @@ fn quiet_loader() -> MutexGuard<'static, ()> {
 }
 
 fn refused(error: &libbpf_rs::Error) -> WatchError {
-    if error.kind() == libbpf_rs::ErrorKind::PermissionDenied {
+    let log = LOADER_LOG.lock().unwrap_or_else(PoisonError::into_inner);
+    // The verifier refuses with the same number, but says why.
+    if error.kind() == libbpf_rs::ErrorKind::PermissionDenied && !log.contains("PROG LOAD LOG") {
         return WatchError::NotPermitted;
     }
-    let log = LOADER_LOG.lock().unwrap_or_else(PoisonError::into_inner);
     let words: Vec<&str> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let tail = words[words.len().saturating_sub(6)..].join("; ");
     WatchError::Refused { what: format!("{error:#}"), log: if tail.is_empty() { tail } else { format!(": {tail}") } }

@@ -5,6 +5,7 @@ use super::group_io::{ControlGroupTotals, GroupIo};
 use super::layout::{BUCKETS, PHASES, bucket_end_ns};
 use super::states::Reconciliation;
 use super::system::SystemTotals;
+use super::traffic::Traffic;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -93,8 +94,10 @@ pub struct PhaseTotals {
     pub sends: Option<Estimate>,
     /// Reads per request.
     pub receives: Option<Estimate>,
-    /// Bytes read from disks per request.
+    /// Bytes read from disks per request (blocks of the paper's Table 2 are 512 of them).
     pub disk_bytes: Option<Estimate>,
+    /// Reads asked of disks per request, read ahead included; 0 throughout where the kernel has no `block_bio_queue`.
+    pub disk_reads: Option<Estimate>,
     /// Elapsed nanoseconds per request: parse, process, log.
     pub elapsed_ns: [Option<Estimate>; PHASES],
     /// CPU nanoseconds per request: parse, process, log. Scaled so that their sum is the class's exact CPU time.
@@ -128,6 +131,10 @@ pub struct ConnectionTotals {
     pub accept_queue: Option<u64>,
     /// See `accept_queue`.
     pub accept_queue_limit: Option<u64>,
+    /// Half-open connections at the last scan (the SYN backlog's length).
+    pub syn_backlog: u64,
+    /// Connections and SYNs that this port's listeners dropped because a queue was full, since the watch began.
+    pub port_drops: u64,
     /// Connections dropped because the accept queue was full, in the whole network namespace.
     pub listen_overflows: Option<u64>,
     /// SYNs dropped at listeners, in the whole network namespace.
@@ -220,6 +227,32 @@ pub struct CpuTotals {
     pub resident_bytes: u64,
 }
 
+/// Phases by the server's own functions, beside those by reads and sends of the same requests. CPU times are as they were
+/// timed, with what the probes added.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PackTotals {
+    /// The pack's server.
+    pub server: String,
+    /// Windows held, and nanoseconds in them.
+    pub windows: u64,
+    /// See `windows`.
+    pub window_ns: u64,
+    /// Cost of a probe at a function's call and at its return, measured on a function of straingauge's own.
+    pub call_ns: f64,
+    /// See `call_ns`.
+    pub return_ns: f64,
+    /// What the probes add to a request while a window is open.
+    pub request_ns: f64,
+    /// Time between windows that follows from it.
+    pub period_ns: u64,
+    /// Functions hit in windows.
+    pub hits: u64,
+    /// Phases by functions, by class.
+    pub by_functions: Vec<PhaseTotals>,
+    /// Phases by reads and sends, of the requests of the same windows.
+    pub by_events: Vec<PhaseTotals>,
+}
+
 /// What the watch itself costs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct CostTotals {
@@ -263,12 +296,17 @@ pub struct Reading {
     pub classes: Vec<ClassTotals>,
     /// Phases by size class; empty when none are timed.
     pub phases: Vec<PhaseTotals>,
+    /// Phases by the server's own functions; absent without a pack.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pack: Option<PackTotals>,
     /// Connections.
     pub connections: ConnectionTotals,
     /// Requests by process, most first.
     pub processes: Vec<ProcessTotals>,
     /// Requests in progress.
     pub open: OpenTotals,
+    /// What is spoken, by looking into a few reads; absent when none is looked into.
+    pub traffic: Option<Traffic>,
     /// CPU time.
     pub cpu: CpuTotals,
     /// Cost of watching.

@@ -6,9 +6,9 @@ use crate::listening::server_on_port;
 use crate::namespace::in_namespace_of;
 use crate::network::{NetworkReader, NetworkReading};
 use crate::processes::ProcessTable;
-use crate::sock_diag::{DiagSocket, PortSockets, Scope};
+use crate::sock_diag::{DiagSocket, Listener, PortSockets, Scope};
 use crate::{cpu_clock, facts};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 /// Where the server's processes are found.
@@ -32,6 +32,7 @@ pub struct ServerSide {
     network: NetworkReader,
     network_at_start: NetworkReading,
     inodes: HashSet<u64>,
+    drops: Drops,
     /// Why the processes cannot be seen.
     pub trouble: Option<String>,
 }
@@ -51,6 +52,35 @@ pub struct ServerReading {
     pub listen_overflows: Option<u64>,
     /// SYNs dropped at listeners since then.
     pub listen_drops: Option<u64>,
+    /// The same of this port's listeners alone, overflows included.
+    pub port_drops: u64,
+}
+
+/// Drops of the port's listeners since the watch began, also of listeners that are gone.
+#[derive(Debug, Default)]
+struct Drops {
+    is_begun: bool,
+    /// What each listener has counted, by inode.
+    counted: HashMap<u64, u32>,
+    sum: u64,
+}
+
+impl Drops {
+    /// Adds what the listeners have dropped since the last time. What they had before the first time is not counted.
+    fn add(&mut self, listeners: &[Listener]) -> u64 {
+        let now: HashMap<u64, u32> = listeners.iter().map(|listener| (listener.inode, listener.drops)).collect();
+        for (inode, drops) in &now {
+            let before = match self.counted.get(inode) {
+                Some(before) => *before,
+                None if self.is_begun => 0,
+                None => *drops,
+            };
+            self.sum += u64::from(drops.wrapping_sub(before));
+        }
+        self.counted = now;
+        self.is_begun = true;
+        self.sum
+    }
 }
 
 impl ServerSide {
@@ -68,6 +98,7 @@ impl ServerSide {
             network: NetworkReader::open(netns_pid),
             network_at_start: NetworkReading::default(),
             inodes: HashSet::new(),
+            drops: Drops::default(),
             trouble: None,
         };
         side.network_at_start = side.network.read();
@@ -105,14 +136,16 @@ impl ServerSide {
 
     /// Reads processes, listeners and counters. Follows the port to a server that was started anew.
     pub fn read(&mut self) -> ServerReading {
-        let (network, before) = (self.network.read(), self.network_at_start);
+        let (network, before) = (self.network.read(), self.network_at_start.clone());
         let since = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
         let mut reading = ServerReading {
             listen_overflows: since(network.listen_overflows, before.listen_overflows),
             listen_drops: since(network.listen_drops, before.listen_drops),
             ..ServerReading::default()
         };
+        reading.port_drops = self.drops.sum;
         if let Ok(sockets) = self.diag.read_port(self.port, Scope::Listeners) {
+            reading.port_drops = self.drops.add(&sockets.listeners);
             let inodes: HashSet<u64> = sockets.listeners.iter().map(|listener| listener.inode).collect();
             if self.follows_port && inodes != self.inodes {
                 self.inodes = inodes;

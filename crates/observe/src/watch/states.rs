@@ -118,6 +118,11 @@ impl StateModel {
         states
     }
 
+    /// Half-open connections at the last scan: SYNs that wait for the client's acknowledgement.
+    pub fn half_open(&self) -> u64 {
+        self.half_open
+    }
+
     /// What the scans showed.
     pub fn reconciliation(&self) -> Reconciliation {
         self.reconciliation

@@ -1,20 +1,23 @@
 //! The privileged half of a watch: the programs, and the windows in which phases are timed.
 
+use super::active_pack::{ActivePack, PACK_SHARE, PACK_WINDOW};
 use super::calibration::{self, EventCosts};
 use super::classes::SizeClasses;
 use super::error::WatchError;
 use super::kernel::{KernelHooks, ReceiveHook};
 use super::layout::{PortCounts, Sweep};
+use super::pack_places;
 use super::phases::PhaseSums;
+use super::probe_cost;
 use super::programs::{PortOptions, Programs};
-use super::reading::{ClassTotals, CostTotals, PhaseTotals};
+use super::reading::{ClassTotals, CostTotals, PackTotals, PhaseTotals};
 use super::schedule::{DRAIN, Mode, Schedule, WINDOW};
+use super::shares::WINDOW_COST_PER_CPU_NS;
 use super::totals;
+use super::traffic::Traffic;
 use super::watcher::WatchOptions;
 use record::time::monotonic_ns;
 
-/// Attaching and detaching the hooks of one window costs each CPU this much (text is patched under its feet).
-const WINDOW_COST_PER_CPU_NS: f64 = 150_000.0;
 /// Events on the state hook of one connection's life.
 const TRANSITIONS_PER_CONNECTION: f64 = 6.0;
 /// One window in this many also ends the parse phase at system calls.
@@ -45,8 +48,24 @@ pub struct Tracer {
     window_receives: u64,
     started_ns: u64,
     splits: bool,
+    /// What was seen of it; `None` when nothing is looked into.
+    traffic: Option<Traffic>,
+    pack: Option<ActivePack>,
+    /// The window that is open is the pack's.
+    is_pack_window: bool,
+    /// Why no functions are probed although a pack was given.
+    pack_trouble: Option<String>,
     /// Why no windows are held, if something failed in one.
     trouble: Option<String>,
+}
+
+/// Slots of the table: four for each connection that is to be expected, so that few sets of [`super::layout::WAYS`] are full.
+fn slots(room: Option<u32>, connections: u64) -> u32 {
+    let (expected, fewest) = match room {
+        Some(room) => (u64::from(room), super::layout::WAYS),
+        None => (connections, FEWEST_SLOTS),
+    };
+    expected.saturating_mul(4).clamp(u64::from(fewest), u64::from(MOST_SLOTS)) as u32
 }
 
 impl Tracer {
@@ -57,10 +76,16 @@ impl Tracer {
             hooks.receive = ReceiveHook::Position;
         }
         let costs = calibration::measure(hooks)?;
-        let slots = (connections.saturating_mul(4)).clamp(u64::from(FEWEST_SLOTS), u64::from(MOST_SLOTS)) as u32;
+        let slots = slots(options.room, connections);
         let mut programs = Programs::load(
             hooks,
-            &PortOptions { port: options.port, netns_inum, class_below_bytes: options.classes.upper_ends(), slots },
+            &PortOptions {
+                port: options.port,
+                netns_inum,
+                class_below_bytes: options.classes.upper_ends(),
+                slots,
+                has_boundaries: options.pack.is_some(),
+            },
         )?;
         programs.attach_states()?;
         if options.mode.counts_requests() {
@@ -81,6 +106,10 @@ impl Tracer {
             window_receives: 0,
             started_ns: now_ns,
             splits: options.splits,
+            traffic: options.looks.then(Traffic::default),
+            pack: None,
+            is_pack_window: false,
+            pack_trouble: None,
             trouble: None,
         };
         if tracer.mode == Mode::Exact {
@@ -95,10 +124,18 @@ impl Tracer {
     pub fn set_mode(&mut self, mode: Mode) -> Result<(), WatchError> {
         if self.stage != Stage::Idle {
             self.programs.shut_gate(self.window);
-            self.end_window();
+            if self.is_pack_window {
+                self.end_pack_window(monotonic_ns());
+            } else {
+                self.end_window();
+            }
         }
         match (self.mode.counts_requests(), mode.counts_requests()) {
-            (false, true) => self.programs.attach_receive()?,
+            (false, true) => {
+                // What threads did while nobody counted is no request's.
+                self.programs.forget_threads();
+                self.programs.attach_receive()?;
+            }
             (true, false) => self.programs.detach_receive(),
             _ => {}
         }
@@ -111,16 +148,65 @@ impl Tracer {
         Ok(())
     }
 
+    /// Takes up a pack for these processes. Where its functions are not there, that is said in the doubts.
+    pub fn use_pack(&mut self, pack: &super::pack::Pack, pids: &[u32]) {
+        let found = pack_places::find(pack, pids)
+            .and_then(|places| Ok((places, probe_cost::measure(&self.programs).map_err(|error| error.to_string())?)));
+        match found {
+            Ok((places, costs)) => {
+                self.pack = Some(ActivePack::new(pack, places, costs, self.sizes.count()));
+                self.pack_trouble = None;
+            }
+            Err(why) => self.pack_trouble = Some(why),
+        }
+    }
+
+    /// What a pack showed.
+    pub fn pack(&self) -> Option<PackTotals> {
+        let hits = self.programs.counts.get(0).boundaries_seen;
+        self.pack.as_ref().map(|pack| pack.totals(self.sizes.count(), hits))
+    }
+
+    /// Why functions are not probed.
+    pub fn pack_note(&self) -> Option<&str> {
+        self.pack_trouble.as_deref()
+    }
+
+    fn open_pack_window(&mut self) -> Result<(), WatchError> {
+        self.window = self.window.wrapping_add(1).max(1);
+        self.programs.open_window(self.window, false)?;
+        if let Some(pack) = &self.pack {
+            // Requests that began before the probes were there have no mark of their first boundary, and are left out.
+            self.programs.attach_boundaries(&pack.places)?;
+        }
+        self.is_pack_window = true;
+        Ok(())
+    }
+
     /// Opens or closes a window if it is time; says when to come again.
     pub fn step(&mut self, now_ns: u64) -> Option<u64> {
-        if self.mode != Mode::Default {
+        let pack_ns = self.pack.as_ref().and_then(ActivePack::next_ns);
+        let holds = self.mode == Mode::Default || (self.mode == Mode::Counts && self.pack.is_some());
+        if !holds {
             return None;
         }
+        let length_ns = if self.is_pack_window { PACK_WINDOW } else { WINDOW }.as_nanos() as u64;
         match self.stage {
             Stage::Idle => {
-                let opens_ns = self.schedule.next_ns()?;
+                let scheduled_ns = (self.mode == Mode::Default).then(|| self.schedule.next_ns()).flatten();
+                let opens_ns = [scheduled_ns, pack_ns].into_iter().flatten().min()?;
                 if now_ns < opens_ns {
                     return Some(opens_ns);
+                }
+                if pack_ns.is_some_and(|at_ns| at_ns <= now_ns) {
+                    if let Err(error) = self.open_pack_window() {
+                        self.pack_trouble = Some(error.to_string());
+                        self.pack.iter_mut().for_each(ActivePack::suspend);
+                        return scheduled_ns;
+                    }
+                    let opened_ns = monotonic_ns();
+                    self.stage = Stage::Open { opened_ns };
+                    return Some(opened_ns + PACK_WINDOW.as_nanos() as u64);
                 }
                 self.window = self.window.wrapping_add(1).max(1);
                 let with_syscalls = self.splits && self.window % SPLIT_EVERY == 1;
@@ -134,12 +220,14 @@ impl Tracer {
                 Some(opened_ns + WINDOW.as_nanos() as u64)
             }
             Stage::Open { opened_ns } => {
-                let ends_ns = opened_ns + WINDOW.as_nanos() as u64;
+                let ends_ns = opened_ns + length_ns;
                 if now_ns < ends_ns {
                     return Some(ends_ns);
                 }
                 self.programs.shut_gate(self.window);
-                self.window_ns += now_ns - opened_ns;
+                if !self.is_pack_window {
+                    self.window_ns += now_ns - opened_ns;
+                }
                 let until_ns = now_ns + DRAIN.as_nanos() as u64;
                 self.stage = Stage::Draining { until_ns };
                 Some(until_ns)
@@ -148,11 +236,65 @@ impl Tracer {
                 if now_ns < until_ns {
                     return Some(until_ns);
                 }
+                if self.is_pack_window {
+                    self.end_pack_window(now_ns);
+                    return Some(now_ns);
+                }
                 self.end_window();
                 self.schedule.held(now_ns);
                 self.schedule.next_ns()
             }
         }
+    }
+
+    /// Opens a window now, beside the schedule's. In mode counts only; an open one stays.
+    pub fn open_held(&mut self) -> Result<(), WatchError> {
+        if self.mode == Mode::Counts && self.stage == Stage::Idle {
+            self.window = self.window.wrapping_add(1).max(1);
+            self.programs.open_window(self.window, false)?;
+            self.stage = Stage::Open { opened_ns: monotonic_ns() };
+        }
+        Ok(())
+    }
+
+    /// No further request begins in it.
+    pub fn shut_held(&mut self) {
+        if let (Mode::Counts, Stage::Open { opened_ns }) = (self.mode, self.stage) {
+            self.programs.shut_gate(self.window);
+            self.window_ns += monotonic_ns().saturating_sub(opened_ns);
+            self.stage = Stage::Draining { until_ns: 0 };
+        }
+    }
+
+    /// Ends it and takes in what it showed.
+    pub fn close_held(&mut self) {
+        if self.mode == Mode::Counts && self.stage != Stage::Idle {
+            self.end_window();
+        }
+    }
+
+    /// Phases are summed anew from now on.
+    pub fn restart_phases(&mut self) {
+        self.phases.restart(self.programs.phases.iter());
+    }
+
+    /// Phases since the restart, given what was counted exactly meanwhile; and the requests that were not answered in their
+    /// window.
+    pub fn phases_of(&mut self, share: f64, exact: &[ClassTotals]) -> (Vec<PhaseTotals>, u64) {
+        if self.mode == Mode::Exact {
+            self.phases.add_window(self.programs.phases.iter(), std::iter::empty(), self.window, &self.sizes);
+        }
+        (self.phases.totals(share, exact), self.phases.late())
+    }
+
+    /// What one event costs.
+    pub fn costs(&self) -> EventCosts {
+        self.costs
+    }
+
+    /// Sends for each read, as far as windows have shown.
+    pub fn sends_per_receive(&self) -> Option<f64> {
+        (self.window_receives > 0).then(|| self.sends_in_windows() as f64 / self.window_receives as f64)
     }
 
     fn end_window(&mut self) {
@@ -162,6 +304,20 @@ impl Tracer {
         let before = self.phases_requests();
         self.phases.add_window(self.programs.phases.iter(), self.programs.requests.iter(), self.window, &self.sizes);
         self.window_receives += self.phases_requests() - before;
+    }
+
+    fn end_pack_window(&mut self, now_ns: u64) {
+        self.programs.close_window();
+        self.stage = Stage::Idle;
+        self.is_pack_window = false;
+        let unfinished = self.programs.requests.iter();
+        let grown = self.phases.take_window(self.programs.phases.iter(), unfinished, self.window, &self.sizes);
+        self.window_receives += grown.iter().map(|row| row.requests).sum::<u64>();
+        self.windows += 1;
+        if let Some(pack) = &mut self.pack {
+            let opened_ns = now_ns.saturating_sub((PACK_WINDOW + DRAIN).as_nanos() as u64);
+            pack.held(now_ns, opened_ns, self.programs.boundary_phases.iter(), &grown, &self.sizes);
+        }
     }
 
     fn phases_requests(&self) -> u64 {
@@ -179,10 +335,18 @@ impl Tracer {
     /// Adapts the windows to the budget: they become rare, then stop. Counting goes on.
     pub fn keep_budget(&mut self, server_cpu_ns: u64, receives: u64, budget: f64) {
         // A server that did next to nothing says nothing about shares.
-        if server_cpu_ns < 100_000_000 || self.mode != Mode::Default || receives == 0 {
+        if server_cpu_ns < 100_000_000 || receives == 0 {
             return;
         }
         let per_receive_cpu_ns = server_cpu_ns as f64 / receives as f64;
+        let mut budget = budget;
+        if let Some(pack) = self.pack.as_mut().filter(|_| self.pack_trouble.is_none()) {
+            pack.adapt(monotonic_ns(), per_receive_cpu_ns, budget);
+            budget *= 1.0 - PACK_SHARE;
+        }
+        if self.mode != Mode::Default {
+            return;
+        }
         let always = self.costs.receive_ns / per_receive_cpu_ns;
         let sends_per_receive = match self.window_receives {
             0 => 2.0,
@@ -205,6 +369,16 @@ impl Tracer {
     /// Requests by class.
     pub fn classes(&self, swept: &Sweep) -> Vec<ClassTotals> {
         totals::classes(self.programs.classes.iter(), swept, self.sizes.count())
+    }
+
+    /// What is spoken, by the reads looked into so far; grants a few more.
+    pub fn traffic(&mut self) -> Option<Traffic> {
+        let traffic = self.traffic.as_mut()?;
+        for look in self.programs.looks() {
+            let kept = look.head.get(..look.kept as usize).filter(|head| !head.is_empty());
+            traffic.add(kept);
+        }
+        self.traffic
     }
 
     /// Phases by class.
@@ -234,7 +408,8 @@ impl Tracer {
             + counts.accepted as f64 * TRANSITIONS_PER_CONNECTION * self.costs.receive_ns
             + self.sends_in_windows() as f64 * self.costs.send_ns
             + window_receives as f64 * self.costs.window_receive_ns
-            + self.windows as f64 * WINDOW_COST_PER_CPU_NS * cpus;
+            + self.windows as f64 * WINDOW_COST_PER_CPU_NS * cpus
+            + self.pack.as_ref().map_or(0.0, |pack| pack.cost_ns(counts.boundaries_seen));
         CostTotals {
             own_cpu_ns: 0,
             added_ns,

@@ -4,11 +4,13 @@ use super::classes::SizeClasses;
 use super::error::WatchError;
 use super::group_io::{ControlGroupTotals, GroupIo, GroupIoReader, processes_of, read_control_group};
 use super::layout::{PortCounts, zeroed};
+use super::pack::Pack;
 use super::reading::{ConnectionTotals, CpuTotals, Log2Histogram, Losses, Reading};
 use super::schedule::Mode;
 use super::server::{Roots, ServerReading, ServerSide, namespace_number};
 use super::states::{ByState, StateModel};
 use super::system::{SystemReader, SystemTotals};
+use super::traffic::Traffic;
 #[cfg(feature = "bpf")]
 use super::{totals, tracer::Tracer};
 use crate::cpu_clock;
@@ -49,6 +51,12 @@ pub struct WatchOptions {
     pub control_group: Option<PathBuf>,
     /// Time between readings of the machine's counters.
     pub system_interval: Duration,
+    /// Make room for this many connections; `None` = for those that are there at the start, and some more.
+    pub room: Option<u32>,
+    /// Look into the first bytes of a few reads a second, to say what is spoken.
+    pub looks: bool,
+    /// In short windows, time phases by these functions of the server, too.
+    pub pack: Option<Pack>,
     /// See reads as on kernels before 6.3 (by `tcp_rcv_space_adjust`), also where there is better: for comparison.
     pub reads_by_position: bool,
 }
@@ -66,6 +74,9 @@ impl WatchOptions {
             splits: true,
             control_group: None,
             system_interval: Duration::from_secs(1),
+            room: None,
+            looks: true,
+            pack: None,
             reads_by_position: false,
         }
     }
@@ -74,18 +85,26 @@ impl WatchOptions {
 /// A watch. Dropping it detaches every program.
 #[derive(Debug)]
 pub struct Watcher {
-    options: WatchOptions,
+    pub(super) options: WatchOptions,
     #[cfg(feature = "bpf")]
-    tracer: Option<Tracer>,
+    pub(super) tracer: Option<Tracer>,
     why_no_programs: Option<WatchError>,
     server: ServerSide,
-    states: StateModel,
+    pub(super) states: StateModel,
     started_ns: u64,
     own_cpu_at_start_ns: u64,
     next_scan_ns: u64,
     scan_error: Option<String>,
     last: Reading,
     slow: Slow,
+}
+
+/// CPU time that the programs charged.
+#[cfg(feature = "bpf")]
+#[derive(Debug, Clone, Copy, Default)]
+struct Charged {
+    requests_ns: i64,
+    between_ns: i64,
 }
 
 /// What is read at an interval of its own.
@@ -158,9 +177,17 @@ impl Watcher {
             last: Reading::default(),
             slow: Slow::new(),
         };
+        watcher.take_up_pack();
         watcher.reconcile(started_ns);
         watcher.last = watcher.read();
         Ok(watcher)
+    }
+
+    fn take_up_pack(&mut self) {
+        #[cfg(feature = "bpf")]
+        if let (Some(tracer), Some(pack)) = (&mut self.tracer, &self.options.pack) {
+            tracer.use_pack(pack, &self.server.pids());
+        }
     }
 
     /// Why requests are not counted from inside the kernel; `None` when they are.
@@ -216,7 +243,7 @@ impl Watcher {
         }
     }
 
-    fn counts(&self) -> PortCounts {
+    pub(super) fn counts(&self) -> PortCounts {
         #[cfg(feature = "bpf")]
         return self.tracer.as_ref().map_or_else(zeroed, Tracer::counts);
         #[cfg(not(feature = "bpf"))]
@@ -254,18 +281,22 @@ impl Watcher {
 
     /// Reads everything.
     pub fn read(&mut self) -> Reading {
-        let now_ns = monotonic_ns();
-        if now_ns >= self.next_scan_ns || !self.has_programs() {
-            self.reconcile(now_ns);
+        let before_ns = monotonic_ns();
+        if before_ns >= self.next_scan_ns || !self.has_programs() {
+            self.reconcile(before_ns);
         }
-        let server = self.server.read();
-        let counts = self.counts();
+        // The counts and their clock are of one moment; the server's processes are asked right after.
+        let now_ns = monotonic_ns();
         let mut reading =
             Reading { at_ns: now_ns, unix_ms: unix_ms(), elapsed_ns: now_ns - self.started_ns, ..Reading::default() };
+        let counts = self.counts();
+        #[cfg(feature = "bpf")]
+        let charged = self.read_requests(&mut reading, &counts);
+        let server = self.server.read();
         reading.connections = self.connections(now_ns, &counts, &server);
         reading.cpu = cpu(&server, self.server.trouble.is_none());
         #[cfg(feature = "bpf")]
-        self.read_programs(&mut reading, &counts);
+        self.read_cost(&mut reading, &counts, charged);
         reading.cost.own_cpu_ns =
             cpu_clock::of_process(std::process::id()).unwrap_or(0).saturating_sub(self.own_cpu_at_start_ns);
         reading.losses = Losses {
@@ -281,27 +312,35 @@ impl Watcher {
         reading
     }
 
+    /// Returns the CPU time that is charged to requests, those in progress included.
     #[cfg(feature = "bpf")]
-    fn read_programs(&mut self, reading: &mut Reading, counts: &PortCounts) {
-        let Some(tracer) = &mut self.tracer else { return };
-        let (processes, between_ns) = totals::processes(tracer.programs().threads.iter(), counts);
-        reading.processes = processes;
-        let mut charged_ns = 0;
+    fn read_requests(&mut self, reading: &mut Reading, counts: &PortCounts) -> Charged {
+        let Some(tracer) = &mut self.tracer else { return Charged::default() };
+        let mut charged = Charged::default();
         if self.options.mode.counts_requests() {
             let swept = tracer.sweep().unwrap_or_else(|_| zeroed());
             reading.classes = tracer.classes(&swept);
             reading.phases = tracer.phases(reading.at_ns, &reading.classes);
             reading.open = totals::open(&swept);
-            charged_ns = reading.classes.iter().map(|class| class.cpu_ns).sum::<i64>() + swept.waiting_cpu_ns;
+            reading.traffic = tracer.traffic();
+            reading.pack = tracer.pack();
+            charged.requests_ns = reading.classes.iter().map(|class| class.cpu_ns).sum::<i64>() + swept.waiting_cpu_ns;
         }
+        (reading.processes, charged.between_ns) = totals::processes(tracer.programs().threads.iter(), counts);
+        charged
+    }
+
+    #[cfg(feature = "bpf")]
+    fn read_cost(&mut self, reading: &mut Reading, counts: &PortCounts, charged: Charged) {
+        let Some(tracer) = &mut self.tracer else { return };
         let receives: u64 = reading.classes.iter().map(|class| class.receives).sum();
         let group_ns = reading.cpu.group_ns;
         reading.cost = tracer.cost(receives, counts, (group_ns > 0).then_some(group_ns));
         tracer.keep_budget(group_ns, receives, self.options.overhead_ratio);
-        reading.cpu.requests_ns = charged_ns;
+        reading.cpu.requests_ns = charged.requests_ns;
         reading.cpu.connect_ns = counts.connect_cpu_ns;
-        reading.cpu.between_ns = between_ns;
-        reading.cpu.elsewhere_ns = group_ns as i64 - charged_ns - counts.connect_cpu_ns - between_ns;
+        reading.cpu.between_ns = charged.between_ns;
+        reading.cpu.elsewhere_ns = group_ns as i64 - charged.requests_ns - counts.connect_cpu_ns - charged.between_ns;
     }
 
     fn connections(&mut self, now_ns: u64, counts: &PortCounts, server: &ServerReading) -> ConnectionTotals {
@@ -325,6 +364,8 @@ impl Watcher {
             resets_received: seen.then_some(counts.resets_received),
             accept_queue: server.accept_queue,
             accept_queue_limit: server.accept_queue_limit,
+            syn_backlog: self.states.half_open(),
+            port_drops: server.port_drops,
             listen_overflows: server.listen_overflows,
             listen_drops: server.listen_drops,
             closed_bytes_received: counts.closed_bytes_received,
@@ -378,6 +419,15 @@ impl Watcher {
             );
         }
         #[cfg(feature = "bpf")]
+        if let Some(why) = self.tracer.as_ref().and_then(Tracer::pack_note) {
+            add(
+                DoubtKind::NotWatched,
+                Severity::Warning,
+                format!("phases are not timed by functions of the server: {why}"),
+                "phases by reads and sends need no symbols; docs/watching.md says how a pack is made",
+            );
+        }
+        #[cfg(feature = "bpf")]
         if self.last.losses.displaced_open > 0 {
             let slots = self.tracer.as_ref().map_or(0, Tracer::slots);
             add(
@@ -387,7 +437,7 @@ impl Watcher {
                     "{} requests were lost: the table has room for {slots} connections",
                     self.last.losses.displaced_open
                 ),
-                "start the watch when the connections are there: it makes room for four times as many",
+                "give --room COUNT, or start the watch when the connections are there: it makes room for four times as many",
             );
         }
         let cpu = &self.last.cpu;
@@ -400,6 +450,7 @@ impl Watcher {
                 "part of the server runs outside the watched process group: name its port's owner",
             );
         }
+        doubts.extend(self.last.traffic.iter().flat_map(Traffic::doubts));
         doubts
     }
 }

@@ -123,6 +123,18 @@ fn role_process() {
             });
             obey(|_| String::new());
         }
+        "stuck" => {
+            static LOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());
+            std::thread::spawn(|| {
+                let _held = LOCK.lock();
+                // Nobody reads: the thread sleeps in write, with the lock, until the process ends.
+                let (_reader, mut writer) = std::io::pipe().unwrap();
+                let _ = writer.write_all(&[0; 1 << 20]);
+            });
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            std::thread::spawn(|| drop(LOCK.lock()));
+            obey(|_| String::new());
+        }
         "apart" => {
             enter_new_namespace();
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -45,6 +45,23 @@ fn sockets_are_counted_until_the_dump_is_done() {
 }
 
 #[test]
+fn a_listeners_drops_are_read_from_its_attributes() {
+    let mut body = socket(libc::AF_INET, 10);
+    // Another attribute before it; then struct sk_meminfo, nine words, the last of them drops.
+    body.extend([5, 0, 8, 0, 1, 0, 0, 0]);
+    body.extend([40, 0, 7, 0]);
+    (0..9u32).for_each(|word| body.extend((word * 11).to_ne_bytes()));
+    let mut sockets = PortSockets::default();
+    read_datagram(&message(GETSOCK, 1, &body), 1, &mut sockets).unwrap();
+    assert_eq!(sockets.listeners[0].drops, 88);
+    // Cut short, it is not read.
+    body.truncate(72 + 8 + 36);
+    let mut sockets = PortSockets::default();
+    read_datagram(&message(GETSOCK, 1, &body), 1, &mut sockets).unwrap();
+    assert_eq!(sockets.listeners[0].drops, 0);
+}
+
+#[test]
 fn an_answer_to_an_earlier_question_is_passed_over() {
     let mut sockets = PortSockets::default();
     let mut datagram = message(GETSOCK, 6, &socket(libc::AF_INET, 1));

@@ -66,6 +66,21 @@ fn packets_of_all_interfaces_are_added() {
 }
 
 #[test]
+fn bytes_are_read_by_interface_and_limits_by_name() {
+    let bytes = parse_net_bytes(DEV);
+    assert_eq!(bytes.len(), 2, "{bytes:?}");
+    assert!(bytes.iter().all(|(name, received, sent)| !name.is_empty() && *received > 0 && *sent > 0), "{bytes:?}");
+    assert!(parse_net_bytes(b"no interface here\n").is_empty());
+    let limits = b"Limit                     Soft Limit           Hard Limit           Units     \n\
+                   Max open files            1024                 524288               files     \n";
+    assert_eq!(parse_descriptor_limit(limits), Some(1024));
+    assert_eq!(
+        parse_descriptor_limit(b"Max open files            unlimited            unlimited            files\n"),
+        None
+    );
+}
+
+#[test]
 fn backlog_drops_are_hexadecimal_and_of_all_cpus() {
     assert_eq!(parse_softnet_drops(b"000027b3 0000000a 0\n00000001 00000010 0\n"), Some(26));
     assert_eq!(parse_softnet_drops(b""), None);
@@ -80,7 +95,18 @@ fn the_call_that_a_thread_waits_in_is_read_with_the_size_of_its_set() {
     let epoll = format!("{} 0x4 0x55d0 0x200 0xffffffff 0x0 0x8 0x7ffd 0x7f12\n", libc::SYS_epoll_pwait);
     assert_eq!(parse_wait_call(epoll.as_bytes()), Some(WaitCall::Scalable));
     let cut_short = format!("{} 0x55d0", libc::SYS_ppoll);
-    for other in ["running\n", "-1 0x7ffd 0x7f12\n", "0 0x3 0x7f 0x10 0x0 0x0 0x0 0x7ffd 0x7f12\n", "", &cut_short] {
+    let write = format!("{} 0x5 0x7f 0x10 0x0 0x0 0x0 0x7ffd 0x7f12\n", libc::SYS_pwrite64);
+    assert_eq!(parse_wait_call(write.as_bytes()), Some(WaitCall::Write { descriptor: 5, is_sync: false }));
+    let sync = format!("{} 0x6 0x0 0x0 0x0 0x0 0x0 0x7ffd 0x7f12\n", libc::SYS_fdatasync);
+    assert_eq!(parse_wait_call(sync.as_bytes()), Some(WaitCall::Write { descriptor: 6, is_sync: true }));
+    let read = format!("{} 0x3 0x7f 0x10 0x0 0x0 0x0 0x7ffd 0x7f12\n", libc::SYS_read);
+    assert_eq!(parse_wait_call(read.as_bytes()), Some(WaitCall::Read { descriptor: 3 }));
+    let futex = format!("{} 0x55d0 0x80 0x2 0x0 0x0 0x0 0x7ffd 0x7f12\n", libc::SYS_futex);
+    assert_eq!(parse_wait_call(futex.as_bytes()), Some(WaitCall::Lock));
+    let fcntl = |command: libc::c_int| format!("{} 0x5 {command:#x} 0x7f 0x0 0x0 0x0 0x7ffd 0x7f12\n", libc::SYS_fcntl);
+    assert_eq!(parse_wait_call(fcntl(libc::F_SETLKW).as_bytes()), Some(WaitCall::Lock));
+    assert_eq!(parse_wait_call(fcntl(libc::F_GETFL).as_bytes()), None);
+    for other in ["running\n", "-1 0x7ffd 0x7f12\n", "", &cut_short] {
         assert_eq!(parse_wait_call(other.as_bytes()), None, "{other}");
     }
 }

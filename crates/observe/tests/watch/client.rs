@@ -51,6 +51,35 @@ impl Connection {
         }
     }
 
+    /// Reads an interim response: a head and nothing more. It is no answer.
+    pub fn receive_interim(&mut self) {
+        loop {
+            if let Some(head) = find(&self.buffer, b"\r\n\r\n") {
+                assert!(self.buffer.starts_with(b"HTTP/1.1 1"), "an interim response");
+                self.buffer.drain(..head + 4);
+                self.count.bytes_received += head as u64 + 4;
+                return;
+            }
+            self.read_more();
+        }
+    }
+
+    /// Reads exactly so many bytes, of whatever protocol.
+    pub fn receive_bytes(&mut self, count: usize) -> Vec<u8> {
+        while self.buffer.len() < count {
+            self.read_more();
+        }
+        self.count.bytes_received += count as u64;
+        self.buffer.drain(..count).collect()
+    }
+
+    fn read_more(&mut self) {
+        let mut chunk = [0; 65536];
+        let read = self.stream.read(&mut chunk).expect("more");
+        assert!(read > 0, "the server closed too early");
+        self.buffer.extend_from_slice(&chunk[..read]);
+    }
+
     /// Reads one response with a Content-Length.
     pub fn receive(&mut self) {
         let mut chunk = [0; 65536];

@@ -1,13 +1,7 @@
 //! Requests and bytes against the client's own count; CPU time against the scheduler's.
 
-use crate::client::{Count, close_each, keep_alive};
-use crate::rig::{Server, counting, settle, watch};
-use observe::watch::Reading;
-
-fn counted(reading: &Reading) -> Count {
-    let all = reading.all();
-    Count { requests: all.requests, bytes_sent: all.bytes_in, bytes_received: all.bytes_out }
-}
+use crate::client::{close_each, keep_alive};
+use crate::rig::{Server, check_states, counted, counting, settle, watch};
 
 fn check_keep_alive(test: &str, name: &str, paths: &'static [&'static str]) {
     let Some(server) = Server::start(test, name) else { return };
@@ -28,6 +22,7 @@ fn check_keep_alive(test: &str, name: &str, paths: &'static [&'static str]) {
     assert_eq!(reading.connections.closed_bytes_received, count.bytes_sent + 8, "each end of stream counts one");
     let elsewhere = reading.cpu.elsewhere_ns as f64 / reading.cpu.group_ns as f64;
     println!("{name}: CPU of no request {:.1} %", elsewhere * 100.0);
+    check_states(&mut watcher);
 }
 
 #[test]

@@ -159,3 +159,27 @@ fn zero_mode_sees_connections_and_their_bytes_only() {
     assert_eq!(connections.closed_data_segments_in, count.requests, "a request is a segment");
     assert_eq!(connections.closed_bytes_received, count.bytes_sent + 3, "each end of stream counts one");
 }
+
+#[test]
+fn a_full_accept_queue_is_seen_at_its_port() {
+    let test = "a_full_accept_queue_is_seen_at_its_port";
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let address = listener.local_addr().expect("its number");
+    // SAFETY: no memory is passed; the descriptor is open. A second call shortens the queue.
+    assert_eq!(unsafe { libc::listen(std::os::fd::AsRawFd::as_raw_fd(&listener), 1) }, 0);
+    let Some(mut watcher) = watch(test, counting(address.port())) else { return };
+    assert_eq!(watcher.read().connections.port_drops, 0);
+    // Nobody accepts: two have room, the others are dropped until their client gives up.
+    let patience = std::time::Duration::from_millis(300);
+    let tried: Vec<_> = (0..5).map(|_| TcpStream::connect_timeout(&address, patience)).collect();
+    assert!(tried.iter().any(Result::is_err), "the queue is not full");
+    settle(&mut watcher);
+    let connections = watcher.read().connections;
+    println!("{test}: {connections:?}");
+    assert_eq!((connections.accept_queue, connections.accept_queue_limit), (Some(2), Some(1)));
+    assert!(connections.port_drops > 0, "{connections:?}");
+    assert!(connections.listen_overflows.is_none_or(|overflows| overflows > 0), "{connections:?}");
+    // What is dropped on another port is none of this one's.
+    let Some(mut beside) = watch(test, counting(free_port())) else { return };
+    assert_eq!(beside.read().connections.port_drops, 0);
+}

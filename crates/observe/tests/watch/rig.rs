@@ -1,6 +1,7 @@
 //! Servers for the tests, and the reasons why a test does not run.
 
-use observe::watch::{Mode, WatchOptions, Watcher};
+use crate::client::Count;
+use observe::watch::{Mode, Reading, WatchOptions, Watcher};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 pub struct Server {
     pub port: u16,
     child: Child,
-    _state: tempfile::TempDir,
+    state: tempfile::TempDir,
 }
 
 impl Drop for Server {
@@ -27,12 +28,18 @@ impl Server {
     }
 
     pub fn start_on(test: &str, name: &str, port: u16) -> Option<Self> {
+        Server::start_with(test, name, port, &[])
+    }
+
+    /// The same with more options of testbed/serve.
+    pub fn start_with(test: &str, name: &str, port: u16, more: &[&str]) -> Option<Self> {
         let state = folder();
         let mut command = Command::new("setsid");
         command
             .arg(root().join("testbed/serve"))
             .args([name, "--port", &port.to_string(), "--state"])
-            .arg(state.path());
+            .arg(state.path())
+            .args(more);
         Server::wait_for(test, name, port, &mut command, state)
     }
 
@@ -68,15 +75,18 @@ impl Server {
     }
 
     fn wait_for(test: &str, name: &str, port: u16, command: &mut Command, state: tempfile::TempDir) -> Option<Self> {
-        let Ok(child) = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() else {
+        let words = std::fs::File::create(state.path().join("words")).expect("a file in our own folder");
+        let Ok(child) = command.stdout(Stdio::null()).stderr(words).spawn() else {
             eprintln!("SKIPPED {test}: setsid is missing");
             return None;
         };
-        let mut server = Server { port, child, _state: state };
+        let mut server = Server { port, child, state };
         let deadline = Instant::now() + Duration::from_secs(20);
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             if let Ok(Some(status)) = server.child.try_wait() {
-                eprintln!("SKIPPED {test}: {name} does not start here ({status})");
+                let words = std::fs::read_to_string(server.state.path().join("words")).unwrap_or_default();
+                let last = words.lines().last().unwrap_or("it said nothing");
+                eprintln!("SKIPPED {test}: {name} does not start here ({status}): {last}");
                 return None;
             }
             assert!(Instant::now() < deadline, "{name} does not listen");
@@ -85,6 +95,11 @@ impl Server {
         // Its first connection, made by this loop, shall be over before anything is counted.
         std::thread::sleep(Duration::from_millis(100));
         Some(server)
+    }
+
+    /// The folder that it serves.
+    pub fn documents(&self) -> PathBuf {
+        self.state.path().join("documents")
     }
 
     pub fn kill(&mut self) {
@@ -139,6 +154,29 @@ pub fn watch(test: &str, options: WatchOptions) -> Option<Watcher> {
 
 pub fn counting(port: u16) -> WatchOptions {
     WatchOptions { mode: Mode::Counts, ..WatchOptions::of_port(port) }
+}
+
+/// What a reading counts, as a client counts it.
+pub fn counted(reading: &Reading) -> Count {
+    let all = reading.all();
+    Count { requests: all.requests, bytes_sent: all.bytes_in, bytes_received: all.bytes_out }
+}
+
+/// At rest a scan must show the states that transitions gave. On a busy machine rest takes a while.
+pub fn check_states(watcher: &mut Watcher) {
+    let mut before = watcher.states();
+    for _ in 0..30 {
+        settle(watcher);
+        let now = watcher.states();
+        if now == before {
+            break;
+        }
+        before = now;
+    }
+    watcher.reconcile(record::time::monotonic_ns());
+    let connections = watcher.read().connections;
+    assert!(connections.reconciliation.scans >= 2, "{connections:?}");
+    assert_eq!(connections.reconciliation.last_difference, 0, "a scan shows other states: {connections:?}");
 }
 
 /// Lets acknowledgements arrive and servers close.

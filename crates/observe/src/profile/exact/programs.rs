@@ -160,6 +160,13 @@ impl Programs {
         let mut refused = None;
         self.is_hooked.clear();
         for slot in 0..self.slots.len() {
+            // The function that it stands in for comes earlier in the table.
+            let first = self.slots[slot].instead_of.as_deref();
+            let mut hooked = self.slots.iter().zip(&self.is_hooked).filter(|(_, is_hooked)| **is_hooked);
+            if first.is_some_and(|first| hooked.any(|(boundary, _)| boundary.function == first)) {
+                self.is_hooked.push(false);
+                continue;
+            }
             let outcome = self.attach_slot(slot);
             self.is_hooked.push(outcome.is_ok());
             if let Err(error) = outcome {

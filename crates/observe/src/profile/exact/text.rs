@@ -2,6 +2,7 @@
 
 use super::result::{ExactProfile, SumCheck};
 use crate::profile::text::{Columns, clean, doubts, estimate};
+use record::boundaries::Boundary;
 use record::layers::Layer;
 use record::units::{format_bytes, format_nanos, format_si};
 use std::fmt::Write;
@@ -120,6 +121,15 @@ fn checks(out: &mut String, profile: &ExactProfile) {
         if names.is_empty() { "" } else { ": " },
         clean(&names.join(", "))
     );
+    let stands_in = |boundary: &&Boundary| machine.hooked.contains(&boundary.function);
+    let standing: Vec<String> = record::boundaries::built_in()
+        .iter()
+        .filter(stands_in)
+        .filter_map(|boundary| Some(format!("{} for {}", boundary.function, boundary.instead_of.as_ref()?)))
+        .collect();
+    if !standing.is_empty() {
+        let _ = writeln!(out, "hooked in their place: {}", standing.join(", "));
+    }
     let _ = writeln!(
         out,
         "hooking took {}, unhooking {}",

@@ -1,0 +1,111 @@
+//! A watch whose windows are held by somebody who knows when the load runs ([`super::point_watch`]), instead of by its own
+//! schedule.
+
+use super::error::WatchError;
+use super::reading::{ClassTotals, PhaseTotals};
+use super::states::ByState;
+use super::watcher::Watcher;
+use record::time::monotonic_ns;
+
+/// What can be seen at a moment, without asking for the server's processes and without a scan.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Glance {
+    /// Requests read and not answered yet.
+    pub waiting: u64,
+    /// Requests answered and not acknowledged to the end.
+    pub sending: u64,
+    /// Sockets by state, from transitions.
+    pub states: ByState,
+}
+
+/// What events cost, nanoseconds (calibrated).
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct EventPrices {
+    /// A read that counts.
+    pub receive_ns: f64,
+    /// What a window adds to each read.
+    pub window_receive_ns: f64,
+    /// A send in a window.
+    pub send_ns: f64,
+    /// Sends for each read, where windows have shown it.
+    pub sends_per_receive: Option<f64>,
+}
+
+impl Watcher {
+    /// Requests in progress and connections by state; `None` without programs.
+    pub fn glance(&mut self) -> Option<Glance> {
+        let counts = self.counts();
+        #[cfg(feature = "bpf")]
+        {
+            let swept = self.tracer.as_mut()?.sweep().ok()?;
+            let states = self.states.read(monotonic_ns(), &counts);
+            Some(Glance { waiting: swept.waiting, sending: swept.sending, states })
+        }
+        #[cfg(not(feature = "bpf"))]
+        {
+            let _ = (monotonic_ns(), counts);
+            None
+        }
+    }
+
+    /// Opens a window, in mode counts only. An open one stays.
+    pub fn open_held(&mut self) -> Result<(), WatchError> {
+        #[cfg(feature = "bpf")]
+        if let Some(tracer) = &mut self.tracer {
+            tracer.open_held()?;
+        }
+        Ok(())
+    }
+
+    /// No further request begins in it.
+    pub fn shut_held(&mut self) {
+        #[cfg(feature = "bpf")]
+        if let Some(tracer) = &mut self.tracer {
+            tracer.shut_held();
+        }
+    }
+
+    /// Ends it.
+    pub fn close_held(&mut self) {
+        #[cfg(feature = "bpf")]
+        if let Some(tracer) = &mut self.tracer {
+            tracer.close_held();
+        }
+    }
+
+    /// Phases are summed anew from now on.
+    pub fn restart_phases(&mut self) {
+        #[cfg(feature = "bpf")]
+        if let Some(tracer) = &mut self.tracer {
+            tracer.restart_phases();
+        }
+    }
+
+    /// Phases since then by class, with what was counted exactly meanwhile; and how many requests had no response when their
+    /// window was closed. `share`: of that time in windows.
+    pub fn phases_of(&mut self, share: f64, exact: &[ClassTotals]) -> (Vec<PhaseTotals>, u64) {
+        #[cfg(feature = "bpf")]
+        if let Some(tracer) = &mut self.tracer {
+            return tracer.phases_of(share, exact);
+        }
+        let _ = (share, exact);
+        (Vec::new(), 0)
+    }
+
+    /// What events cost; `None` without programs.
+    pub fn prices(&self) -> Option<EventPrices> {
+        #[cfg(feature = "bpf")]
+        {
+            let tracer = self.tracer.as_ref()?;
+            let costs = tracer.costs();
+            Some(EventPrices {
+                receive_ns: costs.receive_ns,
+                window_receive_ns: costs.window_receive_ns,
+                send_ns: costs.send_ns,
+                sends_per_receive: tracer.sends_per_receive(),
+            })
+        }
+        #[cfg(not(feature = "bpf"))]
+        None
+    }
+}

@@ -1,0 +1,277 @@
+//! Packs: which functions of a server mark the boundaries between the phases of a request. Reviewed data, one file a server
+//! (`packs/NAME.pack`); anybody may bring a file of their own.
+//!
+//! A line holds a word and what it is about, separated by white space; `#` begins a comment:
+//!
+//! ```text
+//! server     nginx                        # its name in tables
+//! binary     nginx*                       # file name of the program; * stands for any characters; repeatable
+//! parsed     ngx_http_handler             # the request is read: parse ends, process begins; the first that comes counts
+//! processed  ngx_http_free_request        # the response is written: process ends, log begins
+//! logged     ngx_http_free_request return # log ends; `return`: when the function returns, not when it is called
+//! logged     done in libserver.so*        # in a library that the program has mapped
+//! ```
+
+use std::path::Path;
+
+/// The packs that ship with the program.
+pub const BUILT_IN: [(&str, &str); 2] =
+    [("nginx", include_str!("../../packs/nginx.pack")), ("apache", include_str!("../../packs/apache.pack"))];
+
+/// A file is no longer than this.
+const MOST_BYTES: u64 = 64 << 10;
+/// Functions of a pack at most: each is a probe in every window.
+const MOST_FUNCTIONS: usize = 16;
+/// A name is no longer than this.
+const MOST_NAME: usize = 200;
+
+/// Where one phase ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Boundary {
+    /// Parse ends.
+    Parsed = 1,
+    /// Process ends.
+    Processed = 2,
+    /// Log ends.
+    Logged = 3,
+}
+
+/// A function that marks a boundary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark {
+    /// Which.
+    pub boundary: Boundary,
+    /// Its symbol.
+    pub function: String,
+    /// When it returns, not when it is called.
+    pub at_return: bool,
+    /// File name of the library that holds it (a pattern); `None`: the program itself.
+    pub library: Option<String>,
+    /// Line of the pack, from 1.
+    pub line: usize,
+}
+
+/// A pack.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pack {
+    /// Where it came from: a built-in name or a path.
+    pub origin: String,
+    /// The server's name.
+    pub server: String,
+    /// File names of its program (patterns).
+    pub binaries: Vec<String>,
+    /// Its functions, in the order of the file.
+    pub marks: Vec<Mark>,
+}
+
+/// Why a pack cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PackError {
+    /// A line is wrong.
+    #[error("{origin}, line {line}: {what}")]
+    Line {
+        /// The file.
+        origin: String,
+        /// From 1.
+        line: usize,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// Something is missing in the whole.
+    #[error("{origin}: {what}")]
+    Whole {
+        /// The file.
+        origin: String,
+        /// What is missing.
+        what: String,
+    },
+    /// No such file.
+    #[error("{path} cannot be read: {source}")]
+    Unreadable {
+        /// Which.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+impl Pack {
+    /// A built-in pack by its name, or a file's.
+    pub fn open(word: &str) -> Result<Pack, PackError> {
+        if let Some((name, text)) = BUILT_IN.iter().find(|(name, _)| *name == word) {
+            return Pack::parse(name, text);
+        }
+        let unreadable = |source| PackError::Unreadable { path: word.to_string(), source };
+        let mut text = String::new();
+        let file = std::fs::File::open(Path::new(word)).map_err(unreadable)?;
+        std::io::Read::read_to_string(&mut std::io::Read::take(file, MOST_BYTES + 1), &mut text).map_err(unreadable)?;
+        if text.len() as u64 > MOST_BYTES {
+            let what = format!("a pack has at most {MOST_BYTES} bytes");
+            return Err(PackError::Whole { origin: word.into(), what });
+        }
+        Pack::parse(word, &text)
+    }
+
+    /// Reads one.
+    pub fn parse(origin: &str, text: &str) -> Result<Pack, PackError> {
+        let mut pack = Pack { origin: origin.into(), server: String::new(), binaries: Vec::new(), marks: Vec::new() };
+        for (index, line) in text.lines().enumerate() {
+            let line = line.split('#').next().unwrap_or_default();
+            let words: Vec<&str> = line.split_whitespace().collect();
+            pack.take(&words, index + 1).map_err(|what| PackError::Line {
+                origin: origin.into(),
+                line: index + 1,
+                what,
+            })?;
+        }
+        let missing = if pack.server.is_empty() {
+            Some("a line 'server NAME' is missing".to_string())
+        } else if pack.binaries.is_empty() {
+            Some("a line 'binary FILE' is missing".to_string())
+        } else {
+            [(Boundary::Parsed, "parsed"), (Boundary::Processed, "processed"), (Boundary::Logged, "logged")]
+                .into_iter()
+                .find(|(boundary, _)| pack.marks.iter().all(|mark| mark.boundary != *boundary))
+                .map(|(_, word)| format!("a line '{word} FUNCTION' is missing: phases need all three boundaries"))
+        };
+        match missing {
+            Some(what) => Err(PackError::Whole { origin: origin.into(), what }),
+            None => Ok(pack),
+        }
+    }
+
+    fn take(&mut self, words: &[&str], line: usize) -> Result<(), String> {
+        let Some((first, rest)) = words.split_first() else { return Ok(()) };
+        if let Some(long) = rest.iter().find(|word| word.len() > MOST_NAME) {
+            return Err(format!("a name has {} characters, more than {MOST_NAME}", long.len()));
+        }
+        let boundary = match *first {
+            "server" | "binary" => {
+                let [value] = rest else { return Err(format!("'{first}' takes one word")) };
+                if *first == "binary" {
+                    self.binaries.push((*value).into());
+                } else if !self.server.is_empty() {
+                    return Err("the server has a name already".into());
+                } else {
+                    self.server = (*value).into();
+                }
+                return Ok(());
+            }
+            "parsed" => Boundary::Parsed,
+            "processed" => Boundary::Processed,
+            "logged" => Boundary::Logged,
+            other => {
+                let other: String = other.chars().filter(|c| !c.is_control()).take(40).collect();
+                return Err(format!("'{other}' is none of server, binary, parsed, processed, logged"));
+            }
+        };
+        let Some((function, mut rest)) = rest.split_first() else {
+            return Err(format!("'{first}' needs the name of a function"));
+        };
+        let mut mark = Mark { boundary, function: (*function).into(), at_return: false, library: None, line };
+        if let Some((&"return", more)) = rest.split_first() {
+            mark.at_return = true;
+            rest = more;
+        }
+        mark.library = match rest {
+            [] => None,
+            ["in", library] => Some((*library).into()),
+            _ => return Err("after the function come 'return' and 'in LIBRARY', if anything".into()),
+        };
+        if self.marks.len() == MOST_FUNCTIONS {
+            return Err(format!("a pack has at most {MOST_FUNCTIONS} functions"));
+        }
+        self.marks.push(mark);
+        Ok(())
+    }
+
+    /// Whether a program's file name is one of this pack's.
+    pub fn fits(&self, file_name: &str) -> bool {
+        self.binaries.iter().any(|pattern| matches(pattern, file_name))
+    }
+}
+
+/// Whether a name is what a pattern says; `*` stands for any characters.
+pub fn matches(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = name.strip_prefix(first) else { return false };
+    let parts: Vec<&str> = parts.collect();
+    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
+    for part in middle {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_packs_that_ship_can_be_read() {
+        for (name, _) in BUILT_IN {
+            let pack = Pack::open(name).unwrap();
+            assert_eq!(pack.server, name);
+            assert!(pack.marks.len() >= 3, "{pack:?}");
+        }
+        assert!(Pack::open("nginx").unwrap().fits("nginx"));
+        assert!(Pack::open("apache").unwrap().fits("apache2"));
+        assert!(!Pack::open("apache").unwrap().fits("nginx"));
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        let good = "server s\nbinary s\nparsed a\nprocessed b\n";
+        for (line, words) in [
+            ("begun f", "is none of"),
+            ("logged", "needs the name of a function"),
+            ("logged f when done", "after the function"),
+            ("logged f in", "after the function"),
+            ("server t", "a name already"),
+            ("binary a b", "takes one word"),
+        ] {
+            let error = Pack::parse("my.pack", &format!("{good}{line}\nlogged c\n")).unwrap_err().to_string();
+            assert!(error.starts_with("my.pack, line 5: ") && error.contains(words), "{error}");
+        }
+        let error = Pack::parse("my.pack", good).unwrap_err().to_string();
+        assert_eq!(error, "my.pack: a line 'logged FUNCTION' is missing: phases need all three boundaries");
+        let many = format!("{good}{}", "logged f\n".repeat(20));
+        assert!(Pack::parse("my.pack", &many).unwrap_err().to_string().contains("at most 16"));
+    }
+
+    #[test]
+    fn returns_and_libraries_are_understood() {
+        let pack = Pack::parse("p", "server s # s\nbinary s\nparsed a\nprocessed b return\nlogged c return in l.so*\n")
+            .unwrap();
+        let [_, b, c] = pack.marks.as_slice() else { panic!("{pack:?}") };
+        assert!(b.at_return && b.library.is_none() && b.line == 4);
+        assert!(c.at_return && c.library.as_deref() == Some("l.so*"));
+    }
+
+    #[test]
+    fn patterns_match_as_in_a_shell() {
+        for (pattern, name, is_match) in [
+            ("nginx", "nginx", true),
+            ("nginx", "nginx-debug", false),
+            ("nginx*", "nginx-debug", true),
+            ("*", "", true),
+            ("lib*.so.*", "libapr-1.so.0", true),
+            ("lib*.so.*", "libapr-1.so", false),
+            ("a*a", "a", false),
+        ] {
+            assert_eq!(matches(pattern, name), is_match, "{pattern} {name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_pack_or_an_error(text in "(\\PC|\n){0,300}") {
+            let _ = Pack::parse("p", &text);
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Where a pack's functions lie in the running server: symbols (also those of a stripped program, which exports what modules
+//! need) become offsets in the file, which is what a uprobe wants.
+
+use super::pack::{Mark, Pack, matches};
+use object::{Object, ObjectSegment, ObjectSymbol};
+use std::path::PathBuf;
+
+/// Programs and libraries are no larger; what is, is not read.
+const MOST_BYTES: u64 = 512 << 20;
+
+/// A place to probe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The file, by a path that this process can open.
+    pub path: PathBuf,
+    /// Offset of the function in it.
+    pub offset: u64,
+    /// [`super::pack::Boundary`] as a number.
+    pub boundary: u64,
+    /// At the function's return.
+    pub at_return: bool,
+}
+
+/// Finds the pack's functions in the first process of the server that it fits. An error is a sentence for people.
+pub fn find(pack: &Pack, pids: &[u32]) -> Result<Vec<Place>, String> {
+    let mut names = Vec::new();
+    for pid in pids {
+        let link = match std::fs::read_link(format!("/proc/{pid}/exe")) {
+            Ok(link) => link,
+            Err(error) => return Err(format!("the program of process {pid} cannot be looked into: {error}")),
+        };
+        let name = link.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        // The kernel appends this to the name of a file that was replaced.
+        let name = name.trim_end_matches(" (deleted)").to_string();
+        if pack.fits(&name) {
+            return places(pack, *pid, &name);
+        }
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.truncate(5);
+    Err(match names.as_slice() {
+        [] => "the server's processes are not known".to_string(),
+        names => format!("the server's program is {}, the pack is for {}", names.join(", "), pack.binaries.join(", ")),
+    })
+}
+
+fn places(pack: &Pack, pid: u32, name: &str) -> Result<Vec<Place>, String> {
+    let mut found = Vec::new();
+    let mut missing = Vec::new();
+    for mark in &pack.marks {
+        let (path, file) = match &mark.library {
+            None => (PathBuf::from(format!("/proc/{pid}/exe")), name.to_string()),
+            Some(pattern) => match mapped_library(pid, pattern) {
+                Some(found) => found,
+                None => {
+                    missing.push(format!("no library {pattern} is mapped (line {})", mark.line));
+                    continue;
+                }
+            },
+        };
+        match offset_of(&path, mark) {
+            Ok(offset) => found.push(Place { path, offset, boundary: mark.boundary as u64, at_return: mark.at_return }),
+            Err(why) => missing.push(format!("{file} {why} (line {})", mark.line)),
+        }
+    }
+    // Two names for one boundary are two chances: one of them is enough.
+    let has = |boundary: u64| found.iter().any(|place| place.boundary == boundary);
+    if (1..=3).all(has) {
+        return Ok(found);
+    }
+    Err(format!(
+        "{}: its symbols are needed, a package with debug symbols or a build that is not stripped",
+        missing.join("; ")
+    ))
+}
+
+/// A mapped file whose name fits, by a path through the process's own root.
+fn mapped_library(pid: u32, pattern: &str) -> Option<(PathBuf, String)> {
+    let maps = std::fs::read(format!("/proc/{pid}/maps")).ok()?;
+    String::from_utf8_lossy(&maps).lines().find_map(|line| {
+        let path = line.get(line.find('/')?..)?.trim_end();
+        let name = path.rsplit('/').next()?;
+        matches(pattern, name).then(|| (PathBuf::from(format!("/proc/{pid}/root{path}")), name.to_string()))
+    })
+}
+
+fn offset_of(path: &std::path::Path, mark: &Mark) -> Result<u64, String> {
+    let unreadable = |why: String| format!("cannot be read ({why})");
+    let length = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?.len();
+    if length > MOST_BYTES {
+        return Err(format!("has {length} bytes, more than are looked through"));
+    }
+    let bytes = std::fs::read(path).map_err(|error| unreadable(error.to_string()))?;
+    let file = object::File::parse(bytes.as_slice()).map_err(|error| unreadable(error.to_string()))?;
+    let name = mark.function.as_str();
+    let address = file
+        .dynamic_symbols()
+        .chain(file.symbols())
+        .filter(|symbol| symbol.is_definition() && symbol.kind() == object::SymbolKind::Text)
+        .find(|symbol| symbol.name() == Ok(name))
+        .map(|symbol| symbol.address())
+        .ok_or_else(|| format!("has no symbol {name}"))?;
+    file.segments()
+        .find_map(|segment| {
+            let into = address.checked_sub(segment.address()).filter(|into| *into < segment.size())?;
+            let (start, size) = segment.file_range();
+            (into < size).then(|| start + into)
+        })
+        .ok_or_else(|| format!("has {name} in no part of the file"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pack(function: &str) -> Pack {
+        let binary = std::env::current_exe().unwrap();
+        let name = binary.file_name().unwrap().to_str().unwrap().to_string();
+        let text =
+            format!("server t\nbinary {name}\nparsed {function}\nprocessed {function}\nlogged {function} return\n");
+        Pack::parse("t", &text).unwrap()
+    }
+
+    #[test]
+    fn a_function_of_a_running_program_is_found() {
+        let own = std::process::id();
+        let places = find(&pack("main"), &[own]).unwrap();
+        assert_eq!(places.len(), 3);
+        assert!(places.iter().all(|place| place.offset > 0) && places[2].at_return, "{places:?}");
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let own = std::process::id();
+        let missing = find(&pack("no_such_function"), &[own]).unwrap_err();
+        assert!(missing.contains("has no symbol no_such_function (line 3)"), "{missing}");
+        let other = find(&Pack::open("nginx").unwrap(), &[own]).unwrap_err();
+        assert!(other.contains("the pack is for nginx*"), "{other}");
+        assert!(find(&pack("main"), &[]).unwrap_err().contains("not known"));
+    }
+
+    #[test]
+    fn libraries_are_found_in_what_is_mapped() {
+        let (path, name) = mapped_library(std::process::id(), "libc.so*").expect("libc is mapped");
+        assert!(name.starts_with("libc.so") && path.exists());
+        let mark = Mark {
+            boundary: super::super::pack::Boundary::Parsed,
+            function: "getpid".into(),
+            at_return: false,
+            library: None,
+            line: 1,
+        };
+        assert!(offset_of(&path, &mark).unwrap() > 0);
+    }
+}

@@ -1,0 +1,550 @@
+//! From the readings around a load to what its point keeps: figures with unit, count and origin, and the same by size class.
+
+use super::classes::SizeClasses;
+use super::estimate::Estimate;
+use super::point_watch::PointReadings;
+use super::reading::{ClassTotals, PhaseTotals, Reading};
+use super::schedule::Mode;
+use super::shares::Shares;
+use crate::sock_diag::STATES;
+use record::figure::{Figure, Figures, Origin};
+use record::{Doubt, DoubtKind, Severity, Watched, WatchedClass, names};
+use std::collections::BTreeMap;
+
+/// What the client says of the same load.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ClientSide {
+    /// Complete responses whose last byte came within the window.
+    pub completed_in_window: u64,
+    /// The window's length, nanoseconds.
+    pub window_ns: u64,
+    /// Complete responses since the load began, warm-up included; `None` where that is not known.
+    pub answered_in_all: Option<u64>,
+    /// Requests that the client gave up: each may have been answered all the same.
+    pub given_up: u64,
+}
+
+/// What a point keeps of a watch.
+#[derive(Debug, Clone, Default)]
+pub struct PointSeen {
+    /// Of all classes together, and of the machine.
+    pub figures: Figures,
+    /// By class.
+    pub watched: Watched,
+    /// Reasons not to trust them.
+    pub doubts: Vec<Doubt>,
+}
+
+/// The figures that stand for "requests were watched": each says why it has no value where they were not.
+const MAIN: [&str; 10] = [
+    names::WATCH_REQUESTS,
+    names::WATCH_RATE,
+    names::WATCH_CLIENT_DIFFERENCE,
+    names::WATCH_CPU,
+    names::WATCH_ELAPSED,
+    names::WATCH_PARSE,
+    names::WATCH_PROCESS,
+    names::WATCH_LOG,
+    names::WATCH_IN_FLIGHT,
+    names::WATCH_COST,
+];
+
+fn unit_of(name: &str) -> &'static str {
+    names::ALL.iter().find(|(known, ..)| *known == name).map_or("", |(_, unit, _)| unit)
+}
+
+/// A point whose requests were not watched, with the reason.
+pub fn not_watched(why: &str) -> PointSeen {
+    let mut seen = PointSeen::default();
+    for name in MAIN {
+        seen.figures.set(name, Figure::not_measured(unit_of(name), why));
+    }
+    seen.watched.why_not = Some(why.into());
+    seen
+}
+
+/// Classes between two readings.
+pub(super) fn classes_between(earlier: &Reading, now: &Reading) -> Vec<ClassTotals> {
+    let none = ClassTotals::default();
+    let at = |index: usize| earlier.classes.get(index).unwrap_or(&none);
+    now.classes.iter().enumerate().map(|(index, class)| grown(class, at(index))).collect()
+}
+
+fn grown(now: &ClassTotals, earlier: &ClassTotals) -> ClassTotals {
+    ClassTotals {
+        requests: now.requests.saturating_sub(earlier.requests),
+        bytes_in: now.bytes_in.saturating_sub(earlier.bytes_in),
+        bytes_out: now.bytes_out.saturating_sub(earlier.bytes_out),
+        receives: now.receives.saturating_sub(earlier.receives),
+        cpu_ns: now.cpu_ns.saturating_sub(earlier.cpu_ns).max(0),
+        elapsed_ns: now.elapsed_ns.saturating_sub(earlier.elapsed_ns),
+        timed: now.timed.saturating_sub(earlier.timed),
+        elapsed: now.elapsed.since(&earlier.elapsed),
+    }
+}
+
+fn together(classes: &[ClassTotals]) -> ClassTotals {
+    Reading { classes: classes.to_vec(), ..Reading::default() }.all()
+}
+
+/// Puts the readings into words and figures. `why_not`: why the programs are not there.
+pub fn seen(readings: &PointReadings, sizes: &SizeClasses, client: &ClientSide, why_not: Option<&str>) -> PointSeen {
+    let why_nothing = match (why_not, readings.mode, readings.shares) {
+        (Some(why), ..) => Some(why.to_string()),
+        _ if readings.end.at_ns == 0 => Some("the window never began".into()),
+        (_, Some(Mode::Zero), _) => Some("only connections were watched, as asked for".into()),
+        (_, _, Some(Shares { counted, .. })) if counted <= 0.0 => {
+            Some("requests of this server are so cheap that counting them would exceed the budget of the watch".into())
+        }
+        _ => readings.trouble.clone().filter(|_| readings.counted.classes.is_empty()),
+    };
+    let mut seen = match &why_nothing {
+        Some(why) => not_watched(why),
+        None => PointSeen::default(),
+    };
+    if readings.end.at_ns == 0 {
+        return seen;
+    }
+    seen.watched.mode = readings.mode.map_or("", mode_word).into();
+    if why_nothing.is_none() {
+        requests(&mut seen, readings, sizes, client);
+    }
+    if why_not.is_none() {
+        connections(&mut seen.figures, readings);
+        states(&mut seen.watched, readings);
+    }
+    machine(&mut seen.figures, readings);
+    seen
+}
+
+fn mode_word(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Zero => "zero",
+        Mode::Counts => "counts",
+        Mode::Default => "default",
+        Mode::Exact => "exact",
+    }
+}
+
+fn requests(seen: &mut PointSeen, readings: &PointReadings, sizes: &SizeClasses, client: &ClientSide) {
+    let (begin, counted, end) = (&readings.begin, &readings.counted, &readings.end);
+    let classes = classes_between(begin, counted);
+    let all = together(&classes);
+    let span_ns = counted.at_ns.saturating_sub(begin.at_ns).max(1);
+    let window_ns = end.at_ns.saturating_sub(begin.at_ns).max(1);
+    let counted_ratio = (span_ns as f64 / window_ns as f64).min(1.0);
+    let user = user_share(begin, end);
+    let figures = &mut seen.figures;
+    class_figures(figures, &all, span_ns, user);
+    let mut ratio = |name, value: f64, n, origin| figures.set(name, Figure::new(value, "ratio", n, origin));
+    ratio(names::WATCH_COUNTED, counted_ratio, 1, Origin::Timed);
+    ratio(names::WATCH_TIMED_RATIO, readings.timed_ns as f64 / window_ns as f64, 1, Origin::Timed);
+    let group_ns = end.cpu.group_ns.saturating_sub(begin.cpu.group_ns) as f64;
+    let added_ns = counted.cost.added_ns - begin.cost.added_ns;
+    ratio(names::WATCH_COST, added_ns / group_ns, all.receives, Origin::Modelled);
+    let while_counted = counted.cpu.group_ns.saturating_sub(begin.cpu.group_ns) as f64;
+    let explained = |reading: &Reading| reading.cpu.requests_ns + reading.cpu.connect_ns + reading.cpu.between_ns;
+    let explained_ns = explained(counted).saturating_sub(explained(begin)) as f64;
+    ratio(names::WATCH_EXPLAINED, explained_ns / while_counted, all.requests, Origin::Timed);
+    against_client(seen, readings, client, &all, counted_ratio);
+    in_flight(&mut seen.figures, readings);
+    phases_of_all(&mut seen.figures, readings, &classes);
+    seen.figures.set(
+        names::WATCH_OWN_CPUS,
+        Figure::new(readings.own_cpu_ns as f64 / window_ns as f64, "CPUs", 1, Origin::Timed),
+    );
+    let lost = end.losses.displaced_open.saturating_sub(begin.losses.displaced_open);
+    let count = |n: u64| Figure::new(n as f64, "count", n, Origin::Counted);
+    seen.figures.set(names::WATCH_LOST, count(lost));
+    seen.figures.set(names::WATCH_UNANSWERED, count(end.losses.unanswered.saturating_sub(begin.losses.unanswered)));
+    seen.watched.classes = by_class(&classes, readings, sizes, span_ns, user);
+    if counted_ratio < 0.98 {
+        seen.watched.why_not = Some(
+            "requests were counted in the first part of the window only: all of it would exceed the budget of the watch"
+                .into(),
+        );
+    }
+    doubts(&mut seen.doubts, readings, &all, lost);
+}
+
+fn user_share(begin: &Reading, end: &Reading) -> Option<f64> {
+    let user_ns = |reading: &Reading| Some(reading.cpu.user_ratio? * reading.cpu.group_ns as f64);
+    let whole_ns = end.cpu.group_ns.saturating_sub(begin.cpu.group_ns) as f64;
+    let share = (user_ns(end)? - user_ns(begin).unwrap_or(0.0)) / whole_ns;
+    (whole_ns > 0.0).then_some(share.clamp(0.0, 1.0))
+}
+
+/// What is counted of a class, or of all of them.
+fn class_figures(figures: &mut Figures, class: &ClassTotals, span_ns: u64, user: Option<f64>) {
+    let n = class.requests;
+    let each = |total: f64| total / n as f64;
+    let mut set = |name: &str, value: f64, n: u64, origin| {
+        figures.set(name, Figure::new(value, unit_of(name), n, origin));
+    };
+    set(names::WATCH_REQUESTS, n as f64, n, Origin::Counted);
+    set(names::WATCH_RATE, n as f64 * 1e9 / span_ns as f64, n, Origin::Counted);
+    set(names::WATCH_BYTES_IN, each(class.bytes_in as f64), n, Origin::Counted);
+    set(names::WATCH_BYTES_OUT, each(class.bytes_out as f64), n, Origin::Counted);
+    set(names::WATCH_RECEIVES, each(class.receives as f64), n, Origin::Counted);
+    let cpu_us = each(class.cpu_ns as f64 / 1e3);
+    set(names::WATCH_CPU, cpu_us, n, Origin::Timed);
+    set(names::WATCH_ELAPSED, class.elapsed_ns as f64 / 1e3 / class.timed as f64, class.timed, Origin::Timed);
+    if let Some(user) = user {
+        set(names::WATCH_CPU_USER, cpu_us * user, n, Origin::Sampled);
+        set(names::WATCH_CPU_SYSTEM, cpu_us * (1.0 - user), n, Origin::Sampled);
+    } else {
+        let why = "too few ticks of the kernel's clock to divide the CPU time by";
+        figures.set(names::WATCH_CPU_USER, Figure::not_measured("us", why));
+        figures.set(names::WATCH_CPU_SYSTEM, Figure::not_measured("us", why));
+    }
+    for (name, quantile) in [(names::WATCH_ELAPSED_P50, 0.5), (names::WATCH_ELAPSED_P99, 0.99)] {
+        let figure = match class.elapsed.quantile_at_most_ns(quantile) {
+            Some(ns) => Figure::new(ns as f64 / 1e3, "us", class.timed, Origin::Timed),
+            None => Figure::not_measured("us", "no request ended"),
+        };
+        figures.set(name, figure);
+    }
+}
+
+fn against_client(
+    seen: &mut PointSeen,
+    readings: &PointReadings,
+    client: &ClientSide,
+    all: &ClassTotals,
+    counted_ratio: f64,
+) {
+    let figures = &mut seen.figures;
+    let why = "requests were counted in a part of the window only, to stay within the budget";
+    if readings.is_whole && counted_ratio > 0.999 {
+        let window_ns = readings.end.at_ns.saturating_sub(readings.begin.at_ns).max(1) as f64;
+        // The two windows are not of one length to the microsecond: rates are compared.
+        let theirs = client.completed_in_window as f64 / client.window_ns.max(1) as f64;
+        let difference = all.requests as f64 / window_ns / theirs - 1.0;
+        let n = client.completed_in_window;
+        figures.set(names::WATCH_CLIENT_DIFFERENCE, Figure::new(difference, "ratio", n, Origin::Counted));
+    } else {
+        figures.set(names::WATCH_CLIENT_DIFFERENCE, Figure::not_measured("ratio", why));
+    }
+    let whole: u64 = together(&classes_between(&readings.before, &readings.after)).requests;
+    let figure = match client.answered_in_all {
+        Some(answered) if readings.is_whole => {
+            Figure::new(whole as f64 - answered as f64, "count", answered, Origin::Counted)
+        }
+        Some(_) => Figure::not_measured("count", why),
+        None => Figure::not_measured("count", "the load came from other machines, which count their windows only"),
+    };
+    if let Some(difference) = figure.value {
+        let allowed = client.given_up as f64;
+        let relative = difference.abs() / client.answered_in_all.unwrap_or(0).max(1) as f64;
+        // What the client gave up may have been answered; what others asked for is counted, too.
+        if (difference < 0.0 || difference > allowed) && relative > 0.001 {
+            seen.doubts.push(Doubt::new(
+                DoubtKind::SourcesDisagree,
+                Severity::Note,
+                format!(
+                    "the server answered {whole} requests of the whole load, the client counts {}",
+                    client.answered_in_all.unwrap_or(0)
+                ),
+                "others may use the port, or requests are pipelined, upgraded or in HTTP/2 (docs/watching.md, what a request is)",
+            ));
+        }
+    }
+    figures.set(names::WATCH_WHOLE_DIFFERENCE, figure);
+}
+
+fn in_flight(figures: &mut Figures, readings: &PointReadings) {
+    let n = readings.glances;
+    let (mean, most) = if n == 0 {
+        let why = Figure::not_measured("requests", "the window was too short for a reading");
+        (why.clone(), why)
+    } else {
+        let mean = readings.in_flight_sum as f64 / n as f64;
+        (
+            Figure::new(mean, "requests", n, Origin::Sampled),
+            Figure::new(readings.in_flight_max as f64, "requests", n, Origin::Sampled),
+        )
+    };
+    figures.set(names::WATCH_IN_FLIGHT, mean);
+    figures.set(names::WATCH_IN_FLIGHT_MAX, most);
+}
+
+const PHASES: [(&str, &str); 3] = [
+    (names::WATCH_PARSE, names::WATCH_PARSE_CPU),
+    (names::WATCH_PROCESS, names::WATCH_PROCESS_CPU),
+    (names::WATCH_LOG, names::WATCH_LOG_CPU),
+];
+
+/// Means over the classes, each weighted with its exact number of requests.
+fn phases_of_all(figures: &mut Figures, readings: &PointReadings, classes: &[ClassTotals]) {
+    let timed: u64 = readings.phases.iter().map(|phases| phases.requests).sum();
+    if timed == 0 {
+        let why = match readings.mode {
+            Some(Mode::Counts) => "phases were not asked for (mode counts)",
+            _ => "the budget of the watch left no time for windows, or the point was too short for one",
+        };
+        for (elapsed, cpu) in PHASES {
+            figures.set(elapsed, Figure::not_measured("us", why));
+            figures.set(cpu, Figure::not_measured("us", why));
+        }
+        return;
+    }
+    let origin = if readings.mode == Some(Mode::Exact) { Origin::Timed } else { Origin::Sampled };
+    figures.set(names::WATCH_TIMED, Figure::new(timed as f64, "count", timed, Origin::Counted));
+    let mut mean = |name: &str, scale: f64, pick: &dyn Fn(&PhaseTotals) -> Option<Estimate>| {
+        let (mut sum, mut weight) = (0.0, 0.0);
+        for (phases, class) in readings.phases.iter().zip(classes) {
+            if let Some(estimate) = pick(phases) {
+                sum += estimate.mean * class.requests as f64;
+                weight += class.requests as f64;
+            }
+        }
+        figures.set(name, Figure::new(sum / weight * scale, unit_of(name), timed, origin));
+    };
+    for (phase, (elapsed, cpu)) in PHASES.into_iter().enumerate() {
+        mean(elapsed, 1e-3, &|phases| phases.elapsed_ns[phase]);
+        mean(cpu, 1e-3, &|phases| phases.cpu_ns[phase]);
+    }
+    mean(names::WATCH_SENDS, 1.0, &|phases| phases.sends);
+    mean(names::WATCH_DISK, 1.0, &|phases| phases.disk_bytes);
+}
+
+fn by_class(
+    classes: &[ClassTotals],
+    readings: &PointReadings,
+    sizes: &SizeClasses,
+    span_ns: u64,
+    user: Option<f64>,
+) -> Vec<WatchedClass> {
+    let origin = if readings.mode == Some(Mode::Exact) { Origin::Timed } else { Origin::Sampled };
+    classes
+        .iter()
+        .zip(sizes.iter())
+        .enumerate()
+        .filter(|(_, (class, _))| class.requests > 0)
+        .map(|(index, (class, size))| {
+            let mut figures = Figures::default();
+            let mut half_widths = BTreeMap::new();
+            class_figures(&mut figures, class, span_ns, user);
+            let mut set = |name: &str, scale: f64, estimate: Option<Estimate>| {
+                let Some(estimate) = estimate else { return };
+                figures.set(name, Figure::new(estimate.mean * scale, unit_of(name), estimate.requests, origin));
+                if let Some(half) = estimate.half_width.filter(|half| half.is_finite()) {
+                    half_widths.insert(name.to_string(), half * scale);
+                }
+            };
+            if let Some(phases) = readings.phases.get(index) {
+                for (phase, (elapsed, cpu)) in PHASES.into_iter().enumerate() {
+                    set(elapsed, 1e-3, phases.elapsed_ns[phase]);
+                    set(cpu, 1e-3, phases.cpu_ns[phase]);
+                }
+                set(names::WATCH_SENDS, 1.0, phases.sends);
+                set(names::WATCH_DISK, 1.0, phases.disk_bytes);
+            }
+            WatchedClass {
+                name: size.name.clone(),
+                from_bytes: size.from_bytes,
+                below_bytes: size.below_bytes,
+                figures,
+                half_widths,
+            }
+        })
+        .collect()
+}
+
+fn connections(figures: &mut Figures, readings: &PointReadings) {
+    let (begin, end) = (&readings.begin.connections, &readings.end.connections);
+    let window_ns = readings.end.at_ns.saturating_sub(readings.begin.at_ns).max(1) as f64;
+    let mut rate = |name: &str, counts: Option<(u64, u64)>| {
+        let figure = match counts {
+            Some((now, earlier)) => {
+                let n = now.saturating_sub(earlier);
+                Figure::new(n as f64 * 1e9 / window_ns, "1/s", n, Origin::Counted)
+            }
+            None => Figure::not_measured("1/s", "this kernel has no tracepoint for it"),
+        };
+        figures.set(name, figure);
+    };
+    rate(names::WATCH_ACCEPTED, Some((end.accepted, begin.accepted)));
+    rate(names::WATCH_ABORTED, Some((end.aborted, begin.aborted)));
+    rate(names::WATCH_RETRANSMITS, end.retransmits.zip(begin.retransmits));
+    rate(names::WATCH_RESETS_SENT, end.resets_sent.zip(begin.resets_sent));
+    rate(names::WATCH_RESETS_RECEIVED, end.resets_received.zip(begin.resets_received));
+    let mut each = |name: &str, total_ns: f64, n: u64| {
+        let figure = if n > 0 {
+            Figure::new(total_ns / 1e3 / n as f64, "us", n, Origin::Timed)
+        } else {
+            Figure::not_measured("us", "no new connection was read from in the window")
+        };
+        figures.set(name, figure);
+    };
+    let connects = end.connects.saturating_sub(begin.connects);
+    let elapsed_ns = end.connect_elapsed_ns.saturating_sub(begin.connect_elapsed_ns);
+    each(names::WATCH_CONNECT, elapsed_ns as f64, connects);
+    let with_cpu = end.connects_with_cpu.saturating_sub(begin.connects_with_cpu);
+    each(names::WATCH_CONNECT_CPU, (end.connect_cpu_ns - begin.connect_cpu_ns) as f64, with_cpu);
+}
+
+fn states(watched: &mut Watched, readings: &PointReadings) {
+    let n = readings.glances;
+    for (name, sum) in STATES.iter().zip(readings.state_sums) {
+        if sum > 0 && n > 0 && *name != "unknown" {
+            let mean = Figure::new(sum as f64 / n as f64, "sockets", n, Origin::Counted);
+            watched.states.insert((*name).to_string(), mean);
+        }
+    }
+}
+
+/// What Table 2 of Almeida, Almeida and Yates lists beyond what every point has.
+fn machine(figures: &mut Figures, readings: &PointReadings) {
+    let (begin, end) = (&readings.begin.system, &readings.end.system);
+    let span_ns = end.at_ns.saturating_sub(begin.at_ns);
+    let mut rate = |name: &str, counts: Option<(u64, u64)>, why: &str| {
+        let figure = match counts {
+            Some((now, earlier)) if span_ns > 0 => {
+                let n = now.saturating_sub(earlier);
+                Figure::new(n as f64 * 1e9 / span_ns as f64, unit_of(name), n, Origin::Counted)
+            }
+            _ => Figure::not_measured(unit_of(name), why),
+        };
+        figures.set(name, figure);
+    };
+    let disk = end.disk.as_ref().zip(begin.disk.as_ref());
+    let no_disk = "no device that is not a part of another";
+    rate(names::MACHINE_DISK_READS, disk.map(|(now, then)| (now.reads, then.reads)), no_disk);
+    rate(names::MACHINE_DISK_READ_BYTES, disk.map(|(now, then)| (now.read_bytes, then.read_bytes)), no_disk);
+    rate(names::MACHINE_DISK_WRITES, disk.map(|(now, then)| (now.writes, then.writes)), no_disk);
+    rate(names::MACHINE_DISK_WRITTEN_BYTES, disk.map(|(now, then)| (now.written_bytes, then.written_bytes)), no_disk);
+    let paging = end.paging.as_ref().zip(begin.paging.as_ref());
+    let no_paging = "/proc/vmstat cannot be read";
+    rate(names::MACHINE_PAGED_IN, paging.map(|(now, then)| (now.in_bytes, then.in_bytes)), no_paging);
+    rate(names::MACHINE_PAGED_OUT, paging.map(|(now, then)| (now.out_bytes, then.out_bytes)), no_paging);
+    rate(names::MACHINE_FAULTS, paging.map(|(now, then)| (now.faults, then.faults)), no_paging);
+    rate(names::MACHINE_MAJOR_FAULTS, paging.map(|(now, then)| (now.major_faults, then.major_faults)), no_paging);
+    rate(names::MACHINE_STARTED, end.started.zip(begin.started), "/proc/stat cannot be read");
+    let io = readings.end.io.zip(readings.begin.io);
+    let no_io = "the server's processes may not be looked into";
+    rate(names::SERVER_DISK_READ, io.map(|(now, then)| (now.read_bytes, then.read_bytes)), no_io);
+    rate(names::SERVER_DISK_WRITTEN, io.map(|(now, then)| (now.written_bytes, then.written_bytes)), no_io);
+}
+
+fn doubts(doubts: &mut Vec<Doubt>, readings: &PointReadings, all: &ClassTotals, lost: u64) {
+    let mut add = |kind, severity, what: String, remedy: &str| doubts.push(Doubt::new(kind, severity, what, remedy));
+    if lost > 0 {
+        add(
+            DoubtKind::LostEvents,
+            Severity::Warning,
+            format!("{lost} requests were lost to the watch of {}: too many connections for its table", all.requests),
+            "use fewer connections, or --watch off",
+        );
+    }
+    let timed: u64 = readings.phases.iter().map(|phases| phases.requests).sum();
+    if readings.late > 0 && readings.late * 20 > timed {
+        add(
+            DoubtKind::TooFewSamples,
+            Severity::Note,
+            format!(
+                "{} of {} requests had no response when their window of phases was closed: the phases are those of the faster ones",
+                readings.late,
+                timed + readings.late
+            ),
+            "--watch exact times every request",
+        );
+    }
+    if let Some(trouble) = &readings.trouble {
+        add(
+            DoubtKind::NotWatched,
+            Severity::Note,
+            format!("the watch could not do all it was asked for: {trouble}"),
+            "see straingauge doctor",
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn readings(counted_ns: u64, requests: u64) -> PointReadings {
+        let reading = |at_ns: u64, requests: u64| Reading {
+            at_ns,
+            classes: vec![ClassTotals {
+                requests,
+                bytes_out: requests * 1000,
+                receives: requests,
+                cpu_ns: requests as i64 * 10_000,
+                ..ClassTotals::default()
+            }],
+            ..Reading::default()
+        };
+        let mut readings = PointReadings {
+            before: reading(1, 0),
+            begin: reading(1_000_000_000, 50),
+            counted: reading(1_000_000_000 + counted_ns, 50 + requests),
+            end: reading(3_000_000_000, 50 + requests),
+            after: reading(3_500_000_000, 60 + requests),
+            shares: Some(Shares { counted: 1.0, timed: 0.0 }),
+            is_whole: counted_ns == 2_000_000_000,
+            mode: Some(Mode::Default),
+            ..PointReadings::default()
+        };
+        readings.end.cpu.group_ns = 1_100_000_000;
+        readings.counted.cpu.group_ns = 1_100_000_000;
+        readings.counted.cost.added_ns = 5_500_000.0;
+        readings
+    }
+
+    fn client(requests: u64) -> ClientSide {
+        ClientSide {
+            completed_in_window: requests,
+            window_ns: 2_000_000_000,
+            answered_in_all: Some(60 + requests),
+            given_up: 0,
+        }
+    }
+
+    #[test]
+    fn requests_are_set_against_the_clients() {
+        let sizes = SizeClasses::parse("").unwrap();
+        let seen = seen(&readings(2_000_000_000, 1000), &sizes, &client(1000), None);
+        let value = |name| seen.figures.value(name).unwrap();
+        assert_eq!((value(names::WATCH_REQUESTS), value(names::WATCH_RATE)), (1000.0, 500.0));
+        assert_eq!((value(names::WATCH_CLIENT_DIFFERENCE), value(names::WATCH_WHOLE_DIFFERENCE)), (0.0, 0.0));
+        assert_eq!((value(names::WATCH_CPU), value(names::WATCH_BYTES_OUT)), (10.0, 1000.0));
+        assert!((value(names::WATCH_COST) - 0.005).abs() < 1e-9);
+        assert_eq!(seen.watched.classes[0].figures.value(names::WATCH_REQUESTS), Some(1000.0));
+        assert!(seen.doubts.is_empty(), "{:?}", seen.doubts);
+        let phases = seen.figures.get(names::WATCH_PARSE).unwrap();
+        assert!(phases.not_measured.as_ref().unwrap().contains("budget"), "{phases:?}");
+    }
+
+    #[test]
+    fn a_part_that_was_counted_is_not_compared_and_says_so() {
+        let sizes = SizeClasses::parse("").unwrap();
+        let seen = seen(&readings(500_000_000, 250), &sizes, &client(1000), None);
+        assert_eq!(seen.figures.value(names::WATCH_RATE), Some(500.0));
+        assert_eq!(seen.figures.value(names::WATCH_CLIENT_DIFFERENCE), None);
+        assert_eq!(seen.figures.value(names::WATCH_WHOLE_DIFFERENCE), None);
+        assert!(seen.watched.why_not.unwrap().contains("budget"));
+        assert_eq!(seen.figures.value(names::WATCH_COUNTED), Some(0.25));
+    }
+
+    #[test]
+    fn a_server_that_answers_others_is_doubted() {
+        let sizes = SizeClasses::parse("").unwrap();
+        let seen = seen(&readings(2_000_000_000, 2000), &sizes, &client(1000), None);
+        assert_eq!(seen.figures.value(names::WATCH_WHOLE_DIFFERENCE), Some(1000.0));
+        assert_eq!(seen.doubts[0].kind, DoubtKind::SourcesDisagree);
+    }
+
+    #[test]
+    fn what_was_not_watched_says_why_and_is_never_zero() {
+        let sizes = SizeClasses::default();
+        let seen = seen(&readings(2_000_000_000, 10), &sizes, &client(10), Some("no BPF here"));
+        for name in MAIN {
+            let figure = seen.figures.get(name).unwrap();
+            assert_eq!((figure.value, figure.not_measured.as_deref()), (None, Some("no BPF here")), "{name}");
+        }
+        assert!(seen.figures.get(names::MACHINE_PAGED_IN).is_some(), "the machine's counters need no programs");
+        assert!(seen.watched.classes.is_empty());
+    }
+}

@@ -1,0 +1,423 @@
+//! The watch of a load's points: a thread that counts requests while the load runs, and times phases in windows of its own
+//! within each point's window.
+//!
+//! What may be spent is known before the window begins: the warm-up is counted, which gives the server's CPU time for a
+//! request under this very load, and with the calibrated price of an event how much of the window may be counted and timed
+//! ([`super::shares`]). So a point is watched within the budget or in part, and says in which part.
+
+use super::held::Glance;
+use super::reading::{PhaseTotals, Reading};
+use super::schedule::Mode;
+use super::shares::{Shares, affordable, drain_ns, windows};
+use super::watcher::{WatchOptions, Watcher};
+use crate::cpu_clock;
+use crate::error::ObserveError;
+use crate::sampler::keep_away_from;
+use crate::sock_diag::STATES;
+use record::time::monotonic_ns;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Requests in progress are looked at this often, and no more often than costs a thousandth of a CPU.
+const GLANCE_NS: u64 = 100_000_000;
+const GLANCE_REST: u64 = 1000;
+/// A scan of very many connections takes seconds at most; then the thread is given up.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// A warm-up tells what a request costs when the server ran for this long in it.
+const TELLING_CPU_NS: u64 = 10_000_000;
+
+enum Order {
+    LoadBegins,
+    /// With its planned length, nanoseconds.
+    WindowBegins(u64),
+    WindowEnds,
+    LoadEnded,
+}
+
+/// What was read around one load.
+#[derive(Debug, Clone, Default)]
+pub struct PointReadings {
+    /// Before the load began.
+    pub before: Reading,
+    /// When the window began.
+    pub begin: Reading,
+    /// When counting ended: with the window, or earlier where the budget allowed no more.
+    pub counted: Reading,
+    /// When the window ended.
+    pub end: Reading,
+    /// After the load.
+    pub after: Reading,
+    /// What was asked of the window.
+    pub shares: Option<Shares>,
+    /// Requests were counted from before the load until after it.
+    pub is_whole: bool,
+    /// Phases in the window by class.
+    pub phases: Vec<PhaseTotals>,
+    /// Requests that were not answered when their window of phases was closed.
+    pub late: u64,
+    /// Time in such windows, nanoseconds.
+    pub timed_ns: u64,
+    /// Readings of requests in progress: number, sum and most.
+    pub glances: u64,
+    /// See `glances`.
+    pub in_flight_sum: u64,
+    /// See `glances`.
+    pub in_flight_max: u64,
+    /// Sockets by state, summed over those readings.
+    pub state_sums: [u64; STATES.len()],
+    /// CPU time of the watch's thread within the window.
+    pub own_cpu_ns: u64,
+    /// The mode that was asked for.
+    pub mode: Option<Mode>,
+    /// Something failed on the way; a sentence.
+    pub trouble: Option<String>,
+}
+
+/// Watches a server's requests during loads.
+#[derive(Debug)]
+pub struct PointWatch {
+    orders: Option<Sender<Order>>,
+    ready: Receiver<()>,
+    readings: Receiver<PointReadings>,
+    thread: Option<JoinHandle<()>>,
+    why_not: Option<String>,
+    classes: super::SizeClasses,
+}
+
+impl PointWatch {
+    /// Starts. `options.mode` is the mode for the points; `avoid_cpus` are the server's. Where programs cannot be loaded the
+    /// points say why: [`PointWatch::why_not`].
+    pub fn start(options: WatchOptions, avoid_cpus: Vec<usize>) -> Result<PointWatch, ObserveError> {
+        let (orders, to_do) = channel();
+        let (done, readings) = channel();
+        let (say_ready, ready) = channel();
+        let (tell, started) = channel();
+        let classes = options.classes.clone();
+        let thread = std::thread::Builder::new()
+            .name("watch".into())
+            .spawn(move || {
+                keep_away_from(&avoid_cpus);
+                let mode = options.mode;
+                let first = if mode == Mode::Default { Mode::Counts } else { mode };
+                // The programs belong to the thread that loads them.
+                let options = WatchOptions {
+                    mode: first,
+                    splits: false,
+                    looks: false,
+                    system_interval: Duration::ZERO,
+                    ..options
+                };
+                match Watcher::start(options) {
+                    Ok(watcher) => {
+                        let why_not = watcher.why_no_programs().map(ToString::to_string);
+                        let _ = tell.send(Ok(why_not));
+                        Holder::new(watcher, mode).serve(&to_do, &say_ready, &done);
+                    }
+                    Err(error) => {
+                        let _ = tell.send(Err(error));
+                    }
+                }
+            })
+            .map_err(ObserveError::Thread)?;
+        match started.recv() {
+            Ok(Ok(why_not)) => {
+                Ok(PointWatch { orders: Some(orders), ready, readings, thread: Some(thread), why_not, classes })
+            }
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(ObserveError::Thread(std::io::Error::other("the watch's thread ended at once"))),
+        }
+    }
+
+    /// Why requests are not counted; `None` when they are.
+    pub fn why_not(&self) -> Option<&str> {
+        self.why_not.as_deref()
+    }
+
+    /// The size classes.
+    pub fn classes(&self) -> &super::SizeClasses {
+        &self.classes
+    }
+
+    fn order(&self, order: Order) {
+        if let Some(orders) = &self.orders {
+            let _ = orders.send(order);
+        }
+    }
+
+    /// A load begins: connections will be opened. Returns when what was there before it has been read.
+    pub fn load_begins(&mut self) {
+        // What an earlier load left unread.
+        while self.readings.try_recv().is_ok() || self.ready.try_recv().is_ok() {}
+        self.order(Order::LoadBegins);
+        let _ = self.ready.recv_timeout(PATIENCE);
+    }
+
+    /// Its window begins, and is planned to last for so long. Returns at once.
+    pub fn window_begins(&mut self, planned_ns: u64) {
+        self.order(Order::WindowBegins(planned_ns));
+    }
+
+    /// Its window ends. Returns at once.
+    pub fn window_ends(&mut self) {
+        self.order(Order::WindowEnds);
+    }
+
+    /// The load is over: hands out what was read; `None` when the thread is gone.
+    pub fn load_ended(&mut self) -> Option<PointReadings> {
+        self.order(Order::LoadEnded);
+        self.readings.recv_timeout(PATIENCE).ok()
+    }
+}
+
+impl Drop for PointWatch {
+    fn drop(&mut self) {
+        // The thread ends when nobody can order anything, and detaches everything.
+        self.orders = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What is to be done within a window, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Act {
+    Open,
+    Shut,
+    Close,
+    StopCounting,
+}
+
+struct Holder {
+    watcher: Watcher,
+    mode: Mode,
+    /// The server's CPU time for a read, as the last telling stretch of load showed it.
+    cpu_per_receive_ns: Option<f64>,
+    /// CPUs that the server used in it.
+    cpus_used: f64,
+    now: PointReadings,
+    acts: Vec<(u64, Act)>,
+    next_glance_ns: u64,
+    own_before_ns: u64,
+    is_in_window: bool,
+    random: u64,
+}
+
+impl Holder {
+    fn new(watcher: Watcher, mode: Mode) -> Self {
+        Holder {
+            watcher,
+            mode,
+            cpu_per_receive_ns: None,
+            cpus_used: 0.0,
+            now: PointReadings::default(),
+            acts: Vec::new(),
+            next_glance_ns: 0,
+            own_before_ns: 0,
+            is_in_window: false,
+            random: monotonic_ns() | 1,
+        }
+    }
+
+    fn serve(mut self, orders: &Receiver<Order>, ready: &Sender<()>, done: &Sender<PointReadings>) {
+        loop {
+            let order = match self.due_ns() {
+                Some(due_ns) => {
+                    let rest = Duration::from_nanos(due_ns.saturating_sub(monotonic_ns()));
+                    match orders.recv_timeout(rest) {
+                        Ok(order) => order,
+                        Err(RecvTimeoutError::Timeout) => {
+                            self.act();
+                            continue;
+                        }
+                        Err(RecvTimeoutError::Disconnected) => return,
+                    }
+                }
+                None => match orders.recv() {
+                    Ok(order) => order,
+                    Err(_) => return,
+                },
+            };
+            match order {
+                Order::LoadBegins => {
+                    self.load_begins();
+                    let _ = ready.send(());
+                }
+                Order::WindowBegins(planned_ns) => self.window_begins(planned_ns),
+                Order::WindowEnds => self.window_ends(),
+                Order::LoadEnded => {
+                    if self.is_in_window {
+                        self.window_ends();
+                    }
+                    self.now.after = self.watcher.read();
+                    if done.send(std::mem::take(&mut self.now)).is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn load_begins(&mut self) {
+        self.acts.clear();
+        self.is_in_window = false;
+        self.now = PointReadings { mode: Some(self.mode), is_whole: true, ..PointReadings::default() };
+        let mode = if self.mode == Mode::Default { Mode::Counts } else { self.mode };
+        if self.watcher.options().mode != mode {
+            self.set_mode(mode);
+        }
+        self.watcher.reconcile(monotonic_ns());
+        self.now.before = self.watcher.read();
+    }
+
+    fn set_mode(&mut self, mode: Mode) {
+        if let Err(error) = self.watcher.set_mode(mode) {
+            self.now.trouble = Some(error.to_string());
+        }
+    }
+
+    fn window_begins(&mut self, planned_ns: u64) {
+        self.own_before_ns = cpu_clock::of_this_thread();
+        self.now.begin = self.watcher.read();
+        self.learn(self.now.before.clone(), self.now.begin.clone());
+        self.is_in_window = true;
+        self.next_glance_ns = self.now.begin.at_ns + GLANCE_NS / 2;
+        let Some(prices) = self.watcher.prices() else { return };
+        let shares = Shares::of(self.mode, &prices, self.cpu_per_receive_ns, self.watcher.options().overhead_ratio);
+        self.now.shares = Some(shares);
+        self.watcher.restart_phases();
+        if self.mode == Mode::Default {
+            self.plan(shares, planned_ns);
+        }
+    }
+
+    /// What a read costs the server, from what happened between two readings.
+    fn learn(&mut self, from: Reading, to: Reading) {
+        let cpu_ns = to.cpu.group_ns.saturating_sub(from.cpu.group_ns);
+        let receives = to.all().receives.saturating_sub(from.all().receives);
+        if cpu_ns >= TELLING_CPU_NS && receives > 0 {
+            self.cpu_per_receive_ns = Some(cpu_ns as f64 / receives as f64);
+            self.cpus_used = cpu_ns as f64 / to.at_ns.saturating_sub(from.at_ns).max(1) as f64;
+        }
+    }
+
+    fn plan(&mut self, shares: Shares, planned_ns: u64) {
+        let begin_ns = self.now.begin.at_ns;
+        let mut state = self.random;
+        let mut random = || {
+            // xorshift64: it only has to be out of step with the server.
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        let cpus = record::machine::online_cpus() as u64;
+        let budget = self.watcher.options().overhead_ratio;
+        let most = affordable(self.cpus_used * planned_ns as f64, cpus, budget);
+        for (at_ns, length_ns) in windows(shares, planned_ns, most, &mut random) {
+            let opens_ns = begin_ns + at_ns;
+            self.acts.push((opens_ns, Act::Open));
+            self.acts.push((opens_ns + length_ns, Act::Shut));
+            self.acts.push((opens_ns + length_ns + drain_ns(length_ns), Act::Close));
+        }
+        self.random = state;
+        if shares.counted < 1.0 {
+            self.acts.push((begin_ns + (shares.counted * planned_ns as f64) as u64, Act::StopCounting));
+        }
+        // A window's drain may reach into the next part: what is due first is done first.
+        self.acts.sort_unstable();
+        self.acts.reverse();
+    }
+
+    fn due_ns(&self) -> Option<u64> {
+        if !self.is_in_window {
+            return None;
+        }
+        let next_act = self.acts.last().map(|(at_ns, _)| *at_ns);
+        Some(next_act.map_or(self.next_glance_ns, |at_ns| at_ns.min(self.next_glance_ns)))
+    }
+
+    fn act(&mut self) {
+        let now_ns = monotonic_ns();
+        while let Some((at_ns, act)) = self.acts.last().copied() {
+            if at_ns > now_ns {
+                break;
+            }
+            self.acts.pop();
+            match act {
+                Act::Open => {
+                    // Where the one before is still draining, it ends now.
+                    self.watcher.close_held();
+                    if let Err(error) = self.watcher.open_held() {
+                        self.now.trouble = Some(error.to_string());
+                        self.acts.retain(|(_, act)| *act == Act::StopCounting);
+                    }
+                }
+                Act::Shut => self.watcher.shut_held(),
+                Act::Close => self.watcher.close_held(),
+                Act::StopCounting => self.stop_counting(),
+            }
+        }
+        if now_ns >= self.next_glance_ns {
+            let before_ns = cpu_clock::of_this_thread();
+            if let Some(glance) = self.watcher.glance() {
+                self.note(glance);
+            }
+            let cost_ns = cpu_clock::of_this_thread() - before_ns;
+            self.next_glance_ns = now_ns + GLANCE_NS.max(cost_ns * GLANCE_REST);
+        }
+    }
+
+    fn note(&mut self, glance: Glance) {
+        if self.watcher.options().mode.counts_requests() {
+            let in_flight = glance.waiting + glance.sending;
+            self.now.glances += 1;
+            self.now.in_flight_sum += in_flight;
+            self.now.in_flight_max = self.now.in_flight_max.max(in_flight);
+            for (sum, count) in self.now.state_sums.iter_mut().zip(glance.states) {
+                *sum += count;
+            }
+        }
+    }
+
+    /// The budget is spent: the rest of the window goes unwatched, and is said to.
+    fn stop_counting(&mut self) {
+        self.watcher.shut_held();
+        self.watcher.close_held();
+        self.now.counted = self.watcher.read();
+        self.take_phases();
+        self.now.is_whole = false;
+        self.set_mode(Mode::Zero);
+    }
+
+    fn take_phases(&mut self) {
+        let (begin, counted) = (&self.now.begin, &self.now.counted);
+        self.now.timed_ns = match self.mode {
+            Mode::Exact => counted.at_ns.saturating_sub(begin.at_ns),
+            _ => counted.cost.window_ns.saturating_sub(begin.cost.window_ns),
+        };
+        let exact = super::point::classes_between(begin, counted);
+        let span_ns = counted.at_ns.saturating_sub(begin.at_ns).max(1);
+        let share = self.now.timed_ns as f64 / span_ns as f64;
+        (self.now.phases, self.now.late) = self.watcher.phases_of(share, &exact);
+    }
+
+    fn window_ends(&mut self) {
+        self.is_in_window = false;
+        self.acts.clear();
+        let has_counted = self.now.counted.at_ns == 0;
+        self.now.end = self.watcher.read();
+        if has_counted {
+            self.watcher.shut_held();
+            self.watcher.close_held();
+            self.now.counted = self.now.end.clone();
+            // The window that was open until now is part of the cost.
+            let closed = self.watcher.read();
+            self.now.counted.cost = closed.cost;
+            self.take_phases();
+        }
+        self.learn(self.now.begin.clone(), self.now.counted.clone());
+        self.now.own_cpu_ns = cpu_clock::of_this_thread().saturating_sub(self.own_before_ns);
+    }
+}

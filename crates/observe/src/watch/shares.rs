@@ -1,0 +1,157 @@
+//! How much of a point's window is watched: all of it counted and a fifth timed, or less where that would exceed the budget.
+
+use super::held::EventPrices;
+use super::schedule::Mode;
+
+/// Part of a window in which phases are timed at most.
+pub const MOST_TIMED: f64 = 0.2;
+/// Below this a part says too little to be worth attaching anything for.
+const LEAST_TIMED: f64 = 0.02;
+const LEAST_COUNTED: f64 = 0.05;
+/// The calibration is no better than this.
+const AIM: f64 = 0.8;
+/// Sends for a read, before a window has shown it.
+const SENDS: f64 = 2.0;
+
+/// Parts of a window.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shares {
+    /// In which requests are counted.
+    pub counted: f64,
+    /// In which phases are timed, within the counted one.
+    pub timed: f64,
+}
+
+impl Shares {
+    /// Nothing.
+    pub const NONE: Shares = Shares { counted: 0.0, timed: 0.0 };
+
+    /// For a mode. `cpu_ns`: the server's CPU time for a read, as the warm-up or an earlier point showed it; `None` where
+    /// nothing is known yet. `budget`: what watching may cost, as a share of the server's CPU time. Only mode default looks
+    /// at it: whoever asks for counts or exact phases gets them.
+    pub fn of(mode: Mode, prices: &EventPrices, cpu_ns: Option<f64>, budget: f64) -> Shares {
+        match mode {
+            Mode::Zero => Shares::NONE,
+            Mode::Counts => Shares { counted: 1.0, timed: 0.0 },
+            Mode::Exact => Shares { counted: 1.0, timed: 1.0 },
+            Mode::Default => Shares::within(prices, cpu_ns, AIM * budget),
+        }
+    }
+
+    fn within(prices: &EventPrices, cpu_ns: Option<f64>, budget: f64) -> Shares {
+        let Some(cpu_ns) = cpu_ns.filter(|ns| ns.is_finite() && *ns > 0.0) else {
+            return Shares { counted: 1.0, timed: 0.0 };
+        };
+        let counting = prices.receive_ns / cpu_ns;
+        let timing = (prices.window_receive_ns + prices.sends_per_receive.unwrap_or(SENDS) * prices.send_ns) / cpu_ns;
+        if counting + MOST_TIMED * timing <= budget {
+            return Shares { counted: 1.0, timed: MOST_TIMED };
+        }
+        let timed = (budget - counting) / timing;
+        if timed >= LEAST_TIMED {
+            return Shares { counted: 1.0, timed };
+        }
+        // Counting everything leaves nothing for phases: then a part is counted, and a fifth of that part timed.
+        let counted = (budget / (counting + MOST_TIMED * timing)).min(1.0);
+        if counted < LEAST_COUNTED { Shares::NONE } else { Shares { counted, timed: MOST_TIMED * counted } }
+    }
+}
+
+/// Windows of one point, as pairs of opening and length, nanoseconds from the point's own begin.
+///
+/// Several short ones tell more than a long one: their spread gives the interval. They lie one in each of as many equal parts
+/// of the counted time, at places that `random` (any numbers) chooses.
+/// At most `most` of them.
+pub fn windows(shares: Shares, window_ns: u64, most: u64, random: &mut impl FnMut() -> u64) -> Vec<(u64, u64)> {
+    let timed_ns = (shares.timed * window_ns as f64) as u64;
+    let counted_ns = (shares.counted * window_ns as f64) as u64;
+    if timed_ns < SHORTEST_NS || most == 0 {
+        return Vec::new();
+    }
+    let number = (timed_ns / SHORTEST_NS).clamp(1, MOST_WINDOWS.min(most));
+    let (length_ns, part_ns) = (timed_ns / number, counted_ns / number);
+    let free_ns = part_ns.saturating_sub(length_ns + drain_ns(length_ns));
+    (0..number).map(|index| (index * part_ns + if free_ns == 0 { 0 } else { random() % free_ns }, length_ns)).collect()
+}
+
+/// No window of a point is shorter: requests that began in it must have a chance to end.
+const SHORTEST_NS: u64 = 40_000_000;
+const MOST_WINDOWS: u64 = 8;
+
+/// How many windows a point can afford: opening and closing one costs `cpus` CPUs 150 us each, whatever happens in it. They may
+/// take a fifth of the budget. `server_cpu_ns`: the CPU time that the server is expected to use in the point.
+pub fn affordable(server_cpu_ns: f64, cpus: u64, budget: f64) -> u64 {
+    (0.2 * budget * server_cpu_ns / (WINDOW_COST_PER_CPU_NS * cpus.max(1) as f64)) as u64
+}
+
+/// Attaching and detaching the hooks of one window costs each CPU this much (text is patched under its feet).
+pub const WINDOW_COST_PER_CPU_NS: f64 = 150_000.0;
+
+/// How long a window's requests are given to end: as long as it was, at most 50 ms.
+pub fn drain_ns(length_ns: u64) -> u64 {
+    length_ns.min(50_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PRICES: EventPrices =
+        EventPrices { receive_ns: 80.0, window_receive_ns: 80.0, send_ns: 80.0, sends_per_receive: Some(2.0) };
+
+    fn cost(shares: Shares, cpu_ns: f64) -> f64 {
+        (shares.counted * 80.0 + shares.timed * 240.0) / cpu_ns
+    }
+
+    #[test]
+    fn a_dear_request_is_counted_always_and_timed_a_fifth_of_the_time() {
+        let shares = Shares::of(Mode::Default, &PRICES, Some(50_000.0), 0.01);
+        assert_eq!(shares, Shares { counted: 1.0, timed: 0.2 });
+    }
+
+    #[test]
+    fn no_request_is_so_cheap_that_the_budget_is_exceeded() {
+        for cpu_ns in [500.0, 2_000.0, 4_000.0, 9_000.0, 11_000.0, 13_000.0, 17_000.0, 100_000.0] {
+            let shares = Shares::of(Mode::Default, &PRICES, Some(cpu_ns), 0.01);
+            assert!(cost(shares, cpu_ns) <= 0.008 + 1e-9, "{cpu_ns} ns: {shares:?}");
+            assert!(shares.timed <= shares.counted && shares.counted <= 1.0, "{shares:?}");
+        }
+        assert_eq!(Shares::of(Mode::Default, &PRICES, Some(500.0), 0.01), Shares::NONE);
+        let partly = Shares::of(Mode::Default, &PRICES, Some(4_000.0), 0.01);
+        assert!(partly.counted < 1.0 && partly.timed > 0.0, "{partly:?}");
+    }
+
+    #[test]
+    fn whoever_asks_for_a_mode_gets_it() {
+        for (mode, counted, timed) in [(Mode::Zero, 0.0, 0.0), (Mode::Counts, 1.0, 0.0), (Mode::Exact, 1.0, 1.0)] {
+            assert_eq!(Shares::of(mode, &PRICES, Some(1.0), 0.01), Shares { counted, timed });
+        }
+        let unknown = Shares::of(Mode::Default, &PRICES, None, 0.01);
+        assert_eq!(unknown, Shares { counted: 1.0, timed: 0.0 }, "nothing is known of the cost yet");
+    }
+
+    #[test]
+    fn windows_do_not_overlap_and_lie_within_the_counted_time() {
+        let mut state = 7u64;
+        let mut random = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+            state >> 33
+        };
+        for (shares, window_ns) in [
+            (Shares { counted: 1.0, timed: 0.2 }, 2_000_000_000),
+            (Shares { counted: 0.3, timed: 0.06 }, 2_000_000_000),
+            (Shares { counted: 1.0, timed: 1.0 }, 500_000_000),
+            (Shares { counted: 1.0, timed: 0.2 }, 400_000_000),
+        ] {
+            let windows = windows(shares, window_ns, 8, &mut random);
+            assert!(!windows.is_empty());
+            let ends: Vec<u64> = windows.iter().map(|(at, length)| at + length).collect();
+            assert!(windows.iter().skip(1).zip(&ends).all(|((at, _), end)| at >= end), "{windows:?}");
+            assert!(ends.iter().all(|end| *end as f64 <= shares.counted * window_ns as f64 + 1.0), "{windows:?}");
+        }
+        assert!(windows(Shares { counted: 1.0, timed: 0.01 }, 2_000_000_000, 8, &mut random).is_empty());
+        let all = Shares { counted: 1.0, timed: 0.2 };
+        assert_eq!(windows(all, 2_000_000_000, 2, &mut random).len(), 2, "attaching has its price");
+        assert!(windows(all, 2_000_000_000, 0, &mut random).is_empty());
+    }
+}

@@ -1,0 +1,311 @@
+//! What is spoken on the port, by looking into the first bytes of a few reads.
+//!
+//! The watch counts a request where the direction of a connection changes, which is a request of HTTP/1 and nothing else. What
+//! is spoken decides whether the counts are those of requests, so a few reads between two readings are looked into: in this
+//! process's memory, once; nothing of them is kept, printed or written but these counts. The bytes come from whoever talks to
+//! the server: any bytes give an answer, in time linear in their number.
+
+use super::layout::LOOK_BYTES;
+use record::doubt::{Doubt, DoubtKind, Severity};
+use serde::Serialize;
+
+/// What reads that began a request were seen to hold. Counts are of reads looked into, not of all reads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Traffic {
+    /// Reads looked into; the following are parts of it.
+    pub looked_into: u64,
+    /// One request of HTTP/1, or its beginning.
+    pub http1: u64,
+    /// Several requests of HTTP/1 at once: they count as one.
+    pub pipelined: u64,
+    /// Of `http1` and `pipelined`: with a body.
+    pub uploads: u64,
+    /// Of `uploads`: the client waits for leave (`Expect: 100-continue`), so each counts twice.
+    pub expecting: u64,
+    /// Of `http1`: asks to go on as a WebSocket.
+    pub websockets: u64,
+    /// HTTP/2: its beginning, or frames of it.
+    pub http2: u64,
+    /// Records of TLS.
+    pub tls: u64,
+    /// None of these.
+    pub other: u64,
+    /// Read in a way that hides where the bytes are, as io_uring does.
+    pub hidden: u64,
+}
+
+/// What one read holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// HTTP/1.
+    Http1 {
+        /// Requests whose first line is seen.
+        requests: u32,
+        /// One of them has a body.
+        has_body: bool,
+        /// One of them waits for an interim response.
+        expects: bool,
+        /// One of them asks for a WebSocket.
+        is_websocket: bool,
+    },
+    /// HTTP/2.
+    Http2,
+    /// TLS.
+    Tls,
+    /// Neither.
+    Other,
+}
+
+impl Traffic {
+    /// Adds a read whose first bytes are these; `None` where they could not be had.
+    pub fn add(&mut self, head: Option<&[u8]>) {
+        self.looked_into += 1;
+        let Some(head) = head else {
+            self.hidden += 1;
+            return;
+        };
+        match content(head) {
+            Content::Http1 { requests, has_body, expects, is_websocket } => {
+                *(if requests > 1 { &mut self.pipelined } else { &mut self.http1 }) += 1;
+                self.uploads += u64::from(has_body);
+                self.expecting += u64::from(expects);
+                self.websockets += u64::from(is_websocket);
+            }
+            Content::Http2 => self.http2 += 1,
+            Content::Tls => self.tls += 1,
+            Content::Other => self.other += 1,
+        }
+    }
+
+    /// What the counts of requests mean on this port, where they are not those of requests.
+    pub fn doubts(&self) -> Vec<Doubt> {
+        let of = |count: u64| format!("{count} of {} reads looked into", self.looked_into);
+        let cases = [
+            (
+                self.http2,
+                "HTTP/2 is spoken here",
+                "each change of direction counts as a request, streams are not told apart; bytes and CPU time are exact: take requests from the server's log",
+            ),
+            (
+                self.pipelined,
+                "requests are pipelined here",
+                "those that one read takes in count as one; bytes and CPU time are exact: take requests from the server's log",
+            ),
+            (
+                self.expecting,
+                "uploads wait for leave here (Expect: 100-continue)",
+                "each counts as two requests: subtract one for each interim response",
+            ),
+            (
+                self.websockets,
+                "WebSockets are opened here",
+                "each of their changes of direction counts as a request: watch a port without them for requests",
+            ),
+            (
+                self.tls,
+                "TLS is spoken here",
+                "bytes are those on the wire, the flights of a handshake count as one or two small requests, and streams of HTTP/2 inside are not seen: compare with the server's log",
+            ),
+            (
+                if self.other * 2 > self.looked_into { self.other } else { 0 },
+                "what is spoken here is not known",
+                "each change of direction counts as a request: take requests from the server's log",
+            ),
+        ];
+        cases
+            .into_iter()
+            .filter(|(count, ..)| *count > 0)
+            .map(|(count, what, remedy)| {
+                Doubt::new(DoubtKind::NotSplit, Severity::Note, format!("{what} ({})", of(count)), remedy)
+            })
+            .collect()
+    }
+}
+
+/// Methods of RFC 9110 and PATCH (RFC 5789), with the space that follows.
+const METHODS: [&[u8]; 9] =
+    [b"GET ", b"POST ", b"HEAD ", b"PUT ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"CONNECT ", b"TRACE "];
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
+/// Version 2 of the PROXY protocol begins so; its length stands at 14.
+const PROXY_2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
+
+/// Reads the first bytes of a read that began a request.
+pub fn content(head: &[u8]) -> Content {
+    let head = behind_proxy_line(&head[..head.len().min(LOOK_BYTES)]);
+    if is_beginning_of(head, PREFACE) {
+        return Content::Http2;
+    }
+    if METHODS.iter().any(|method| is_beginning_of(head, method)) {
+        return requests(head);
+    }
+    match head {
+        // Content type 20 to 23 and version 3.x (RFC 8446, section 5.1); a server may read no more than that at first.
+        [20..=23, 3, 0..=4, ..] => Content::Tls,
+        _ if is_frames(head) => Content::Http2,
+        _ => Content::Other,
+    }
+}
+
+/// Whether `head` begins with `token`, or is all of its beginning that was read.
+fn is_beginning_of(head: &[u8], token: &[u8]) -> bool {
+    let common = head.len().min(token.len());
+    common >= 3 && head[..common] == token[..common]
+}
+
+/// What a proxy puts before the first request (HAProxy's send-proxy).
+fn behind_proxy_line(head: &[u8]) -> &[u8] {
+    if head.starts_with(b"PROXY ") {
+        let end = head.iter().take(108).position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        return &head[end..];
+    }
+    match head {
+        [prefix @ .., _] if prefix.starts_with(PROXY_2) && head.len() >= 16 => {
+            let length = 16 + usize::from(u16::from_be_bytes([head[14], head[15]]));
+            head.get(length..).unwrap_or_default()
+        }
+        _ => head,
+    }
+}
+
+fn requests(head: &[u8]) -> Content {
+    let (mut requests, mut has_body, mut expects, mut is_websocket) = (0, false, false, false);
+    let mut rest = head;
+    while METHODS.iter().any(|method| rest.starts_with(method)) {
+        requests += 1;
+        let end = rest.windows(4).position(|window| window == b"\r\n\r\n");
+        let fields = &rest[..end.unwrap_or(rest.len())];
+        let mut body_bytes = Some(0);
+        for line in fields.split(|byte| *byte == b'\n').skip(1) {
+            let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
+            let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+            if name.eq_ignore_ascii_case(b"content-length") {
+                body_bytes = std::str::from_utf8(value).ok().and_then(|text| text.parse::<usize>().ok());
+            } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+                body_bytes = None;
+            } else if name.eq_ignore_ascii_case(b"expect") {
+                expects |= value.eq_ignore_ascii_case(b"100-continue");
+            } else if name.eq_ignore_ascii_case(b"upgrade") {
+                is_websocket |= value.eq_ignore_ascii_case(b"websocket");
+            }
+        }
+        has_body |= body_bytes != Some(0);
+        // Where the body ends is known only where its length is given.
+        let (Some(end), Some(body_bytes)) = (end, body_bytes) else { break };
+        rest = rest.get((end + 4).saturating_add(body_bytes)..).unwrap_or_default();
+    }
+    // Less than a method was read: one request begins.
+    Content::Http1 { requests: requests.max(1), has_body, expects, is_websocket }
+}
+
+/// Whether these may be frames of HTTP/2 (RFC 9113, section 6), from the first byte on and to the end of what was read.
+fn is_frames(head: &[u8]) -> bool {
+    let mut rest = head;
+    let mut whole = 0;
+    while let [a, b, c, kind, _, stream @ ..] = rest {
+        let Some(stream) = stream.first_chunk::<4>() else { break };
+        let length = usize::from(*a) << 16 | usize::from(*b) << 8 | usize::from(*c);
+        let stream = u32::from_be_bytes(*stream);
+        let is_sound = match kind {
+            // DATA, HEADERS, PRIORITY, RST_STREAM, CONTINUATION belong to a stream of the client's.
+            0 | 1 | 9 => stream % 2 == 1 && length <= 1 << 14,
+            2 => stream % 2 == 1 && length == 5,
+            3 => stream % 2 == 1 && length == 4,
+            4 => stream == 0 && length % 6 == 0 && length <= 600,
+            6 => stream == 0 && length == 8,
+            7 => stream == 0 && (8..1 << 14).contains(&length),
+            8 => stream < 1 << 31 && length == 4,
+            _ => false,
+        };
+        if !is_sound {
+            return false;
+        }
+        whole += 1;
+        rest = rest.get(9 + length..).unwrap_or_default();
+    }
+    whole > 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn http1(head: &str) -> (u32, bool, bool, bool) {
+        match content(head.as_bytes()) {
+            Content::Http1 { requests, has_body, expects, is_websocket } => (requests, has_body, expects, is_websocket),
+            other => panic!("{head:?} is {other:?}"),
+        }
+    }
+
+    #[test]
+    fn requests_of_http_1_are_told_apart() {
+        assert_eq!(http1("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), (1, false, false, false));
+        assert_eq!(http1("GET / HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\n\r\nGET /3"), (3, false, false, false));
+        assert_eq!(
+            http1("POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabcGET / HTTP/1.1\r\n\r\n"),
+            (2, true, false, false)
+        );
+        assert_eq!(http1("PUT / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3\r\nGET \r\n"), (1, true, false, false));
+        let expecting = "POST / HTTP/1.1\r\nContent-Length: 9\r\nExpect: 100-Continue\r\n\r\n";
+        assert_eq!(http1(expecting), (1, true, true, false));
+        assert_eq!(http1("GET /chat HTTP/1.1\r\nUPGRADE: WebSocket\r\n\r\n"), (1, false, false, true));
+        // Read in pieces, as a slow client sends.
+        assert_eq!(http1("GET"), (1, false, false, false));
+        assert_eq!(http1("GET / HTTP/1.1\r\nHos"), (1, false, false, false));
+    }
+
+    #[test]
+    fn other_protocols_are_known_by_their_beginnings() {
+        assert_eq!(content(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), Content::Http2);
+        assert_eq!(content(&[0, 0, 0, 4, 1, 0, 0, 0, 0]), Content::Http2, "an acknowledgement of settings");
+        let mut request = vec![0, 0, 2, 1, 5, 0, 0, 0, 3, 0x82, 0x86];
+        assert_eq!(content(&request), Content::Http2);
+        request.extend([0, 0, 1, 77, 0, 0, 0, 0, 0]);
+        assert_eq!(content(&request), Content::Other, "no such frame follows");
+        assert_eq!(content(&[22, 3, 1, 2, 0, 1]), Content::Tls);
+        assert_eq!(content(&[23, 3, 3]), Content::Tls);
+        assert_eq!(content(&[0x81, 0x85, 1, 2, 3, 4]), Content::Other, "a frame of a WebSocket");
+        assert_eq!(content(b"*1\r\n$4\r\nPING\r\n"), Content::Other);
+        assert_eq!(content(b""), Content::Other);
+    }
+
+    #[test]
+    fn what_a_proxy_puts_in_front_is_passed_over() {
+        assert_eq!(http1("PROXY TCP4 1.2.3.4 5.6.7.8 9 80\r\nGET / HTTP/1.1\r\n\r\n"), (1, false, false, false));
+        let mut second = PROXY_2.to_vec();
+        second.extend([0x21, 0x11, 0, 12]);
+        second.extend([0; 12]);
+        second.extend(b"GET / HTTP/1.1\r\n\r\n");
+        assert!(matches!(content(&second), Content::Http1 { requests: 1, .. }));
+    }
+
+    #[test]
+    fn what_cannot_be_split_is_said_with_its_size() {
+        let mut traffic = Traffic::default();
+        traffic.add(Some(b"GET / HTTP/1.1\r\n\r\n"));
+        assert!(traffic.doubts().is_empty());
+        traffic.add(Some(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"));
+        traffic.add(None);
+        let doubts = traffic.doubts();
+        assert_eq!(doubts.len(), 1);
+        assert_eq!(doubts[0].what, "HTTP/2 is spoken here (1 of 3 reads looked into)");
+        assert_eq!((traffic.http1, traffic.http2, traffic.hidden), (1, 1, 1));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_something(head in prop::collection::vec(any::<u8>(), 0..2000)) {
+            let mut traffic = Traffic::default();
+            traffic.add(Some(&head));
+            let parts = traffic.http1 + traffic.pipelined + traffic.http2 + traffic.tls + traffic.other;
+            prop_assert_eq!(parts, 1);
+        }
+
+        #[test]
+        fn any_words_after_a_method_are_a_request(tail in "[ -~\r\n]{0,300}") {
+            let head = format!("GET {tail}");
+            let is_http1 = matches!(content(head.as_bytes()), Content::Http1 { .. });
+            prop_assert!(is_http1);
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! More than there is room for: what is lost is counted, what is not lost is exact.
+
+use crate::client::{Connection, Count, close_each};
+use crate::rig::{Server, check_states, counted, counting, settle, watch};
+use observe::watch::WatchOptions;
+use record::DoubtKind;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+#[test]
+fn ten_thousand_connections_of_nginx_at_once_are_counted() {
+    let test = "ten_thousand_connections_of_nginx_at_once_are_counted";
+    const CONNECTIONS: usize = 10_000;
+    record::machine::raise_descriptor_limit();
+    // nginx has the same limit as this process.
+    if record::machine::descriptor_limit() < CONNECTIONS as u64 + 500 {
+        eprintln!("SKIPPED {test}: too few descriptors may be open (ulimit -n)");
+        return;
+    }
+    let Some(server) = Server::start(test, "nginx") else { return };
+    let Some(mut watcher) = watch(test, counting(server.port)) else { return };
+    let mut open: Vec<Connection> = (0..CONNECTIONS).map(|_| Connection::open(server.port)).collect();
+    for _ in 0..2 {
+        open.iter_mut().for_each(|connection| connection.get("/1k.bin", false));
+    }
+    settle(&mut watcher);
+    let mut count = Count::default();
+    open.iter().for_each(|connection| count.add(connection.count));
+    let reading = watcher.read();
+    println!("{test}: {:?}", reading.losses);
+    assert_eq!(reading.losses.displaced_open, 0, "a record is displaced after its response");
+    assert_eq!(counted(&reading), count);
+    assert_eq!(reading.connections.states.get("established"), Some(&(CONNECTIONS as u64)));
+    check_states(&mut watcher);
+    drop(open);
+    settle(&mut watcher);
+    settle(&mut watcher);
+    let reading = watcher.read();
+    assert_eq!(reading.connections.closed, CONNECTIONS as u64);
+    assert_eq!(counted(&reading), count);
+    check_states(&mut watcher);
+}
+
+#[test]
+fn a_full_table_loses_requests_and_says_how_many() {
+    let test = "a_full_table_loses_requests_and_says_how_many";
+    const CONNECTIONS: usize = 200;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = listener.local_addr().expect("its number").port();
+    let Some(mut watcher) = watch(test, WatchOptions { room: Some(4), ..counting(port) }) else { return };
+    let mut pairs: Vec<(Connection, TcpStream)> = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let client = Connection::open(port);
+        pairs.push((client, listener.accept().expect("a connection").0));
+    }
+    // All at once wait for an answer: sixteen places for two hundred.
+    for (client, server) in &mut pairs {
+        client.send(b"question");
+        server.read_exact(&mut [0; 8]).expect("a request");
+    }
+    settle(&mut watcher);
+    let reading = watcher.read();
+    let (lost, waiting) = (reading.losses.displaced_open, reading.open.waiting);
+    println!("{test}: {lost} lost, {waiting} waiting");
+    assert!(waiting <= 16, "{waiting} in sixteen places");
+    assert_eq!(lost + waiting, CONNECTIONS as u64, "each is in progress or lost");
+    let doubts = watcher.doubts();
+    let said = doubts.iter().find(|doubt| doubt.kind == DoubtKind::LostEvents).expect("it is said");
+    assert!(said.what.contains(&lost.to_string()) && said.what.contains("16 connections"), "{said:?}");
+    assert!(said.remedy.contains("--room"), "{said:?}");
+    // States are counted beside the table and stay exact.
+    assert_eq!(reading.connections.states.get("established"), Some(&(CONNECTIONS as u64)));
+    for (_, server) in &mut pairs {
+        server.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").expect("an answer");
+    }
+    settle(&mut watcher);
+    let reading = watcher.read();
+    assert_eq!(reading.all().requests + reading.losses.displaced_open, CONNECTIONS as u64);
+    check_states(&mut watcher);
+}
+
+#[test]
+fn with_enough_room_the_same_loses_nothing() {
+    let test = "with_enough_room_the_same_loses_nothing";
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = listener.local_addr().expect("its number").port();
+    let Some(mut watcher) = watch(test, WatchOptions { room: Some(2000), ..counting(port) }) else { return };
+    let mut pairs: Vec<(Connection, TcpStream)> = Vec::new();
+    for number in 0..400 {
+        let mut client = Connection::open(port);
+        let (mut server, _) = listener.accept().expect("a connection");
+        // The first is known by its length.
+        let question = if number == 0 { &b"the very first question"[..] } else { b"question" };
+        client.send(question);
+        server.read_exact(&mut vec![0; question.len()]).expect("a request");
+        pairs.push((client, server));
+    }
+    settle(&mut watcher);
+    let reading = watcher.read();
+    assert_eq!((reading.losses.displaced_open, reading.open.waiting), (0, 400));
+    // More are in progress than are listed one by one: the oldest is among the listed.
+    let longest = &reading.open.longest;
+    assert!(longest.is_sorted_by(|one, next| one.age_ns >= next.age_ns), "{longest:?}");
+    assert_eq!(longest[0].bytes_in, 23, "{longest:?}");
+    let (client, server) = &mut pairs[0];
+    server.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").expect("an answer");
+    client.receive();
+    settle(&mut watcher);
+    let longest = watcher.read().open.longest;
+    assert!(longest.iter().all(|request| request.bytes_in == 8), "the first is answered: {longest:?}");
+}
+
+#[test]
+fn more_threads_than_are_told_apart_are_counted_together() {
+    let test = "more_threads_than_are_told_apart_are_counted_together";
+    // The table has 4,096 places, by the low bits of the thread's number.
+    const THREADS: u64 = 4500;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = listener.local_addr().expect("its number").port();
+    let Some(mut watcher) = watch(test, counting(port)) else { return };
+    for _ in 0..THREADS {
+        let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens");
+        client.write_all(b"question").expect("it leaves");
+        let (mut server, _) = listener.accept().expect("a connection");
+        let serving = std::thread::spawn(move || {
+            server.read_exact(&mut [0; 8]).expect("a request");
+            server.write_all(b"answer").expect("an answer");
+        });
+        serving.join().expect("it answers");
+    }
+    settle(&mut watcher);
+    let reading = watcher.read();
+    assert_eq!(counted(&reading), Count { requests: THREADS, bytes_sent: THREADS * 8, bytes_received: THREADS * 6 });
+    let of =
+        |pid: u32| reading.processes.iter().filter(move |process| process.pid == pid).map(|process| process.requests);
+    let (told_apart, together): (u64, u64) = (of(std::process::id()).sum(), of(0).sum());
+    println!("{test}: {told_apart} of threads in the table, {together} of others");
+    assert_eq!(told_apart + together, THREADS, "{:?}", reading.processes);
+    assert!(together > 0, "no place was wanted twice");
+    assert_eq!(reading.losses.displaced_open, 0);
+}
+
+#[test]
+fn a_server_that_forks_for_each_connection_is_counted() {
+    let test = "a_server_that_forks_for_each_connection_is_counted";
+    let Some(server) = Server::start(test, "python-fork") else { return };
+    let Some(mut watcher) = watch(test, counting(server.port)) else { return };
+    let count = close_each(server.port, 150, "/1k.bin");
+    settle(&mut watcher);
+    let reading = watcher.read();
+    assert_eq!(counted(&reading), count);
+    assert_eq!((reading.connections.accepted, reading.connections.closed), (150, 150));
+    // Each process that a connection had is told apart, though all of them have ended; at most 64 are listed.
+    assert_eq!(reading.processes.len(), 64, "{:?}", reading.processes);
+    assert!(reading.processes.iter().all(|process| process.requests == 1), "{:?}", reading.processes);
+    let cpu = &reading.cpu;
+    println!("{test}: {cpu:?}");
+    assert!(cpu.group_ns > 0 && cpu.elsewhere_ns as f64 > -0.01 * cpu.group_ns as f64, "{cpu:?}");
+    assert_eq!(reading.losses.displaced_open, 0);
+    check_states(&mut watcher);
+}

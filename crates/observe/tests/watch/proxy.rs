@@ -1,0 +1,38 @@
+//! A proxy and what is behind it, watched at once.
+
+use crate::client::{close_each, keep_alive};
+use crate::rig::{Server, check_states, counted, counting, free_port, settle, watch};
+
+#[test]
+fn haproxy_and_the_nginx_behind_it_are_watched_at_once() {
+    let test = "haproxy_and_the_nginx_behind_it_are_watched_at_once";
+    let Some(back) = Server::start(test, "nginx") else { return };
+    let behind = back.port.to_string();
+    let Some(front) = Server::start_with(test, "haproxy", free_port(), &["--backend", &behind]) else { return };
+    let Some(mut at_back) = watch(test, counting(back.port)) else { return };
+    let Some(mut at_front) = watch(test, counting(front.port)) else { return };
+    let (open, mut count) = keep_alive(front.port, 6, 200, &["/1k.bin", "/100k.bin"]);
+    drop(open);
+    count.add(close_each(front.port, 50, "/10k.bin"));
+    settle(&mut at_front);
+    settle(&mut at_back);
+    let (front_reading, back_reading) = (at_front.read(), at_back.read());
+    assert_eq!(counted(&front_reading), count, "at the front port");
+    let back_count = counted(&back_reading);
+    assert_eq!(back_count.requests, count.requests, "each is passed on once");
+    // HAProxy sheds `Connection: close` and writes names in lower case: what passes is the documents' bytes and heads.
+    let bodies = 6 * 100 * (1024 + 102_400) + 50 * 10_240;
+    assert!(
+        back_count.bytes_received > bodies && back_count.bytes_received < count.bytes_received + count.requests * 64
+    );
+    assert_eq!(front_reading.connections.accepted, 6 + 50);
+    assert!(back_reading.connections.accepted < 50, "connections to nginx are shared: {:?}", back_reading.connections);
+    let front_pids: Vec<u32> = front_reading.processes.iter().map(|process| process.pid).collect();
+    assert!(back_reading.processes.iter().all(|process| !front_pids.contains(&process.pid)), "two servers, not one");
+    for reading in [&front_reading, &back_reading] {
+        let cpu = &reading.cpu;
+        assert!(cpu.elsewhere_ns as f64 > -0.01 * cpu.group_ns as f64, "more is charged than there is: {cpu:?}");
+    }
+    check_states(&mut at_front);
+    check_states(&mut at_back);
+}

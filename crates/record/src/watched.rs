@@ -1,0 +1,43 @@
+//! What the server's side saw of a point's requests: the watch of `observe::watch`, in the form in which a point keeps it.
+//!
+//! Figures of all classes together stand among the point's own ([`crate::names`], `watch.`); here they stand by size class,
+//! under the same names.
+
+use crate::figure::{Figure, Figures};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A point's requests by size class, and how closely they were watched.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Watched {
+    /// How closely: `zero`, `counts`, `default` or `exact` (docs/watching.md).
+    pub mode: String,
+    /// By size class of the response, small to large. Empty where requests were not counted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<WatchedClass>,
+    /// Sockets of the port by TCP state, from transitions: means over the readings within the window.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub states: BTreeMap<String, Figure>,
+    /// Why requests were not counted, or not in the whole window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why_not: Option<String>,
+}
+
+/// Requests of one size class.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WatchedClass {
+    /// Its name. Untrusted text where it is read from a file.
+    pub name: String,
+    /// Smallest response, head and body, bytes.
+    pub from_bytes: u64,
+    /// First size that belongs to the next class; absent for the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub below_bytes: Option<u64>,
+    /// Under the names of the point's own figures: requests, bytes, CPU and elapsed time, phases, demands.
+    pub figures: Figures,
+    /// Half of the 95 % interval of the figures that rest on windows, where there were at least five.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub half_widths: BTreeMap<String, f64>,
+}
