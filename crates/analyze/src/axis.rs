@@ -4,6 +4,7 @@
 //! axis is the median of the repeats' own ratios, its interval a bootstrap over repeats. Levels carry medians over
 //! repeats with intervals of the same kind.
 
+pub mod layers;
 mod words;
 
 pub(crate) use words::value_cell;
@@ -113,6 +114,9 @@ pub struct AxisFindings {
     pub p99_change: Option<Change>,
     /// Median response time from the lowest value to the highest.
     pub p50_change: Option<Change>,
+    /// What a packet cost in each layer, where points were profiled per packet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layers: Option<layers::AxisLayers>,
     /// Axis of conforming connections only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conforming: Option<Conforming>,
@@ -159,6 +163,7 @@ fn of_axis(axis: Axis, mut placed: Vec<(f64, &Point)>, criteria: &Criteria, dema
         cpu_change: change(&groups, cpu_us, criteria),
         p99_change: change(&groups, named(names::RESPONSE_P99), criteria),
         p50_change: change(&groups, named(names::RESPONSE_P50), criteria),
+        layers: layers::find(&groups, criteria),
         conforming: (axis == Axis::Conforming).then(|| conforming(&levels, demanded_ratio)),
         doubts: doubts(axis, &levels, repeats.len()),
         levels,
@@ -166,17 +171,22 @@ fn of_axis(axis: Axis, mut placed: Vec<(f64, &Point)>, criteria: &Criteria, dema
     }
 }
 
+/// A figure over the repeats of one value; `None` where nothing was measured.
+fn estimate(values: &[f64], criteria: &Criteria) -> Option<Estimate> {
+    let values: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
+    let interval = bootstrap(&values, criteria.confidence_ratio, SEED, median);
+    Some(Estimate {
+        median: median(&values)?,
+        low: interval.map(|interval| interval.low),
+        high: interval.map(|interval| interval.high),
+        n: values.len() as u64,
+    })
+}
+
 fn level(axis: Axis, value: f64, points: &[&Point], criteria: &Criteria) -> AxisLevel {
     let over = |read: &dyn Fn(&Point) -> Option<f64>| {
-        let values: Vec<f64> =
-            points.iter().filter_map(|point| read(point)).filter(|value| value.is_finite()).collect();
-        let interval = bootstrap(&values, criteria.confidence_ratio, SEED, median);
-        Some(Estimate {
-            median: median(&values)?,
-            low: interval.map(|interval| interval.low),
-            high: interval.map(|interval| interval.high),
-            n: values.len() as u64,
-        })
+        let values: Vec<f64> = points.iter().filter_map(|point| read(point)).collect();
+        estimate(&values, criteria)
     };
     let named = |name: &'static str| over(&|point: &Point| point.value(name));
     let (present, kernel_bytes) = match axis {

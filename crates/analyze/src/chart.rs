@@ -126,6 +126,23 @@ struct Frame {
 }
 
 impl Chart {
+    /// Axes with nothing in between yet.
+    pub fn empty(title: &str, x_name: &str, y_name: &str, x: Scale, y: Scale) -> Chart {
+        Chart {
+            title: title.into(),
+            description: String::new(),
+            x_name: x_name.into(),
+            y_name: y_name.into(),
+            x,
+            y,
+            bands: Vec::new(),
+            markers: Vec::new(),
+            limits: Vec::new(),
+            layers: Vec::new(),
+            series: Vec::new(),
+        }
+    }
+
     /// The room that this chart's own labels need beside the plot.
     pub fn rooms(&self, height: f64) -> Rooms {
         let ticks = self.y_ticks(height);

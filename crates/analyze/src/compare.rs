@@ -1,9 +1,12 @@
 //! Two runs of one sweep against each other: at each load that both measured, the ratio B / A of each figure with its
-//! interval and Welch's t-test on the logarithms; p-values are corrected for the number of tests (Holm, 1979).
+//! interval and Welch's t-test on the logarithms; p-values are corrected for the number of tests (Holm, 1979). Of two runs
+//! that were measured in turn, round by round, the points of a round are compared with each other: what drifts cancels.
 
 mod text;
 
+pub use crate::report::beside::server_words;
 pub use text::text;
+pub(crate) use text::{headline, row};
 
 use crate::predict::regression::student;
 use crate::statistics::Interval;
@@ -128,8 +131,29 @@ fn levels(run: &RunDir) -> Vec<Level<'_>> {
     chunks.map(|same| (same[0].0, same.iter().map(|(_, point)| *point).collect())).collect()
 }
 
+/// Worse by more than this is a regression, unless another limit is typed.
+pub const THRESHOLD_RATIO: f64 = 0.05;
+
+/// The folder in a run directory in which the run lies that was measured beside it.
+pub const BESIDE: &str = "with";
+
+/// The run that was measured beside this one in turn (`find --compare-with`), if there is one that can be read.
+pub fn beside(run: &RunDir) -> Option<RunDir> {
+    let path = run.path.join(BESIDE);
+    path.join("run.json").is_file().then(|| RunDir::open(&path).ok()).flatten()
+}
+
 /// Compares run B with run A. `threshold_ratio` is how much worse counts as a regression.
 pub fn runs(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Result<Comparison, CompareError> {
+    compared(a, b, threshold_ratio, false)
+}
+
+/// The same for two runs that took turns: points of one round (repeat) are pairs, tested by Student's t on their differences.
+pub fn interleaved(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Result<Comparison, CompareError> {
+    compared(a, b, threshold_ratio, true)
+}
+
+fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Result<Comparison, CompareError> {
     let (of_a, of_b) = (levels(a), levels(b));
     let confidence = a.record.scenario.sweep.as_ref().map_or(0.95, |sweep| sweep.criteria.confidence_ratio);
     let mut differences = Vec::new();
@@ -137,7 +161,9 @@ pub fn runs(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Result<Comparison, 
     for (key, points) in &of_a {
         let Some((_, others)) = of_b.iter().find(|(other, _)| same_load(*key, *other)) else { continue };
         matched += 1;
-        differences.extend(FIGURES.iter().filter_map(|figure| difference(*key, figure, points, others, confidence)));
+        differences.extend(
+            FIGURES.iter().filter_map(|figure| difference(*key, figure, (points, others), is_paired, confidence)),
+        );
     }
     if matched == 0 {
         let name = |run: &RunDir| run.path.display().to_string();
@@ -160,21 +186,24 @@ fn same_load(a: (Sweep, f64), b: (Sweep, f64)) -> bool {
 fn difference(
     (sweep, load): (Sweep, f64),
     (figure, word, better): &(&'static str, &'static str, Better),
-    a: &[&Point],
-    b: &[&Point],
+    (a, b): (&[&Point], &[&Point]),
+    is_paired: bool,
     confidence: f64,
 ) -> Option<Difference> {
-    let logs = |points: &[&Point]| -> Vec<f64> {
-        let values = points.iter().filter_map(|point| point.value(figure));
-        values.filter(|value| value.is_finite() && *value > 0.0).map(f64::ln).collect()
-    };
-    let (a, b) = (logs(a), logs(b));
+    let log = |point: &Point| point.value(figure).filter(|value| value.is_finite() && *value > 0.0).map(f64::ln);
+    let logs = |points: &[&Point]| -> Vec<f64> { points.iter().filter_map(|point| log(point)).collect() };
+    let pairs: Vec<(f64, f64)> = a
+        .iter()
+        .filter(|_| is_paired)
+        .filter_map(|point| Some((log(point)?, log(b.iter().find(|other| other.repeat == point.repeat)?)?)))
+        .collect();
+    let (a, b) = if is_paired { pairs.iter().copied().unzip() } else { (logs(a), logs(b)) };
     if a.is_empty() || b.is_empty() {
         return None;
     }
     let mean = |logs: &[f64]| logs.iter().sum::<f64>() / logs.len() as f64;
     let (mean_a, mean_b) = (mean(&a), mean(&b));
-    let tested = welch(&a, &b);
+    let tested = if is_paired { student_pairs(&pairs) } else { welch(&a, &b) };
     let interval = tested.and_then(|(error, freedom)| {
         let reach = student(confidence, freedom)? * error;
         let at = mean_b - mean_a;
@@ -194,6 +223,17 @@ fn difference(
         p_value,
         outcome: Outcome::Untested,
     })
+}
+
+/// Standard error of the mean difference of pairs and its degrees of freedom (Student, 1908).
+fn student_pairs(pairs: &[(f64, f64)]) -> Option<(f64, f64)> {
+    if pairs.len() < 2 {
+        return None;
+    }
+    let n = pairs.len() as f64;
+    let mean = pairs.iter().map(|(a, b)| b - a).sum::<f64>() / n;
+    let variance = pairs.iter().map(|(a, b)| (b - a - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    Some(((variance / n).sqrt(), n - 1.0))
 }
 
 /// Standard error of the difference of means and its degrees of freedom (Welch, 1947).

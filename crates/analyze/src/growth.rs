@@ -146,6 +146,7 @@ mod tests {
             connection_states: Default::default(),
             workload: Default::default(),
             functions: vec![cost("tcp_ack", 1.0), cost("__inet_lookup_established", lookup_us)],
+            watched: None,
             doubts: Vec::new(),
         }
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// Version of this output.
 pub const SCHEMA: u32 = 1;
 
-/// Everything of a run: `schema`, `kind`, `path`, `record`, `points`, `findings`, `verdict`.
+/// Everything of a run: `schema`, `kind`, `path`, `record`, `points`, `findings`, `server_side`, `verdict`.
 pub fn run(run: &RunDir, findings: &Findings, verdict: &Verdict) -> Value {
     json!({
         "schema": SCHEMA,
@@ -18,6 +18,7 @@ pub fn run(run: &RunDir, findings: &Findings, verdict: &Verdict) -> Value {
         "record": run.record,
         "points": run.points,
         "findings": findings,
+        "server_side": crate::watched::of_run(run),
         "verdict": verdict,
     })
 }
@@ -25,4 +26,9 @@ pub fn run(run: &RunDir, findings: &Findings, verdict: &Verdict) -> Value {
 /// One point: `schema`, `kind`, `point`.
 pub fn point(point: &Point) -> Value {
     json!({ "schema": SCHEMA, "kind": "point", "point": point })
+}
+
+/// Two runs that took turns: `schema`, `kind`, `a` and `b` (as [`run`]), `comparison` (`null` where they have no load in common).
+pub fn side_by_side(a: Value, b: Value, comparison: Option<&crate::compare::Comparison>) -> Value {
+    json!({ "schema": SCHEMA, "kind": "side-by-side", "a": a, "b": b, "comparison": comparison })
 }

@@ -297,6 +297,7 @@ mod tests {
             connection_states: Default::default(),
             workload: Default::default(),
             functions: Vec::new(),
+            watched: None,
             doubts: vec![],
         };
         point.figures.set(names::RESPONSE_P99, Figure::new(62_100.0, "us", 1000, Origin::Timed));

@@ -8,8 +8,10 @@
 pub mod approximate;
 pub mod check;
 pub mod convolution;
+pub mod curve;
 pub mod demand;
 pub mod exact;
+pub mod mix;
 pub mod network;
 pub mod open;
 pub mod question;
@@ -18,6 +20,7 @@ pub mod regression;
 pub mod server;
 mod text;
 pub mod usl;
+pub mod validate;
 
 pub use question::{Question, Rate};
 pub use readings::PredictError;
@@ -51,6 +54,8 @@ pub struct Prediction {
     pub checks: Vec<check::Check>,
     /// What a fit up to half the yield point says about the rest.
     pub extrapolation: Option<check::Extrapolation>,
+    /// The same on the yield and failure points of both loops; absent where nothing could be fitted or nothing lies beyond.
+    pub validation: Option<validate::Validation>,
     /// Resamples behind the intervals.
     pub resamples: usize,
     /// The answer.
@@ -65,7 +70,10 @@ pub struct Prediction {
 /// One sentence for runs that cannot be modelled (too few points, all at one load, impossible figures, no watching), for a
 /// model that fails its check, and for a question that the data does not support.
 pub fn of_runs(runs: &[RunDir], question: &Question) -> Result<Prediction, PredictError> {
-    let readings = readings::read(runs)?;
+    // Runs with different mixes are different servers to the models: the first is fitted, the others tell the classes apart.
+    let fitted = if question.mix.is_empty() { runs } else { &runs[..runs.len().min(1)] };
+    let readings = readings::read(fitted)?;
+    let mix = if question.mix.is_empty() { None } else { Some(mix::of_runs(runs, &question.mix)?) };
     let confidence = readings.criteria.confidence_ratio;
     if readings.closed.is_empty() {
         check::enough(&check::typicals(&readings.open), "open-loop")?;
@@ -76,15 +84,17 @@ pub fn of_runs(runs: &[RunDir], question: &Question) -> Result<Prediction, Predi
     }
     let choice = check::choose(&readings.closed, readings.parallel_cpus)?;
     let yields = choice.server.yield_connections(readings.criteria.elastic_gain_ratio, 0.0);
-    let measured_yield = crate::zones::of_run(&runs[0]).connections.and_then(|sweep| sweep.yield_point.estimate);
+    let findings = crate::zones::of_run(&runs[0]);
+    let measured_yield = findings.connections.as_ref().and_then(|sweep| sweep.yield_point.estimate);
     let extrapolation = check::extrapolate(
         &readings.closed,
         readings.parallel_cpus,
         measured_yield.or(yields),
         readings.criteria.elastic_gain_ratio,
     );
+    let validation = extrapolation.as_ref().and_then(|found| validate::validate(&readings, found, &findings));
     let servers = check::resampled(&readings.closed, &choice.server, check::RESAMPLES);
-    let answer = question::answer(&readings, &choice, &servers, question)?;
+    let answer = question::answer(&readings, &choice, &servers, question, mix.as_ref())?;
     let sweeps = [("closed loop", &readings.closed), ("open loop", &readings.open)];
     let measured = sweeps
         .into_iter()
@@ -106,6 +116,7 @@ pub fn of_runs(runs: &[RunDir], question: &Question) -> Result<Prediction, Predi
         checks: choice.checks,
         doubts: doubts(&readings, extrapolation.as_ref(), &choice.server),
         extrapolation,
+        validation,
         resamples: servers.len(),
         answer,
     })

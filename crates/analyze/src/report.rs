@@ -2,9 +2,13 @@
 //! engine, and a Content-Security-Policy forbids everything but the page's own style.
 
 mod axis;
+pub(crate) mod beside;
 mod charts;
 mod latency;
+mod layers;
+mod predicted;
 mod tables;
+mod watched;
 
 use crate::chart::Rooms;
 use crate::verdict::{self, Verdict, interval};
@@ -36,6 +40,7 @@ struct Page {
     is_complete: bool,
     headline: String,
     sentences: Vec<String>,
+    causes: Vec<CauseRow>,
     numbers: Vec<KeyNumber>,
     doubts: Vec<DoubtRow>,
     sections: Vec<Section>,
@@ -65,6 +70,9 @@ struct Section {
     levels: Vec<tables::LevelRow>,
     load_name: &'static str,
     axis: Option<axis::AxisTable>,
+    /// Requests from the server's side.
+    tables: Vec<watched::SideTable>,
+    layers: Vec<layers::LayerTable>,
 }
 
 /// Results by class and of a replay, of the one point that says most.
@@ -84,6 +92,16 @@ struct KeyNumber {
     detail: String,
 }
 
+/// A cause with what to try; commands stand apart from the words around them.
+#[derive(Serialize)]
+struct CauseRow {
+    cause: String,
+    because: String,
+    /// Words and commands in turn.
+    remedy: Vec<(String, bool)>,
+    source: String,
+}
+
 #[derive(Serialize)]
 struct DoubtRow {
     severity: &'static str,
@@ -99,6 +117,8 @@ pub fn html(run: &RunDir) -> String {
     let mut sections: Vec<Section> =
         findings.sweeps().map(|sweep| section(run, sweep, &findings, &mut counter, &mut unreadable)).collect();
     sections.extend(findings.axes.iter().map(|found| axis::section(run, found, &mut counter)));
+    sections.extend(predicted::section(run, &mut counter));
+    sections.extend(crate::compare::beside(run).and_then(|other| beside::section(run, &other, &mut counter)));
     let singles = single_figures(run, &mut counter, &mut unreadable);
     verdict.doubts.extend(unreadable);
     if sections.is_empty() && !singles.is_empty() {
@@ -109,6 +129,8 @@ pub fn html(run: &RunDir) -> String {
             levels: Vec::new(),
             load_name: "",
             axis: None,
+            tables: Vec::new(),
+            layers: Vec::new(),
         });
     }
     let (points, left_out) = tables::points(run);
@@ -122,7 +144,8 @@ pub fn html(run: &RunDir) -> String {
         status: status(run),
         is_complete: record.status == Status::Complete,
         headline: unbroken(&verdict.headline),
-        sentences: verdict.sentences.iter().map(|sentence| unbroken(sentence)).collect(),
+        sentences: verdict.without_causes().map(unbroken).collect(),
+        causes: causes(&verdict),
         numbers: key_numbers(&findings),
         doubts: doubts(&verdict),
         sections,
@@ -203,6 +226,7 @@ fn section(
 ) -> Section {
     let mut figures = charts::of_sweep(run, sweep, &findings.criteria);
     figures.extend(latency::of_sweep(run, sweep, unreadable));
+    figures.extend(watched::figures(run, sweep));
     let is_rate = sweep.sweep == Sweep::Rate;
     let what = if is_rate {
         "Requests leave by a schedule that does not wait for responses: what independent users do."
@@ -219,6 +243,8 @@ fn section(
         levels: tables::levels(sweep),
         load_name: if is_rate { "offered/s" } else { "connections" },
         axis: None,
+        tables: watched::tables(run, sweep.sweep),
+        layers: Vec::new(),
     }
 }
 
@@ -265,6 +291,9 @@ fn key_numbers(findings: &Findings) -> Vec<KeyNumber> {
     if let Some(open) = &findings.rate {
         numbers.push(key_point("failing rate", &open.failure_point, open.sweep));
     }
+    for axis in &findings.axes {
+        numbers.extend(axis::key_numbers(axis));
+    }
     if let Some((cpu, sweep)) = findings.sweeps().find_map(|sweep| Some((sweep.cpu.as_ref()?, sweep.sweep))) {
         numbers.push(KeyNumber {
             name: "CPU per request",
@@ -296,6 +325,19 @@ fn key_point(name: &'static str, point: &PointFinding, sweep: Sweep) -> KeyNumbe
         None => point.reason.clone(),
     };
     KeyNumber { name, value, unit, detail }
+}
+
+fn causes(verdict: &Verdict) -> Vec<CauseRow> {
+    let parts = |text: &str| -> Vec<(String, bool)> {
+        text.split('`').enumerate().map(|(at, part)| (part.to_string(), at % 2 == 1)).collect()
+    };
+    let row = |cause: &verdict::Cause| CauseRow {
+        cause: cause.cause.clone(),
+        because: unbroken(&cause.because),
+        remedy: parts(&cause.remedy),
+        source: cause.source.clone(),
+    };
+    verdict.causes.iter().map(row).collect()
 }
 
 fn doubts(verdict: &Verdict) -> Vec<DoubtRow> {

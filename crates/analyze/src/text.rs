@@ -1,13 +1,15 @@
 //! Text for a terminal: the table of one point, the summary of a run, the progress line. At most [`WIDTH`] columns.
 
 pub(crate) mod axis;
+pub(crate) mod layers;
 mod point;
 mod run;
 pub(crate) mod table;
+pub(crate) mod watched;
 mod workload;
 
 pub use point::point;
-pub use run::{progress_line, run};
+pub use run::{progress_line, run, side_by_side};
 pub(crate) use workload::replay_facts;
 
 use record::Doubt;

@@ -1,8 +1,11 @@
 //! What the findings mean, in plain words, never without the doubts.
 
 mod cause;
+mod command;
 mod doubts;
-mod repair;
+mod evidence;
+mod judge;
+pub mod rules;
 
 use crate::growth::{self, Growth};
 use crate::text::{grouped, plain};
@@ -16,25 +19,78 @@ use serde::{Deserialize, Serialize};
 pub struct Verdict {
     /// One line.
     pub headline: String,
-    /// A few sentences: cause, cost, limits.
+    /// A few sentences: what saturated, cost, limits; then the causes with what to try.
     pub sentences: Vec<String>,
+    /// The causes that the rules found, the one to mend first at the front; none for a server that is simply full.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<Cause>,
     /// Every reason not to trust it: of the run, of reading it, of the sweeps, of the points (one of each kind).
     pub doubts: Vec<Doubt>,
+}
+
+/// A cause that a rule of the table ([`rules::RULES`]) found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cause {
+    /// The rule's name.
+    pub rule: String,
+    /// The cause in a few words.
+    pub cause: String,
+    /// What was seen.
+    pub because: String,
+    /// What to try.
+    pub remedy: String,
+    /// The commands in it.
+    pub commands: Vec<String>,
+    /// Where the rule comes from.
+    pub source: String,
+}
+
+impl Cause {
+    /// What was seen and what to try, as it stands among the sentences of a verdict.
+    pub fn sentence(&self) -> String {
+        format!("{} {}", self.because, self.remedy)
+    }
+}
+
+impl Verdict {
+    /// The sentences that tell no cause of [`Verdict::causes`].
+    pub fn without_causes(&self) -> impl Iterator<Item = &str> {
+        let told: Vec<String> = self.causes.iter().map(Cause::sentence).collect();
+        self.sentences.iter().map(String::as_str).filter(move |sentence| !told.iter().any(|cause| cause == sentence))
+    }
+}
+
+/// The causes by the rules, without those that are a consequence of another.
+fn causes(run: &RunDir, findings: &Findings) -> Vec<Cause> {
+    let seen = evidence::Evidence { run, findings };
+    let holding: Vec<_> = rules::RULES.iter().filter_map(|rule| Some((rule, (rule.judge)(&seen)?))).collect();
+    let holds = |id: &&str| holding.iter().any(|(rule, _)| rule.id == *id);
+    let free = holding.iter().filter(|(rule, _)| !rule.hidden_by.iter().any(&holds));
+    free.map(|(rule, told)| Cause {
+        rule: rule.id.into(),
+        cause: rule.cause.into(),
+        because: told.because.clone(),
+        remedy: told.remedy.clone(),
+        commands: told.commands.clone(),
+        source: rule.source.into(),
+    })
+    .collect()
 }
 
 /// Puts findings into words.
 pub fn sentences(run: &RunDir, findings: &Findings) -> Verdict {
     let mut said = Vec::new();
     if let Some(closed) = &findings.connections {
-        closed_sentences(run, closed, &findings.criteria, &mut said);
+        closed_sentences(run, findings, closed, &mut said);
     }
     if let Some(open) = &findings.rate {
         open_sentences(open, &mut said);
     }
-    said.extend(repair::scalable_select(run, findings));
+    let causes = causes(run, findings);
+    said.extend(causes.iter().map(Cause::sentence));
     said.extend(findings.axes.iter().flat_map(crate::axis::sentences));
     said.extend(findings.drift.as_ref().and_then(drift_sentence));
-    Verdict { headline: headline(run, findings), sentences: said, doubts: doubts::collect(run, findings) }
+    Verdict { headline: headline(run, findings), sentences: said, causes, doubts: doubts::collect(run, findings) }
 }
 
 fn drift_sentence(drift: &Drift) -> Option<String> {
@@ -164,9 +220,9 @@ pub(crate) fn interval(found: &PointFinding, sweep: Sweep) -> String {
     }
 }
 
-fn closed_sentences(run: &RunDir, closed: &SweepFindings, criteria: &Criteria, said: &mut Vec<String>) {
+fn closed_sentences(run: &RunDir, findings: &Findings, closed: &SweepFindings, said: &mut Vec<String>) {
     let unit = Sweep::Connections;
-    said.extend(cause::saturated_first(run, closed, criteria));
+    said.extend(cause::saturated_first(&evidence::Evidence { run, findings }, closed));
     if let Some(peak) = &closed.peak
         && let Some(last) = closed.levels.last()
         && let Some(end) = last.throughput_per_sec
@@ -186,7 +242,7 @@ fn closed_sentences(run: &RunDir, closed: &SweepFindings, criteria: &Criteria, s
         ));
     }
     cost_sentence(closed, said);
-    said.extend(layer_sentence(run, closed, criteria));
+    said.extend(layer_sentence(run, closed, &findings.criteria));
     failure_sentence(closed, said);
 }
 

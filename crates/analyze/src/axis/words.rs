@@ -1,5 +1,6 @@
 //! An axis in words.
 
+use super::layers::OVERALL;
 use super::{AxisFindings, Change};
 use crate::text::grouped;
 use crate::zones::percent;
@@ -14,6 +15,7 @@ pub fn value_words(value: f64, axis: Axis) -> String {
     let one = |name: &str| if value == 1.0 { format!("1 {name}") } else { format!("{} {name}s", grouped(value)) };
     match axis {
         Axis::Rate => format!("{}/s", format_si(value)),
+        Axis::PacketRate => format!("{} segments/s", format_si(value)),
         Axis::Delay => format!("{} of delay", format_nanos(value)),
         Axis::Cold => one("cold connection"),
         Axis::TimeWait => one("TIME_WAIT socket"),
@@ -25,7 +27,7 @@ pub fn value_words(value: f64, axis: Axis) -> String {
 /// A value without its unit, as it stands in tables.
 pub(crate) fn value_cell(value: f64, axis: Axis) -> String {
     match axis {
-        Axis::Rate => format_si(value),
+        Axis::Rate | Axis::PacketRate => format_si(value),
         Axis::Delay => format_nanos(value),
         _ => grouped(value),
     }
@@ -73,6 +75,9 @@ fn told(name: &str, change: &Change, ends: &str, words: impl Fn(f64) -> String) 
 /// The most important thing about an axis in one sentence.
 pub fn headline(findings: &AxisFindings) -> Option<String> {
     let ends = ends(findings);
+    if let Some(told) = whole_stack(findings) {
+        return Some(told);
+    }
     match findings.axis {
         Axis::Conforming => conforming(findings),
         Axis::Rate => overload(findings),
@@ -82,6 +87,34 @@ pub fn headline(findings: &AxisFindings) -> Option<String> {
             .map(|change| told("CPU per request", change, &ends, |us| format!("{us:.1} us")))
             .or_else(|| throughput(findings)),
     }
+}
+
+/// CPU time of the whole stack per packet, where points were profiled per packet.
+fn whole_stack(findings: &AxisFindings) -> Option<String> {
+    let change = findings.layers.as_ref()?.changes.iter().find(|change| change.layer == OVERALL)?;
+    Some(told("CPU time of the network stack per packet sent", &change.us, &ends(findings), packet_us))
+}
+
+fn packet_us(us: f64) -> String {
+    format!("{us:.2} us")
+}
+
+/// The layers that changed most, and what of the whole change is theirs.
+fn layers(findings: &AxisFindings) -> Vec<String> {
+    /// Told at most.
+    const TOLD: usize = 3;
+    let Some(layers) = &findings.layers else { return Vec::new() };
+    let mut changed: Vec<_> =
+        layers.changes.iter().filter(|change| change.layer != OVERALL && !is_flat(&change.us)).collect();
+    changed.sort_by(|a, b| (b.us.to - b.us.from).abs().total_cmp(&(a.us.to - a.us.from).abs()));
+    if changed.is_empty() {
+        return vec![format!("No layer's CPU time per packet changed measurably {}.", ends(findings))];
+    }
+    let words = |change: &&super::layers::LayerChange| {
+        format!("{} from {} to {}{}", change.layer, packet_us(change.us.from), packet_us(change.us.to), by(&change.us))
+    };
+    let told: Vec<String> = changed.iter().take(TOLD).map(words).collect();
+    vec![format!("By layer, the largest changes: {}.", told.join("; "))]
 }
 
 fn throughput(findings: &AxisFindings) -> Option<String> {
@@ -133,7 +166,11 @@ fn overload(findings: &AxisFindings) -> Option<String> {
 /// What else there is to say.
 pub fn sentences(findings: &AxisFindings) -> Vec<String> {
     let ends = ends(findings);
-    let mut said = Vec::new();
+    let mut said = layers(findings);
+    // The microbenchmark sends at a constant rate and answers nothing.
+    if findings.layers.is_some() && findings.throughput_change.is_none() {
+        return said;
+    }
     let is_cost = !matches!(findings.axis, Axis::Rate | Axis::Conforming);
     if is_cost {
         if findings.cpu_change.is_some() {

@@ -27,7 +27,7 @@ pub fn text(comparison: &Comparison) -> String {
     out
 }
 
-fn headline(comparison: &Comparison) -> String {
+pub(crate) fn headline(comparison: &Comparison) -> String {
     let count = |outcome| comparison.differences.iter().filter(|difference| difference.outcome == outcome).count();
     let tests = comparison.differences.len() - count(Outcome::Untested);
     let limit = comparison.threshold_ratio * 100.0;
@@ -41,10 +41,18 @@ fn headline(comparison: &Comparison) -> String {
             (worst.ratio - 1.0) * 100.0
         ),
         None if tests == 0 => "Nothing could be tested.".into(),
-        None => format!(
-            "No regression beyond {limit:.0} % in {tests} tests; {} better by more than that.",
-            count(Outcome::Improvement)
-        ),
+        None => {
+            let improved =
+                comparison.differences.iter().filter(|difference| difference.outcome == Outcome::Improvement);
+            let best = improved.max_by(|a, b| a.ratio.ln().abs().total_cmp(&b.ratio.ln().abs()));
+            let most = best.map_or(String::new(), |best| {
+                format!("; most in {} at {}: {:+.1} %", best.word, load(best), (best.ratio - 1.0) * 100.0)
+            });
+            format!(
+                "No regression beyond {limit:.0} % in {tests} tests; {} better by more than that{most}.",
+                count(Outcome::Improvement)
+            )
+        }
     }
 }
 
@@ -55,7 +63,7 @@ fn load(difference: &Difference) -> String {
     }
 }
 
-fn row(difference: &Difference) -> Vec<String> {
+pub(crate) fn row(difference: &Difference) -> Vec<String> {
     let value = |value: f64| match difference.word {
         "throughput" => format!("{}/s", format_si(value)),
         _ => format_nanos(value * 1e3),

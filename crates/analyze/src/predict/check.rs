@@ -42,6 +42,9 @@ pub struct Check {
 pub struct Extrapolation {
     /// Which model was chosen by cross-validation on the low levels alone; absent where none could be fitted.
     pub form: Option<Form>,
+    /// The server fitted to the low levels.
+    #[serde(skip)]
+    pub server: Option<Server>,
     /// Levels up to half the yield point.
     pub levels: usize,
     /// The highest of them.
@@ -169,6 +172,7 @@ pub fn extrapolate(
     let (low, beyond): (Vec<Reading>, Vec<Reading>) = levels.iter().partition(|level| level.load <= yields / 2.0);
     let mut found = Extrapolation {
         form: None,
+        server: None,
         levels: low.len(),
         up_to_load: low.last().map_or(0.0, |level| level.load),
         beyond: Vec::new(),
@@ -185,7 +189,7 @@ pub fn extrapolate(
         return Some(found);
     }
     // Growth with connections shows beyond the yield point only; of the forms that low loads can tell apart the best is taken.
-    let forms = [Form::Constant, Form::Variance, Form::Waking];
+    let forms = [Form::Constant, Form::Variance, Form::Waking, Form::Background];
     let checked = forms.map(|form| check(form, &low, cpus));
     let best = checked.iter().filter_map(|check| Some((check.rms_error_ratio?, check.form)));
     let Some((_, form)) = best.min_by(|a, b| a.0.total_cmp(&b.0)) else {
@@ -194,7 +198,7 @@ pub fn extrapolate(
     };
     let server = fit(form, &low, cpus, EVALUATIONS * 5)?;
     let predicted = |level: &Reading| server.closed(level.load, level.cold).throughput_per_sec;
-    found.form = Some(form);
+    (found.form, found.server) = (Some(form), Some(server));
     found.beyond = beyond.iter().map(|level| (level.load, level.throughput_per_sec, predicted(level))).collect();
     let errors: Vec<f64> =
         found.beyond.iter().map(|(_, measured, predicted)| (predicted / measured - 1.0).abs()).collect();

@@ -2,6 +2,7 @@
 
 use super::check::{Choice, interval, typicals};
 use super::demand::{Shape, shape};
+use super::mix::Mix;
 use super::open::{Queue, general_service};
 use super::readings::{PredictError, Readings};
 use super::server::{Form, Server, first};
@@ -33,6 +34,8 @@ pub struct Question {
     pub cold: Option<f64>,
     /// With scalable select: no cost that grows with idle connections.
     pub scaled_select: bool,
+    /// Another mix: shares by class, as its label or its number from 1 on. Empty = as measured.
+    pub mix: Vec<(String, f64)>,
 }
 
 /// A predicted number.
@@ -69,10 +72,25 @@ pub fn answer(
     choice: &Choice,
     resampled: &[Server],
     question: &Question,
+    mix: Option<&Mix>,
 ) -> Result<Answer, PredictError> {
     let server = choice.server;
-    let assumptions = refuse(readings, &server, question)?;
-    let asked = Asked { readings, question, shapes: shapes(readings) };
+    let mut assumptions = refuse(readings, &server, question)?;
+    if let Some(mix) = mix {
+        let classes: Vec<String> = mix
+            .classes
+            .iter()
+            .map(|(label, share, demand)| {
+                format!("{:.1} % '{}' at {:.1} us", share * 100.0, crate::text::plain(label, 60), demand * 1e6)
+            })
+            .collect();
+        assumptions.push(format!(
+            "a request of each class costs what the runs together tell ({}); the path and the growth with load stay those of the first run",
+            classes.join(", ")
+        ));
+    }
+    let asked =
+        Asked { readings, question, shapes: shapes(readings), demand_ratio: mix.map_or(1.0, |mix| mix.demand_ratio) };
     let mut numbers = Vec::new();
     let mut put = |name, unit, value: &dyn Fn(&Server) -> Option<f64>, why: &str| {
         let changed = |server: &Server| value(&asked.change(server));
@@ -103,7 +121,7 @@ pub fn answer(
         put(
             "utilisation",
             "ratio",
-            &|s| Some((rate * asked.open_demand(s, rate)? / s.cpus).min(1.0)).or(Some(1.0)),
+            &|s| Some((rate * asked.open_service(s, rate)? / s.cpus).min(1.0)).or(Some(1.0)),
             "",
         );
         put("response mean", "s", &|s| Some(asked.queue(s, rate)?.response_s + s.path_s), over);
@@ -140,11 +158,18 @@ pub fn answer(
     })
 }
 
+/// The shape below saturation, or at it.
+pub(super) fn pick(shapes: &[Option<Shape>; 2], is_saturated: bool) -> Option<Shape> {
+    shapes[usize::from(is_saturated)]
+}
+
 struct Asked<'a> {
     readings: &'a Readings,
     question: &'a Question,
     /// Below and at saturation.
     shapes: (Option<Shape>, Option<Shape>),
+    /// Demand of the asked mix over that of the measured one.
+    demand_ratio: f64,
 }
 
 fn shapes(readings: &Readings) -> (Option<Shape>, Option<Shape>) {
@@ -156,6 +181,8 @@ fn shapes(readings: &Readings) -> (Option<Shape>, Option<Shape>) {
 impl Asked<'_> {
     fn change(&self, server: &Server) -> Server {
         let mut changed = *server;
+        changed.base_s *= self.demand_ratio;
+        changed.growth_s *= self.demand_ratio;
         if let Some(cpus) = self.question.cpus {
             // One thread's work spreads over as many processes; else the CPUs are what changes.
             changed.cpus = server.cpus * cpus / self.readings.allowed_cpus.min(server.cpus.max(1.0));
@@ -177,23 +204,21 @@ impl Asked<'_> {
         }
     }
 
-    fn open_demand(&self, server: &Server, rate: f64) -> Option<f64> {
-        // demand = base + wake (1 - rate demand / cpus), solved for the demand.
-        let lasting = server.base_s + server.cold_growth_s * self.question.cold.unwrap_or(0.0);
-        let demand = (lasting + server.wake_s) / (1.0 + server.wake_s * rate / server.cpus);
-        (rate * demand < server.cpus).then_some(demand)
+    /// The CPU's time for a request, work beside it included; none beyond the capacity.
+    fn open_service(&self, server: &Server, rate: f64) -> Option<f64> {
+        server.open_service_s(rate, self.question.cold.unwrap_or(0.0))
     }
 
     fn queue(&self, server: &Server, rate: f64) -> Option<Queue> {
-        let demand = self.open_demand(server, rate)?;
-        general_service(rate, demand, server.cv_squared, server.cpus.round().max(1.0) as u32).ok()
+        let service = self.open_service(server, rate)?;
+        general_service(rate, service, server.cv_squared, server.cpus.round().max(1.0) as u32).ok()
     }
 
     /// Little's law gives the mean; the shape of the distribution is the measured one, and a longer path shifts it.
     fn closed_quantile(&self, server: &Server, n: f64, part: impl Fn(&Shape) -> f64) -> Option<f64> {
         let state = server.closed(n, self.question.cold.unwrap_or(0.0));
         let is_saturated = state.utilisation >= self.readings.criteria.saturation_ratio;
-        let shape = if is_saturated { self.shapes.1 } else { self.shapes.0 }?;
+        let shape = pick(&[self.shapes.0, self.shapes.1], is_saturated)?;
         let mean = n / state.throughput_per_sec - self.question.delay_s;
         Some(mean * part(&shape) + self.question.delay_s)
     }
@@ -202,8 +227,11 @@ impl Asked<'_> {
 /// Says no to what the data does not support, and what is assumed for the rest.
 fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<Vec<String>, PredictError> {
     let no = |words: &str| Err(PredictError::Unsupported(words.into()));
-    let asks_for_structure =
-        question.cpus.is_some() || question.delay_s > 0.0 || question.rate.is_some() || question.scaled_select;
+    let asks_for_structure = question.cpus.is_some()
+        || question.delay_s > 0.0
+        || question.rate.is_some()
+        || question.scaled_select
+        || !question.mix.is_empty();
     if server.form == Form::Usl && asks_for_structure {
         return no(
             "the model that fits these points is the Universal Scalability Law, which knows neither CPUs nor paths nor \
@@ -225,7 +253,10 @@ fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<V
                    --cold and give both runs, or try it with straingauge scale",
         );
     }
-    let mut assumed = vec!["the mix of requests and the machine's speed stay as measured".to_string()];
+    let mut assumed = vec![match question.mix.is_empty() {
+        true => "the mix of requests and the machine's speed stay as measured".to_string(),
+        false => "the machine's speed stays as measured".to_string(),
+    }];
     if question.cpus.is_some() {
         assumed.push("the CPUs do not contend with each other (measured with one number of CPUs only)".into());
         if readings.one_thread {
@@ -277,6 +308,14 @@ fn words(question: &Question, rate: Option<f64>) -> String {
     if question.scaled_select {
         parts.push("scalable select".into());
     }
+    if !question.mix.is_empty() {
+        let shares: Vec<String> = question
+            .mix
+            .iter()
+            .map(|(class, share)| format!("{} {:.1} %", crate::text::plain(class, 60), share * 100.0))
+            .collect();
+        parts.push(format!("a mix of {}", shares.join(", ")));
+    }
     if parts.is_empty() { "as measured".into() } else { parts.join(", ") }
 }
 
@@ -288,7 +327,7 @@ fn bottleneck(asked: &Asked<'_>, server: &Server) -> String {
     let cold = asked.question.cold.unwrap_or(0.0);
     let busy = match (asked.question.connections, asked.rate()) {
         (Some(n), _) => changed.closed(n, cold).utilisation,
-        (None, Some(rate)) => asked.open_demand(&changed, rate).map_or(1.0, |demand| rate * demand / changed.cpus),
+        (None, Some(rate)) => asked.open_service(&changed, rate).map_or(1.0, |demand| rate * demand / changed.cpus),
         (None, None) => 1.0,
     };
     let what = if changed.cpus <= 1.0 { "the server's CPU" } else { "the server's CPUs" };

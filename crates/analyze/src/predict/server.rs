@@ -4,7 +4,8 @@
 //! demand(N, U) = base + wake (1 - U) + growth N + cold_growth C
 //!
 //! A request that finds the CPU idle pays for waking it (`wake`); the work that grows with connections (the plastic zone)
-//! is `growth`. The queue is solved by Schweitzer's approximation with the residual service of Pollaczek and Khinchine
+//! is `growth`. Beside the requests the CPUs may do work that does not follow the rate (`background`, timers and ticks): the intercept
+//! of Banga and Mogul's lines. It makes requests look dear at low rates, and takes its share of the capacity. The queue is solved by Schweitzer's approximation with the residual service of Pollaczek and Khinchine
 //! (`cv_squared` 1 gives the exponential case), which is a quadratic in the throughput; several CPUs as Seidmann does.
 
 use super::readings::Reading;
@@ -22,18 +23,30 @@ pub enum Form {
     Variance,
     /// Demand with a part for waking an idle CPU.
     Waking,
+    /// Work beside the requests that does not follow their rate.
+    Background,
     /// Demand that grows with connections.
     Growing,
     /// Both.
     WakingGrowing,
+    /// Demand that grows with connections, and work beside the requests.
+    BackgroundGrowing,
     /// The Universal Scalability Law on throughput alone.
     Usl,
 }
 
 impl Form {
     /// All, simplest first.
-    pub const ALL: [Form; 6] =
-        [Form::Constant, Form::Variance, Form::Waking, Form::Growing, Form::WakingGrowing, Form::Usl];
+    pub const ALL: [Form; 8] = [
+        Form::Constant,
+        Form::Variance,
+        Form::Waking,
+        Form::Background,
+        Form::Growing,
+        Form::WakingGrowing,
+        Form::BackgroundGrowing,
+        Form::Usl,
+    ];
 
     /// The name in tables.
     pub fn word(self) -> &'static str {
@@ -41,8 +54,10 @@ impl Form {
             Form::Constant => "queue, constant demand",
             Form::Variance => "queue, fitted variance",
             Form::Waking => "queue, idle wake-ups",
+            Form::Background => "queue, background work",
             Form::Growing => "queue, growing demand",
             Form::WakingGrowing => "queue, wake-ups and growth",
+            Form::BackgroundGrowing => "queue, background and growth",
             Form::Usl => "Universal Scalability Law",
         }
     }
@@ -56,14 +71,21 @@ impl Form {
     }
 
     fn grows(self) -> bool {
-        matches!(self, Form::Growing | Form::WakingGrowing)
+        matches!(self, Form::Growing | Form::WakingGrowing | Form::BackgroundGrowing)
+    }
+
+    fn has_background(self) -> bool {
+        matches!(self, Form::Background | Form::BackgroundGrowing)
     }
 
     /// Fitted parameters.
     pub fn parameters(self) -> usize {
         match self {
             Form::Usl => 3,
-            _ => 2 + usize::from(self.has_variance()) + usize::from(self.wakes()) + usize::from(self.grows()),
+            _ => {
+                let more = [self.has_variance(), self.wakes(), self.grows(), self.has_background()];
+                2 + more.into_iter().filter(|has| *has).count()
+            }
         }
     }
 }
@@ -81,6 +103,8 @@ pub struct Server {
     pub growth_s: f64,
     /// More CPU time of a request for each cold connection, seconds.
     pub cold_growth_s: f64,
+    /// CPUs that are busy beside the requests, whatever their rate.
+    pub background_cpus: f64,
     /// Time of a request outside of the server's CPU, seconds.
     pub path_s: f64,
     /// Squared coefficient of variation of the service time.
@@ -114,8 +138,9 @@ impl Server {
         let mut idle: f64 = 0.5;
         let mut state = State { throughput_per_sec: 0.0, demand_s: lasting, utilisation: 0.0 };
         for _ in 0..40 {
-            let demand_s = lasting + self.wake_s * idle;
-            let throughput_per_sec = self.rate(connections, demand_s);
+            let own_s = lasting + self.wake_s * idle;
+            let throughput_per_sec = self.rate(connections, own_s / self.free_ratio());
+            let demand_s = own_s + self.background_cpus / throughput_per_sec;
             let utilisation = (throughput_per_sec * demand_s / self.cpus).min(1.0);
             state = State { throughput_per_sec, demand_s, utilisation };
             if (1.0 - utilisation - idle).abs() < 1e-10 || self.wake_s == 0.0 {
@@ -140,7 +165,21 @@ impl Server {
 
     /// The highest rate that the CPUs can serve with few connections, requests per second.
     pub fn capacity_per_sec(&self, cold: f64) -> f64 {
-        self.cpus / (self.base_s + self.cold_growth_s * cold)
+        self.cpus * self.free_ratio() / (self.base_s + self.cold_growth_s * cold)
+    }
+
+    /// The share of the CPUs that is left for requests.
+    fn free_ratio(&self) -> f64 {
+        (1.0 - self.background_cpus / self.cpus).max(0.01)
+    }
+
+    /// Open loop: the CPU's time for a request at this rate, stretched by the work beside; `None` where the rate is beyond it.
+    pub fn open_service_s(&self, rate_per_sec: f64, cold: f64) -> Option<f64> {
+        // demand = lasting + wake (1 - rate demand / cpus), solved for the demand.
+        let lasting = self.base_s + self.cold_growth_s * cold;
+        let demand = (lasting + self.wake_s) / (1.0 + self.wake_s * rate_per_sec / self.cpus);
+        let service = demand / self.free_ratio();
+        (rate_per_sec * service < self.cpus).then_some(service)
     }
 
     /// The connections at which doubling them gains less than `gain` (the criterion of the yield point).
@@ -174,6 +213,14 @@ pub fn first(low: f64, high: f64, crossed: impl Fn(f64) -> bool) -> Option<f64> 
     }
 }
 
+/// Variance beyond exponential service must be worth this much of a level's error for each unit: loads far below saturation say
+/// nothing of it, and their scatter would.
+const VARIANCE_PRIOR: f64 = 0.02;
+/// A typical work beside the requests, in CPUs: the unit of its parameter.
+const BACKGROUND_SCALE: f64 = 0.05;
+/// More than this share of the CPUs is no background.
+const MOST_BACKGROUND: f64 = 0.5;
+
 /// Fits a form to one reading a level. `None` where the levels are fewer than the parameters.
 pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Option<Server> {
     let mut loads: Vec<f64> = levels.iter().map(|level| level.load).collect();
@@ -184,6 +231,7 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
         base_s: lowest,
         wake_s: 0.0,
         growth_s: 0.0,
+        background_cpus: 0.0,
         cold_growth_s: 0.0,
         path_s: 0.0,
         cv_squared: 1.0,
@@ -212,25 +260,27 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
             cv_squared: next(form.has_variance(), 1.0),
             wake_s: next(form.wakes(), 0.0) * lowest,
             growth_s: next(form.grows(), 0.0) * lowest / highest,
+            background_cpus: (next(form.has_background(), 0.0) * BACKGROUND_SCALE).min(MOST_BACKGROUND * cpus),
             cold_growth_s: next(has_cold, 0.0) * lowest / 1000.0,
             ..server
         }
     };
     let residuals = |p: &[f64]| {
         let server = of(p);
-        levels
-            .iter()
-            .flat_map(|level| {
-                let state = server.closed(level.load, level.cold);
-                let rate = (state.throughput_per_sec / level.throughput_per_sec).ln();
-                [rate, (state.demand_s / level.demand_s).ln() * 0.7]
-            })
-            .collect::<Vec<f64>>()
+        let of_level = |level: &Reading| {
+            let state = server.closed(level.load, level.cold);
+            let rate = (state.throughput_per_sec / level.throughput_per_sec).ln();
+            [rate, (state.demand_s / level.demand_s).ln() * 0.7]
+        };
+        let mut all: Vec<f64> = levels.iter().flat_map(of_level).collect();
+        all.push(VARIANCE_PRIOR * (server.cv_squared - 1.0).max(0.0));
+        all
     };
     let mut start = vec![lowest.ln(), path.ln()];
     start.extend(form.has_variance().then_some(0.7));
     start.extend(form.wakes().then_some(0.5));
     start.extend(form.grows().then_some(0.4));
+    start.extend(form.has_background().then_some(0.7));
     start.extend(has_cold.then_some(0.3));
     let scales = vec![1.0; start.len()];
     let (found, _) = minimise(&residuals, &start, &scales, evaluations)?;

@@ -49,6 +49,7 @@ pub fn text(prediction: &Prediction) -> String {
     out.push('\n');
     out.push_str(&model(prediction));
     out.push_str(&checks(prediction));
+    out.push_str(&validation(prediction));
     for measured in &prediction.measured {
         out.push_str(&format!(
             "\n{}: CPU time of a request (demand law), us, mean and 95 % interval\n",
@@ -99,6 +100,9 @@ fn model(prediction: &Prediction) -> String {
                 (server.cold_growth_s * 1e9, "us more for each 1,000 cold connections"),
             ];
             parts.extend(parts_of.iter().filter(|(v, _)| *v > 0.0).map(|(v, words)| format!("{v:.2} {words}")));
+            if server.background_cpus > 0.0 {
+                parts.push(format!("{:.3} CPUs busy beside the requests", server.background_cpus));
+            }
             parts.push(format!("{} outside of it", format_nanos(server.path_s * 1e9)));
             parts.push(format!("squared variation of service {:.2}", server.cv_squared));
             parts.push(if server.cpus == 1.0 { "1 CPU".into() } else { format!("{} CPUs", server.cpus) });
@@ -153,6 +157,43 @@ fn checks(prediction: &Prediction) -> String {
             ));
         }
     }
+    out
+}
+
+/// What a fit up to half the yield point says of yield and failure points, and of medians beyond.
+fn validation(prediction: &Prediction) -> String {
+    let Some(found) = &prediction.validation else { return String::new() };
+    let passing = found.numbers.iter().filter(|number| number.passes()).count();
+    let mut out = wrap(
+        &format!(
+            "fitted to {} loads up to {}, checked on all beyond: {passing} of {} numbers within their limit",
+            found.fitted.0,
+            grouped(found.fitted.1),
+            found.numbers.len()
+        ),
+        "",
+        "  ",
+    );
+    let mut table = Table::new(&["", "loop", "at", "measured", "predicted", "error", "limit", ""], 2);
+    for one in &found.numbers {
+        let at = match (one.load, one.sweep) {
+            (Some(load), "open") => format!("{}/s", format_si(load)),
+            (Some(load), _) => grouped(load),
+            (None, _) => String::new(),
+        };
+        table.row(vec![
+            one.name.into(),
+            one.sweep.into(),
+            at,
+            number(one.measured, one.unit),
+            one.predicted.map_or_else(|| "none".into(), |value| number(value, one.unit)),
+            one.error_ratio.map(|error| format!("{:+.1} %", error * 100.0)).unwrap_or_default(),
+            format!("{:.0} %", one.limit_ratio * 100.0),
+            if one.passes() { String::new() } else { "off".into() },
+        ]);
+    }
+    out.push_str(&table.lines());
+    list(&mut out, "why", &found.doubts);
     out
 }
 

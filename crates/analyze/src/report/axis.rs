@@ -1,10 +1,10 @@
 //! The section of an axis: charts against its values, with intervals over repeats, and its table.
 
 use super::charts::Figure;
-use super::{DrawnFigure, Section, draw, unbroken};
-use crate::axis::{AxisFindings, AxisLevel, Estimate, value_cell};
+use super::{DrawnFigure, KeyNumber, Section, draw, layers, unbroken};
+use crate::axis::{AxisFindings, AxisLevel, Estimate, value_cell, value_words};
 use crate::chart::{Chart, Layer, Scale, Series};
-use crate::text::axis::COLUMNS;
+use crate::text::axis::{COLUMNS, has_columns};
 use crate::text::grouped;
 use record::units::{format_nanos, format_si};
 use record::{Axis, Point, RunDir, Sweep, names};
@@ -13,9 +13,11 @@ use serde::Serialize;
 /// A table with columns of its own.
 #[derive(Serialize)]
 pub(super) struct AxisTable {
-    headings: Vec<&'static str>,
-    units: Vec<&'static str>,
-    rows: Vec<Vec<String>>,
+    pub(super) headings: Vec<&'static str>,
+    pub(super) units: Vec<&'static str>,
+    pub(super) rows: Vec<Vec<String>>,
+    /// What stands below it.
+    pub(super) note: &'static str,
 }
 
 /// What a line of a chart shows.
@@ -29,10 +31,10 @@ struct Line<'a> {
 }
 
 pub(super) fn section(run: &RunDir, axis: &AxisFindings, counter: &mut usize) -> Section {
-    let figures: Vec<Figure> = [conforming(run, axis), throughput(run, axis), cpu(run, axis), response(run, axis)]
-        .into_iter()
-        .flatten()
-        .collect();
+    let profiled = axis.layers.as_ref();
+    let mut figures: Vec<Figure> = profiled.map(|found| layers::figures(axis, found)).unwrap_or_default();
+    let others = [conforming(run, axis), throughput(run, axis), cpu(run, axis), response(run, axis)];
+    figures.extend(others.into_iter().flatten());
     let drawn: Vec<DrawnFigure> = draw(figures, counter);
     Section {
         title: match axis.axis {
@@ -42,6 +44,7 @@ pub(super) fn section(run: &RunDir, axis: &AxisFindings, counter: &mut usize) ->
             Axis::Conforming => "Axis: conforming connections",
             Axis::TimeWait => "Axis: TIME_WAIT sockets",
             Axis::Delay => "Axis: delay",
+            Axis::PacketRate => "Axis: packet rate",
             Axis::Other => "Axis",
         },
         note: unbroken(&format!(
@@ -52,8 +55,27 @@ pub(super) fn section(run: &RunDir, axis: &AxisFindings, counter: &mut usize) ->
         figures: drawn,
         levels: Vec::new(),
         load_name: "",
-        axis: Some(table(axis)),
+        tables: super::watched::tables(run, record::Sweep::Axis),
+        axis: has_columns(axis).then(|| table(axis)),
+        layers: profiled.map(|found| layers::tables(axis, found)).unwrap_or_default(),
     }
+}
+
+/// What a packet cost at both ends of the axis.
+pub(super) fn key_numbers(axis: &AxisFindings) -> Vec<KeyNumber> {
+    let changes = axis.layers.iter().flat_map(|layers| &layers.changes);
+    let named = changes.filter_map(|change| {
+        let name = match change.layer.as_str() {
+            crate::axis::layers::OVERALL => "stack per packet",
+            "TCP" => "TCP per packet",
+            "System Call" => "system call per packet",
+            _ => return None,
+        };
+        let last = axis.levels.last()?;
+        let detail = format!("{:.2} at {}", change.us.to, value_words(last.value, axis.axis));
+        Some(KeyNumber { name, value: format!("{:.2}", change.us.from), unit: "us", detail })
+    });
+    named.collect()
 }
 
 fn table(axis: &AxisFindings) -> AxisTable {
@@ -70,15 +92,16 @@ fn table(axis: &AxisFindings) -> AxisTable {
                 std::iter::once(value).chain(shown.iter().map(|(.., words)| words(level))).collect()
             })
             .collect(),
+        note: "Medians over repeats; the interval behind a column is the median's 95 % bootstrap interval.",
     }
 }
 
 /// Linear where the axis begins at zero or is short, doublings where its values are spread.
-fn x_scale(axis: &AxisFindings) -> Scale {
+pub(super) fn x_scale(axis: &AxisFindings) -> Scale {
     let values = || axis.levels.iter().map(|level| level.value);
     let (low, high) = values().fold((f64::MAX, 0.0f64), |(low, high), value| (low.min(value), high.max(value)));
     match axis.axis {
-        Axis::Rate => Scale::linear(values(), format_si),
+        Axis::Rate | Axis::PacketRate => Scale::linear(values(), format_si),
         Axis::Delay => Scale::linear(values(), format_nanos),
         _ if low > 0.0 && high / low >= 8.0 => Scale::doublings(values()),
         _ => Scale::linear(values(), grouped),

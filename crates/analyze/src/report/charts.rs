@@ -63,7 +63,7 @@ fn medians_of(sweep: &SweepFindings, points: &[&Point], value: impl Fn(&Point) -
 }
 
 /// A chart over the sweep's load with its zones and points; the caller adds what it shows.
-fn frame(sweep: &SweepFindings, title: &str, y_name: &str, y: Scale) -> Chart {
+pub(super) fn frame(sweep: &SweepFindings, title: &str, y_name: &str, y: Scale) -> Chart {
     let loads = sweep.levels.iter().map(|level| level.load);
     let is_rate = sweep.sweep == Sweep::Rate;
     let x = if is_rate { Scale::linear(loads, format_si) } else { Scale::doublings(loads) };
@@ -250,6 +250,25 @@ fn stacked<const N: usize>(sweep: &SweepFindings, parts: [(&str, &'static str, V
             below.1 = high;
         }
         layers.push(Layer { name: name.into(), class, edges });
+    }
+    layers
+}
+
+/// The same over the levels of which the first part is known.
+pub(super) fn stacked_parts<const N: usize>(
+    sweep: &SweepFindings,
+    parts: [(&str, &'static str, Vec<Option<f64>>); N],
+) -> Vec<Layer> {
+    let known: Vec<f64> = sweep
+        .levels
+        .iter()
+        .zip(&parts[0].2)
+        .filter(|(_, value)| value.is_some())
+        .map(|(level, _)| level.load)
+        .collect();
+    let mut layers = stacked(sweep, parts);
+    for layer in &mut layers {
+        layer.edges.retain(|(load, ..)| known.contains(load));
     }
     layers
 }

@@ -307,6 +307,10 @@ pub(crate) fn facts(run: &RunDir) -> Vec<FactGroup> {
         ("timeout".into(), format_nanos(load.timeout_ns as f64)),
         ("seed".into(), load.seed.to_string()),
     ];
+    if load.targets.is_empty() {
+        // The microbenchmark's reader asks for nothing.
+        client = vec![("reads".into(), "full segments, and acknowledges each".into())];
+    }
     let workload = &load.workload;
     if !workload.name.is_empty() {
         client.push(("workload".into(), text(&workload.name)));

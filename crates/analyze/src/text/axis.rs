@@ -55,6 +55,11 @@ pub(crate) const COLUMNS: &[Column] = &[
 
 /// A line for each value; medians over repeats with their intervals.
 pub(super) fn table(axis: &AxisFindings) -> String {
+    let layers = axis.layers.as_ref().map_or(String::new(), |layers| super::layers::table(axis, layers));
+    if !has_columns(axis) {
+        return layers;
+    }
+    let between = if layers.is_empty() { "" } else { "\n" };
     let headings: Vec<&str> = std::iter::once(axis.axis.word()).chain(COLUMNS.iter().map(|(name, ..)| *name)).collect();
     let mut table = Table::new(&headings, 0);
     for level in &axis.levels {
@@ -66,5 +71,10 @@ pub(super) fn table(axis: &AxisFindings) -> String {
         "{}, {repeats}: medians with their intervals; CPU, user, sys, soft(irq) in us per request",
         axis.axis.name()
     );
-    wrap(&title, "", "") + &table.lines()
+    layers + between + &wrap(&title, "", "") + &table.lines()
+}
+
+/// Whether anything but layers was measured.
+pub(crate) fn has_columns(axis: &AxisFindings) -> bool {
+    COLUMNS.iter().any(|(.., words)| axis.levels.iter().any(|level| !words(level).is_empty()))
 }

@@ -51,6 +51,7 @@ pub fn point(point: &Point, latencies: &[(String, Latency)]) -> String {
         out.push('\n');
         out.push_str(&server);
     }
+    out.push_str(&super::watched::point(point));
     if !point.connection_states.is_empty() {
         let states: Vec<String> = point
             .connection_states
@@ -127,7 +128,7 @@ fn words_of(figure: &Figure, words: fn(f64) -> String) -> String {
     }
 }
 
-fn origin(figure: &Figure) -> String {
+pub(super) fn origin(figure: &Figure) -> String {
     match (figure.origin, figure.n) {
         (Some(origin), Some(n)) if figure.value.is_some() => format!("{}, n = {}", origin.word(), grouped(n as f64)),
         _ => String::new(),

@@ -2,6 +2,7 @@
 
 use super::table::Table;
 use super::{doubts, grouped, plain, wrap};
+use crate::compare::{CompareError, Comparison};
 use crate::verdict::Verdict;
 use crate::zones::{Findings, Level, Spread, SweepFindings, percent};
 use record::units::{format_nanos, format_si};
@@ -24,6 +25,7 @@ pub fn run(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
         out.push('\n');
         out.push_str(&super::axis::table(axis));
     }
+    out.push_str(&super::watched::run(run));
     if !verdict.doubts.is_empty() {
         out.push_str("\ndoubts\n");
         out.push_str(&doubts(&verdict.doubts));
@@ -33,6 +35,24 @@ pub fn run(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
     }
     out.push_str(&format!("\nrun     {}\n", plain(&run.path.display().to_string(), 300)));
     out.push_str(&format!("repeat  {}\n", plain(&run.record.scenario.repeat_command, 1000)));
+    out
+}
+
+/// Two runs that took turns: what is said of each, then the ratio at each load.
+pub fn side_by_side(a: &RunDir, b: &RunDir, comparison: Result<&Comparison, &CompareError>) -> String {
+    let mut out = String::new();
+    for (name, one) in [("A", a), ("B", b)] {
+        let findings = crate::zones::of_run(one);
+        let verdict = crate::verdict::sentences(one, &findings);
+        out.push_str(&wrap(&format!("{name}: {}", crate::compare::server_words(one)), "", "   "));
+        out.push_str(&run(one, &findings, &verdict));
+        out.push('\n');
+    }
+    out.push_str("B against A, in turn, pairs of one round\n");
+    match comparison {
+        Ok(comparison) => out.push_str(&crate::compare::text(comparison)),
+        Err(why) => out.push_str(&wrap(&format!("nothing to compare: {why}"), "", "")),
+    }
     out
 }
 
@@ -93,6 +113,9 @@ pub fn progress_line(point: &Point, elapsed_ns: u64, budget_ns: u64) -> String {
     }
     if let Some(p99) = point.value(names::RESPONSE_P99) {
         parts.push(format!("p99 {:>7}", format_nanos(p99 * 1e3)));
+    }
+    if let Some(us) = crate::axis::layers::stack_us(point) {
+        parts.push(format!("stack {us:>5.2} us/packet"));
     }
     if let Some(cpu) = point.value(names::SERVER_CPU) {
         parts.push(format!("{cpu:>5.1} us CPU/request"));

@@ -1,10 +1,11 @@
-//! What saturated first: the server's thread, its CPUs, its accept queue, the client, or nothing that was watched.
+//! What saturated first: the server's thread, its CPUs, the client, or nothing that was watched.
 
+use super::evidence::Evidence;
 use crate::zones::{Level, Place, SweepFindings, load_words, percent};
-use record::{Criteria, RunDir, Sweep, names};
+use record::Sweep;
 
 /// One or two sentences on the cause of the closed loop's yield point; `None` when there is nothing to tell.
-pub(super) fn saturated_first(run: &RunDir, closed: &SweepFindings, criteria: &Criteria) -> Option<String> {
+pub(super) fn saturated_first(evidence: &Evidence<'_>, closed: &SweepFindings) -> Option<String> {
     let found = &closed.yield_point;
     if let (None, Some(level)) = (found.estimate, closed.levels.iter().find(|level| level.client_limited)) {
         return Some(format!(
@@ -17,16 +18,14 @@ pub(super) fn saturated_first(run: &RunDir, closed: &SweepFindings, criteria: &C
         None if found.place == Place::Below => closed.levels.first(),
         None => None,
     };
-    let saturated = beyond.map(|level| saturated_at(level, criteria));
-    let parts: Vec<String> = saturated.into_iter().chain(overflow(run, closed)).collect();
-    (!parts.is_empty()).then(|| parts.join(" "))
+    beyond.map(|level| saturated_at(evidence, level))
 }
 
-fn saturated_at(level: &Level, criteria: &Criteria) -> String {
+fn saturated_at(evidence: &Evidence<'_>, level: &Level) -> String {
     let at = load_words(level.load, Sweep::Connections);
     let cpus = level.cpus_busy_ratio.map(|spread| spread.median);
     let thread = level.busiest_thread_cpus.map(|spread| spread.median);
-    let is_saturated = |share: &f64| *share >= criteria.saturation_ratio;
+    let is_saturated = |share: &f64| *share >= evidence.criteria().saturation_ratio;
     if let Some(thread) = thread.filter(is_saturated) {
         let rest = match cpus {
             Some(cpus) if !is_saturated(&cpus) => {
@@ -37,6 +36,16 @@ fn saturated_at(level: &Level, criteria: &Criteria) -> String {
         return format!(
             "The server's busiest thread saturated first: it used {} of a CPU at {at}{rest}.",
             percent(thread)
+        );
+    }
+    if let Some(cpus) = cpus.filter(is_saturated)
+        && let Some(own) = evidence.crowded_out(Sweep::Connections, level.load)
+    {
+        return format!(
+            "The server's CPUs were {} busy at {at}, but its own work took only {} of them: other work did, or it waits for \
+             something else.",
+            percent(cpus),
+            percent(own)
         );
     }
     if let Some(cpus) = cpus.filter(is_saturated) {
@@ -62,18 +71,4 @@ fn share_words(level: &Level) -> String {
     let words: Vec<String> =
         parts.iter().filter_map(|(name, spread)| Some(format!("{:.1} us {name}", (*spread)?.median))).collect();
     if words.len() < 2 { String::new() } else { format!(" (a request took {})", words.join(", ")) }
-}
-
-/// The accept queue, where it overflowed: from which load on.
-fn overflow(run: &RunDir, closed: &SweepFindings) -> Option<String> {
-    let overflowed = run.points.iter().filter(|point| {
-        point.sweep == Sweep::Connections && point.value(names::TCP_LISTEN_OVERFLOWS).is_some_and(|rate| rate > 0.0)
-    });
-    let first = overflowed.map(|point| point.connections as f64).min_by(f64::total_cmp)?;
-    closed.levels.iter().any(|level| level.load == first).then(|| {
-        format!(
-            "The accept queue overflowed from {} on: connections were dropped before the server saw them.",
-            load_words(first, Sweep::Connections)
-        )
-    })
 }

@@ -119,27 +119,11 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.chunks(size).map(|part| (part[0].0, part.iter().map(|(_, y)| y).sum::<f64>() / part.len() as f64)).collect()
 }
 
-fn chart(title: &str, x_name: &str, y_name: &str, x: Scale, y: Scale) -> Chart {
-    Chart {
-        title: title.into(),
-        description: String::new(),
-        x_name: x_name.into(),
-        y_name: y_name.into(),
-        x,
-        y,
-        bands: Vec::new(),
-        markers: Vec::new(),
-        limits: Vec::new(),
-        layers: Vec::new(),
-        series: Vec::new(),
-    }
-}
-
 fn rates(findings: &WatchFindings) -> Option<Figure> {
     let found = findings.stalls.as_ref().ok()?;
     let points = thinned(&found.rates);
     let ends = points.iter().map(|(x, _)| *x).chain([findings.seconds]);
-    let mut chart = chart(
+    let mut chart = Chart::empty(
         "requests per second over time",
         "time since the watch began",
         "requests per second",
@@ -170,7 +154,7 @@ fn against_rate(findings: &WatchFindings) -> Option<Figure> {
     let windows = &lines.windows;
     let most = windows.iter().map(|window| window.rate_per_sec).fold(0.0, f64::max);
     let values = windows.iter().flat_map(|w| [w.idle_cpus.unwrap_or(0.0), w.user_cpus, w.kernel_cpus]);
-    let mut chart = chart(
+    let mut chart = Chart::empty(
         "CPU time against request rate",
         "requests per second",
         "CPUs",
@@ -227,7 +211,7 @@ fn states(recording: &Recording) -> Option<Figure> {
         return None;
     }
     let all = || series.iter().flat_map(|series| series.line.iter());
-    let mut chart = chart(
+    let mut chart = Chart::empty(
         "connections by state over time",
         "time since the watch began",
         "sockets",

@@ -118,6 +118,7 @@ pub(crate) struct Totals {
     pub(crate) elapsed_ns: u64,
     pub(crate) classes: Vec<ClassTotals>,
     pub(crate) phases: Vec<PhaseTotals>,
+    pub(crate) pack: Option<Pack>,
     pub(crate) connections: Connections,
     pub(crate) cpu: Cpu,
     pub(crate) cost: Cost,
@@ -148,6 +149,16 @@ pub(crate) struct PhaseTotals {
     pub(crate) disk_bytes: Option<Estimate>,
     pub(crate) elapsed_ns: Vec<Option<Estimate>>,
     pub(crate) cpu_ns: Vec<Option<Estimate>>,
+}
+
+/// Phases by functions of the server, beside those by reads and sends of the same requests.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Pack {
+    pub(crate) server: String,
+    pub(crate) request_ns: f64,
+    pub(crate) by_functions: Vec<PhaseTotals>,
+    pub(crate) by_events: Vec<PhaseTotals>,
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
@@ -299,6 +310,10 @@ impl Recording {
     fn add(&mut self, mut totals: Totals, stride: &mut u64) {
         totals.classes.truncate(MOST_ENTRIES);
         totals.phases.truncate(MOST_ENTRIES);
+        if let Some(pack) = &mut totals.pack {
+            pack.by_functions.truncate(MOST_ENTRIES);
+            pack.by_events.truncate(MOST_ENTRIES);
+        }
         self.has_requests |= !totals.classes.is_empty();
         self.cpus = self.cpus.max(totals.system.cpus);
         let cpu = &totals.cpu;

@@ -109,6 +109,7 @@ pub fn of(recording: &Recording) -> Tables {
     if recording.has_requests {
         tables.push(classes(recording, &span));
         tables.extend(phases(recording));
+        tables.extend(pack(recording));
         tables.push(demands(recording, &span));
     }
     tables.extend(machine(&span));
@@ -190,6 +191,43 @@ fn phases(recording: &Recording) -> Option<Table> {
             ("process", "us CPU"),
             ("log", "us CPU"),
             ("sends", "/request"),
+            ("requests", "n"),
+            ("windows", "n"),
+        ],
+        rows,
+    })
+}
+
+fn pack(recording: &Recording) -> Option<Table> {
+    let pack = recording.last.pack.as_ref()?;
+    let mut rows = Vec::new();
+    for (index, (functions, events)) in pack.by_functions.iter().zip(&pack.by_events).enumerate() {
+        for (by, phases) in [("functions", functions), ("reads and sends", events)] {
+            if phases.requests == 0 {
+                continue;
+            }
+            let part = |of: &[Option<Estimate>], at: usize| Cell::of(of.get(at).copied().flatten(), 1e-3);
+            let mut cells: Vec<Cell> = (0..3).map(|at| part(&phases.elapsed_ns, at)).collect();
+            cells.extend((0..3).map(|at| part(&phases.cpu_ns, at)));
+            cells.push((phases.requests as f64).into());
+            cells.push((phases.windows as f64).into());
+            rows.push((format!("{}, by {by}", name(recording, index)), cells));
+        }
+    }
+    (!rows.is_empty()).then(|| Table {
+        title: "Phases by the server's own functions",
+        note: format!(
+            "Pack {}: of the same requests, in windows with probes, which add {:.1} us to a request; that is in both rows.",
+            crate::text::plain(&pack.server, 40),
+            pack.request_ns / 1e3
+        ),
+        columns: vec![
+            ("parse", "us elapsed"),
+            ("process", "us elapsed"),
+            ("log", "us elapsed"),
+            ("parse", "us CPU"),
+            ("process", "us CPU"),
+            ("log", "us CPU"),
             ("requests", "n"),
             ("windows", "n"),
         ],

@@ -28,6 +28,7 @@ fn point(axis: Axis, value: f64, repeat: u32, index: u32) -> Point {
         figures: Default::default(),
         connection_states: Default::default(),
         functions: Default::default(),
+        watched: None,
         workload: Default::default(),
         doubts: Vec::new(),
     };

@@ -4,7 +4,7 @@ use crate::fixture;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-fn chromium() -> Option<PathBuf> {
+pub fn chromium() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
         .flat_map(|folder| {
@@ -13,7 +13,7 @@ fn chromium() -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
-fn open(browser: &Path, profile: &Path, page: &Path, arguments: &[String]) -> Output {
+pub fn open(browser: &Path, profile: &Path, page: &Path, arguments: &[String]) -> Output {
     Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
         .args(["--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars"])
@@ -54,7 +54,7 @@ fn the_report_opens_in_a_browser_without_complaint() {
     }
     let output = open(&browser, folder.path(), &page, &["--dump-dom".to_string()]);
     let dom = String::from_utf8_lossy(&output.stdout);
-    // Two sweeps with five charts each, in two sizes.
-    assert_eq!(dom.matches("<svg").count(), 20);
+    // Two sweeps with five charts each and the model's two, in two sizes.
+    assert_eq!(dom.matches("<svg").count(), 24);
     assert!(!dom.contains("NaN") && !dom.contains("Infinity"));
 }

@@ -77,6 +77,7 @@ pub fn record() -> RunRecord {
         cpu_model: "Example CPU at 2.6 GHz".into(),
         cpus: 2,
         memory_bytes: 8 << 30,
+        l2_cache_bytes: Some(2 << 20),
         virtual_machine: true,
         governor: None,
         descriptor_limit: 20_000,

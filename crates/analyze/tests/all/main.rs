@@ -12,6 +12,8 @@ mod queueing;
 mod reference;
 mod repair;
 mod reporting;
+mod rules;
 mod search;
 mod server;
+mod simulated;
 mod simulation;

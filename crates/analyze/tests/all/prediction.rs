@@ -75,11 +75,112 @@ fn points_up_to_half_the_yield_point_predict_the_rest() {
 }
 
 #[test]
+fn both_loops_are_predicted_from_points_up_to_half_the_yield_point_or_a_doubt_says_why_not() {
+    let both = |server: &Server, seed: u64| {
+        let mut run = measured(server, &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024], 3);
+        let mut bench = Bench::new(server.clone(), seed);
+        for repeat in 0..3 {
+            for rate in [0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 0.9, 0.95, 1.05, 1.1].map(|share| share * server.capacity()) {
+                bench.open(rate, repeat, 1_000_000_000);
+            }
+        }
+        run.points.extend(bench.points);
+        asked(&run, Question::default())
+    };
+    let steady =
+        both(&Server { path: 2e-3, ..quiet() }, 3).validation.expect("three loads lie below half the yield point");
+    let of = |name: &str, sweep: &str| -> Vec<f64> {
+        let wanted = steady.numbers.iter().filter(|number| number.name == name && number.sweep == sweep);
+        wanted.filter_map(|number| number.error_ratio).collect()
+    };
+    for (name, sweep) in [
+        ("throughput", "closed"),
+        ("p50", "closed"),
+        ("peak throughput", "closed"),
+        ("yield point", "closed"),
+        ("yield rate", "open"),
+        ("failure rate", "open"),
+    ] {
+        let errors = of(name, sweep);
+        let limit = if name == "p50" || name == "yield point" { 0.20 } else { 0.10 };
+        assert!(!errors.is_empty() && errors.iter().all(|error| error.abs() <= limit), "{name}: {errors:?}");
+    }
+    let grows = both(&Server { path: 2e-3, doubles_at: 400.0, ..quiet() }, 3).validation.expect("fitted");
+    assert!(grows.numbers.iter().any(|number| !number.passes()), "a cost that grows beyond cannot be seen below");
+    assert!(grows.doubts.iter().any(|doubt| doubt.contains("of what the low loads tell")), "{:?}", grows.doubts);
+}
+
+/// A run whose requests of two classes cost 10 and 100 us, in these shares.
+fn mixed(large: f64) -> RunDir {
+    let demand = (1.0 - large) * 10e-6 + large * 100e-6;
+    let mut run = measured(&Server { demand, ..quiet() }, &[1, 4, 16, 64, 256], 3);
+    for point in &mut run.points {
+        let class = |label: &str, share: f64| {
+            let mut class =
+                record::workload::ClassResult::new(record::workload::Grouping::Size, label, &record::Latency::new());
+            class.requests = (share * point.outcomes.sent as f64) as u64;
+            class
+        };
+        point.workload.classes = vec![class("to 64.0 KiB", 1.0 - large), class("larger", large)];
+    }
+    run
+}
+
+#[test]
+fn work_beside_the_requests_is_told_from_their_cost() {
+    let server = Server { path: 10e-3, ..quiet() };
+    let mut run = measured(&server, &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048], 3);
+    for point in &mut run.points {
+        let rate = point.value(names::THROUGHPUT).unwrap();
+        let busy = point.value(names::SERVER_CPU_BUSY).unwrap() + 0.04;
+        point.figures.set(names::SERVER_CPU_BUSY, Figure::new(busy.min(1.0), "ratio", 1, Origin::Counted));
+        point.figures.set(names::SERVER_CPU, Figure::new(busy / rate * 1e6, "us", 1, Origin::Counted));
+    }
+    let found = asked(&run, Question::default()).extrapolation.unwrap();
+    let fitted = found.server.expect("eight loads lie below half the yield point");
+    assert_eq!(found.form, Some(Form::Background), "{found:?}");
+    within(fitted.background_cpus, 0.04, 0.25);
+    within(fitted.base_s, server.demand, 0.05);
+    assert!(found.median_error_ratio.unwrap() < 0.10, "{found:?}");
+}
+
+#[test]
+fn another_mix_is_answered_from_runs_with_different_mixes() {
+    let ask = |runs: &[RunDir], shares: &[(&str, f64)]| {
+        let mix = shares.iter().map(|(class, share)| (class.to_string(), *share)).collect();
+        predict::of_runs(runs, &Question { connections: Some(64.0), mix, ..Question::default() })
+    };
+    let runs = [mixed(0.1), mixed(0.4)];
+    let prediction = ask(&runs, &[("to 64.0 KiB", 0.75), ("2", 0.25)]).unwrap();
+    let truth = Server { demand: 0.75 * 10e-6 + 0.25 * 100e-6, ..quiet() };
+    within(value(&prediction, "throughput"), truth.throughput(64.0), 0.05);
+    assert!(prediction.answer.question.contains("a mix of to 64.0 KiB 75.0 %"), "{}", prediction.answer.question);
+    assert!(
+        prediction.answer.assumptions.iter().any(|words| words.contains("25.0 % 'larger' at")),
+        "{:?}",
+        prediction.answer.assumptions
+    );
+    let refused = |runs: &[RunDir], shares: &[(&str, f64)], words: &str| {
+        let why = ask(runs, shares).unwrap_err().to_string();
+        assert!(why.contains(words), "{why}");
+    };
+    refused(&runs[..1], &[("1", 0.5), ("2", 0.5)], "needs 2 runs with different mixes, and 1 was given");
+    refused(&[mixed(0.2), mixed(0.2)], &[("1", 0.5), ("2", 0.5)], "too much alike");
+    refused(&runs, &[("small", 1.0)], "'small' is no class of these runs; they have 1 = 'to 64.0 KiB', 2 = 'larger'");
+    refused(&runs, &[("1", 0.5)], "the shares of --mix make 50.0 %");
+    refused(&[measured(&quiet(), &LOADS, 2)], &[("1", 1.0)], "needs runs of one workload with classes");
+}
+
+#[test]
 fn growth_with_connections_is_found_and_predicted() {
     let server = Server { doubles_at: 4000.0, ..quiet() };
     let run = measured(&server, &LOADS, 3);
     let prediction = asked(&run, Question { connections: Some(8000.0), ..Question::default() });
-    assert!(matches!(prediction.model.form, Form::Growing | Form::WakingGrowing), "{:?}", prediction.model);
+    assert!(
+        matches!(prediction.model.form, Form::Growing | Form::WakingGrowing | Form::BackgroundGrowing),
+        "{:?}",
+        prediction.model
+    );
     within(prediction.model.growth_s * 4000.0, prediction.model.base_s, 0.1);
     within(value(&prediction, "throughput"), server.throughput(8000.0), 0.06);
     assert!(prediction.checks.iter().any(|check| check.form == Form::Constant && !check.is_offered));

@@ -46,6 +46,7 @@ fn any_point() -> impl Strategy<Value = Point> {
                 connection_states: Default::default(),
                 workload: Default::default(),
                 functions: Vec::new(),
+                watched: None,
                 doubts: vec![],
             };
             for ((name, unit, _), value) in figures {

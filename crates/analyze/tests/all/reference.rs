@@ -38,6 +38,7 @@ pub fn points() -> Vec<Point> {
                 connection_states: Default::default(),
                 workload: Default::default(),
                 functions: Vec::new(),
+                watched: None,
                 doubts: vec![],
             };
             let mut set = |name, value, unit| point.figures.set(name, Figure::new(value, unit, 1, Origin::Counted));

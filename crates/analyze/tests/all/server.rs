@@ -117,6 +117,7 @@ impl Bench {
             connection_states: Default::default(),
             workload: Default::default(),
             functions: Vec::new(),
+            watched: None,
             doubts: Vec::new(),
         });
         self.elapsed_ns += duration_ns + duration_ns / 5 + 60_000_000;

@@ -1,0 +1,286 @@
+//! What a packet cost in each layer of the network stack along an axis, where points were profiled per packet: Kim and
+//! Rixner's Table 1 and Figures 4 to 6 (2005).
+//!
+//! Everything is per packet that the profiled side sent, with whatever it received for it: of the microbenchmark, a full
+//! segment and its acknowledgement.
+
+use super::{Change, Estimate, change, estimate};
+use record::layers::Layer;
+use record::{Criteria, Point, names};
+use serde::{Deserialize, Serialize};
+
+/// A layer's word in tables, its word in names of figures, its CPU time's figure.
+type Named = (&'static str, &'static str, &'static str);
+
+/// Columns of the table, from the server's own code down to the device.
+pub(crate) const LAYERS: [Named; 8] = [
+    ("User", "user", names::PACKET_USER),
+    ("System Call", "system_call", names::PACKET_SYSTEM_CALL),
+    ("TCP", "tcp", names::PACKET_TCP),
+    ("IP", "ip", names::PACKET_IP),
+    ("Ethernet", "ethernet", names::PACKET_ETHERNET),
+    ("Driver", "driver", names::PACKET_DRIVER),
+    ("Other", "other", names::PACKET_OTHER),
+    ("unattributed", "unattributed", names::PACKET_UNATTRIBUTED),
+];
+/// The sum of the stack's layers: all but User, Other and what is unattributed.
+pub const OVERALL: &str = "Overall Stack";
+
+/// Layers per packet along an axis.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AxisLayers {
+    /// Ascending by value.
+    pub levels: Vec<LayersAt>,
+    /// From the axis's lowest value to its highest: the whole stack first, then each layer.
+    pub changes: Vec<LayerChange>,
+    /// Events of the hardware that this machine counts.
+    pub events: Vec<String>,
+    /// Those that it does not, and why.
+    pub not_measured: Vec<(String, String)>,
+}
+
+/// One value of the axis.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LayersAt {
+    /// In the axis's unit.
+    pub value: f64,
+    /// In the order of the table: every layer, unattributed, the whole stack.
+    pub costs: Vec<LayerCost>,
+    /// Packets sent in all windows.
+    pub packets_sent: u64,
+    /// Packets received for each packet sent.
+    pub received_per_sent: Option<f64>,
+    /// Segments in a packet sent; 1 where the stack cuts what it sends.
+    pub segments_per_packet: Option<f64>,
+    /// Samples of the server's work in all windows.
+    pub samples: u64,
+    /// Payload sent per second, bits.
+    pub bits_per_sec: Option<Estimate>,
+    /// The microbenchmark: 99th percentile of a segment's lateness, microseconds.
+    pub late_p99_us: Option<Estimate>,
+}
+
+/// One layer at one value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LayerCost {
+    /// Its word.
+    pub layer: String,
+    /// CPU time per packet sent, microseconds.
+    pub us_per_packet: Option<Estimate>,
+    /// CPU time as a share of one CPU over the windows.
+    pub cpu_ratio: Option<Estimate>,
+    /// Events per packet sent, in the order of [`AxisLayers::events`].
+    pub events_per_packet: Vec<Option<Estimate>>,
+    /// Samples in all windows.
+    pub samples: u64,
+}
+
+/// How a layer's CPU time per packet changed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LayerChange {
+    /// Its word.
+    pub layer: String,
+    /// Microseconds at both ends, and their ratio within repeats.
+    #[serde(flatten)]
+    pub us: Change,
+}
+
+impl LayersAt {
+    /// A layer's row.
+    pub fn cost(&self, layer: &str) -> Option<&LayerCost> {
+        self.costs.iter().find(|cost| cost.layer == layer)
+    }
+}
+
+impl LayerCost {
+    /// Instructions per cycle, where both are counted.
+    pub fn instructions_per_cycle(&self, events: &[String]) -> Option<f64> {
+        let of = |name: &str| self.events_per_packet.get(events.iter().position(|event| event == name)?)?.as_ref();
+        let (instructions, cycles) = (of("instructions")?.median, of("cycles")?.median);
+        (cycles > 0.0).then(|| instructions / cycles)
+    }
+}
+
+/// Whether the figure's layer belongs to the stack.
+fn is_stack(word: &str) -> bool {
+    Layer::from_word(word).is_some_and(Layer::is_stack)
+}
+
+/// CPU time per packet of the whole stack at one point.
+pub(crate) fn stack_us(point: &Point) -> Option<f64> {
+    LAYERS.iter().filter(|(word, ..)| is_stack(word)).map(|(.., name)| point.value(name)).sum()
+}
+
+/// The layers along the axis; `None` where no point was profiled per packet.
+pub(super) fn find(groups: &[(f64, Vec<&Point>)], criteria: &Criteria) -> Option<AxisLayers> {
+    let profiled = || groups.iter().flat_map(|(_, points)| points).filter(|point| stack_us(point).is_some());
+    profiled().next()?;
+    let (events, not_measured) = events(groups.iter().flat_map(|(_, points)| points.iter().copied()));
+    let mut changes: Vec<LayerChange> = Vec::new();
+    changes.extend(change(groups, stack_us, criteria).map(|us| LayerChange { layer: OVERALL.into(), us }));
+    for (word, _, name) in LAYERS {
+        let found = change(groups, |point| point.value(name), criteria);
+        changes.extend(found.map(|us| LayerChange { layer: word.into(), us }));
+    }
+    let levels = groups.iter().map(|(value, points)| level(*value, points, &events, criteria)).collect();
+    Some(AxisLayers { levels, changes, events, not_measured })
+}
+
+/// Events that some point counted, and those that none did with the reason.
+fn events<'a>(points: impl Iterator<Item = &'a Point>) -> (Vec<String>, Vec<(String, String)>) {
+    let (mut counted, mut missing): (Vec<String>, Vec<(String, String)>) = Default::default();
+    for point in points {
+        for (name, figure) in &point.figures.0 {
+            let event = name.strip_prefix("layer.stack_").and_then(|rest| rest.strip_suffix("_per_packet_sent"));
+            let Some(event) = event.map(|event| event.replace('_', "-")) else { continue };
+            match &figure.not_measured {
+                None if !counted.contains(&event) => counted.push(event),
+                Some(why) if !missing.iter().any(|(known, _)| *known == event) => missing.push((event, why.clone())),
+                _ => {}
+            }
+        }
+    }
+    missing.retain(|(event, _)| !counted.contains(event));
+    // Cycles and instructions first, as in the paper.
+    counted.sort_by_key(|event| (event != "cycles", event != "instructions", event.clone()));
+    (counted, missing)
+}
+
+fn level(value: f64, points: &[&Point], events: &[String], criteria: &Criteria) -> LayersAt {
+    let over = |read: &dyn Fn(&Point) -> Option<f64>| {
+        let values: Vec<f64> = points.iter().filter_map(|point| read(point)).collect();
+        estimate(&values, criteria)
+    };
+    let sum = |name: &str| points.iter().filter_map(|point| point.value(name)).sum::<f64>();
+    let per_sent = |name: &str| Some(sum(name) / sum(names::PACKETS_SENT)).filter(|ratio| ratio.is_finite());
+    let seconds = |point: &Point| point.duration_ns as f64 / 1e9;
+    let share =
+        |point: &Point, us: f64| Some(us * point.value(names::PACKETS_SENT)? / 1e6 / seconds(point).max(f64::EPSILON));
+    let count = |name: &str| {
+        points.iter().filter_map(|point| point.figures.get(name)?.n).fold(0u64, |sum, n| sum.saturating_add(n))
+    };
+    let mut costs: Vec<LayerCost> = LAYERS
+        .iter()
+        .map(|(word, short, name)| LayerCost {
+            layer: (*word).into(),
+            us_per_packet: over(&|point| point.value(name)),
+            cpu_ratio: over(&|point| share(point, point.value(name)?)),
+            events_per_packet: events
+                .iter()
+                .map(|event| over(&|point| point.value(&names::event_per_packet(short, event))))
+                .collect(),
+            samples: count(name),
+        })
+        .collect();
+    costs.push(LayerCost {
+        layer: OVERALL.into(),
+        us_per_packet: over(&stack_us),
+        cpu_ratio: over(&|point| share(point, stack_us(point)?)),
+        events_per_packet: events
+            .iter()
+            .map(|event| over(&|point| point.value(&names::event_per_packet("stack", event))))
+            .collect(),
+        samples: costs.iter().filter(|cost| is_stack(&cost.layer)).map(|cost| cost.samples).sum(),
+    });
+    LayersAt {
+        value,
+        packets_sent: sum(names::PACKETS_SENT) as u64,
+        received_per_sent: per_sent(names::PACKETS_RECEIVED),
+        segments_per_packet: per_sent(names::SEGMENTS_SENT),
+        samples: costs.iter().filter(|cost| cost.layer != OVERALL).map(|cost| cost.samples).sum(),
+        bits_per_sec: over(&|point| Some(point.value(names::PAYLOAD_SENT)? * 8.0 / seconds(point))),
+        late_p99_us: over(&|point| point.value(names::MICRO_LATE_P99)),
+        costs,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use record::{Axis, AxisPlace, Figure, Figures, Origin, Outcomes, Pace, Sweep};
+
+    fn point(repeat: u32, connections: u64, tcp_us: f64) -> Point {
+        let mut figures = Figures::default();
+        for (word, _, name) in LAYERS {
+            let us = if word == "TCP" { tcp_us } else { 1.0 };
+            figures.set(name, Figure::new(us, "us", 100, Origin::Sampled));
+        }
+        for (name, count) in [
+            (names::PACKETS_SENT, 10_000.0),
+            (names::PACKETS_RECEIVED, 9_000.0),
+            (names::SEGMENTS_SENT, 10_000.0),
+            (names::PAYLOAD_SENT, 14_480_000.0),
+        ] {
+            figures.set(name, Figure::new(count, "count", 1, Origin::Counted));
+        }
+        figures.set("layer.stack_cycles_per_packet_sent", Figure::not_measured("count", "no counter"));
+        Point {
+            schema: 1,
+            index: repeat,
+            sweep: Sweep::Axis,
+            repeat,
+            axis: Some(AxisPlace { axis: Axis::Connections, value: connections as f64 }),
+            connections,
+            pace: Pace::Closed,
+            started_unix_ms: 0,
+            warmup_ns: 0,
+            duration_ns: 1_000_000_000,
+            outcomes: Outcomes::default(),
+            figures,
+            connection_states: Default::default(),
+            workload: Default::default(),
+            functions: Vec::new(),
+            watched: None,
+            doubts: Vec::new(),
+        }
+    }
+
+    fn findings(points: &[Point]) -> super::super::AxisFindings {
+        super::super::of_points(points, &Criteria::default(), 1.0).remove(0)
+    }
+
+    #[test]
+    fn the_stack_is_the_sum_of_its_layers_and_what_grew_is_told() {
+        let points: Vec<Point> = (1..=4).flat_map(|repeat| [point(repeat, 4, 2.0), point(repeat, 2048, 5.0)]).collect();
+        let layers = findings(&points).layers.unwrap();
+        let overall = |level: &LayersAt| level.cost(OVERALL).unwrap().us_per_packet.unwrap().median;
+        // System Call, IP, Ethernet and Driver cost 1 us each.
+        assert_eq!(layers.levels.iter().map(overall).collect::<Vec<_>>(), [6.0, 9.0]);
+        let level = &layers.levels[0];
+        assert_eq!((level.packets_sent, level.samples), (40_000, 3200));
+        assert!((level.received_per_sent.unwrap() - 0.9).abs() < 1e-9);
+        assert_eq!(level.segments_per_packet, Some(1.0));
+        assert!((level.bits_per_sec.unwrap().median - 115_840_000.0).abs() < 1e-3);
+        // 2 us of 10,000 packets in a second.
+        assert!((level.cost("TCP").unwrap().cpu_ratio.unwrap().median - 0.02).abs() < 1e-9);
+        let change = layers.changes.iter().find(|change| change.layer == "TCP").unwrap();
+        assert!((change.us.ratio - 2.5).abs() < 1e-9 && change.us.n == 4, "{change:?}");
+        assert_eq!(layers.changes[0].layer, OVERALL);
+        assert_eq!(layers.not_measured, [("cycles".to_string(), "no counter".to_string())]);
+        assert!(layers.events.is_empty());
+    }
+
+    #[test]
+    fn instructions_per_cycle_need_both() {
+        let mut both = point(1, 4, 2.0);
+        for (event, value) in [("cycles", 3000.0), ("instructions", 1200.0)] {
+            for word in ["tcp", "stack"] {
+                both.figures
+                    .set(&names::event_per_packet(word, event), Figure::new(value, "count", 50, Origin::Sampled));
+            }
+        }
+        let layers = findings(&[both]).layers.unwrap();
+        assert_eq!(layers.events, ["cycles", "instructions"]);
+        let tcp = layers.levels[0].cost("TCP").unwrap();
+        assert!((tcp.instructions_per_cycle(&layers.events).unwrap() - 0.4).abs() < 1e-9);
+        assert_eq!(layers.levels[0].cost("IP").unwrap().instructions_per_cycle(&layers.events), None);
+        assert!(layers.not_measured.is_empty());
+    }
+
+    #[test]
+    fn points_without_a_profile_have_no_layers() {
+        let mut bare = point(1, 4, 2.0);
+        bare.figures = Figures::default();
+        assert_eq!(findings(&[bare]).layers, None);
+    }
+}

@@ -1,0 +1,78 @@
+//! The chosen model as curves over the loads of a run, with bootstrap bands: what the report draws beside the points.
+
+use super::check::{self, Check, Extrapolation};
+use super::demand::shape;
+use super::question::pick;
+use super::readings::{self, PredictError};
+use super::server::{Form, Server};
+use super::validate::{Validation, validate};
+use record::RunDir;
+
+/// Points of a curve for each doubling of the load.
+const STEPS_PER_DOUBLING: f64 = 4.0;
+
+/// A number over the load: (load, value, lower end, upper end); without resamples the ends are the value.
+pub type Curve = Vec<(f64, f64, f64, f64)>;
+
+/// What is drawn.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Curves {
+    /// The chosen model.
+    pub form: Form,
+    /// Requests per second.
+    pub throughput: Curve,
+    /// Median response time, seconds; empty where the points have none.
+    pub p50: Curve,
+    /// How every model did on points that it was not fitted to.
+    pub checks: Vec<Check>,
+    /// What a fit up to half the yield point says about the rest.
+    pub extrapolation: Option<Extrapolation>,
+    /// The same on yield and failure points.
+    pub validation: Option<Validation>,
+    /// Resamples behind the bands.
+    pub resamples: usize,
+}
+
+/// Fits the models to a run and follows the best one over its loads.
+///
+/// # Errors
+/// Those of [`super::of_runs`] without a question.
+pub fn curves(run: &RunDir, resamples: usize) -> Result<Curves, PredictError> {
+    let readings = readings::read(std::slice::from_ref(run))?;
+    let choice = check::choose(&readings.closed, readings.parallel_cpus)?;
+    let servers = check::resampled(&readings.closed, &choice.server, resamples);
+    let levels = check::typicals(&readings.closed);
+    let (first, last) = match (levels.first(), levels.last()) {
+        (Some(first), Some(last)) => (first.load, last.load),
+        _ => return Err(PredictError::TooFew { found: 0, kind: "closed-loop" }),
+    };
+    let steps = ((last / first).log2() * STEPS_PER_DOUBLING).ceil().clamp(1.0, 200.0);
+    let loads: Vec<f64> = (0..=steps as usize).map(|at| first * (last / first).powf(at as f64 / steps)).collect();
+    let confidence = readings.criteria.confidence_ratio;
+    let limit = readings.criteria.saturation_ratio;
+    let shapes = [false, true]
+        .map(|wanted| shape(&readings.closed, |reading| reading.busy_cpus >= limit * readings.parallel_cpus, wanted));
+    let follow = |value: &dyn Fn(&Server, f64) -> Option<f64>| -> Curve {
+        let at = |load: f64| {
+            let middle = value(&choice.server, load)?;
+            let ends = check::interval(&servers, confidence, |server| value(server, load));
+            Some((load, middle, ends.map_or(middle, |ends| ends.low), ends.map_or(middle, |ends| ends.high)))
+        };
+        loads.iter().filter_map(|load| at(*load)).collect()
+    };
+    let cold = levels.first().map_or(0.0, |level| level.cold);
+    let throughput = follow(&|server, load| Some(server.closed(load, cold).throughput_per_sec));
+    let p50 = follow(&|server, load| {
+        let state = server.closed(load, cold);
+        let shape = pick(&shapes, state.utilisation >= limit)?;
+        Some(load / state.throughput_per_sec * shape.p50)
+    });
+    let findings = crate::zones::of_run(run);
+    let yields = findings.connections.as_ref().and_then(|sweep| sweep.yield_point.estimate);
+    let gain = readings.criteria.elastic_gain_ratio;
+    let yields = yields.or_else(|| choice.server.yield_connections(gain, 0.0));
+    let extrapolation = check::extrapolate(&readings.closed, readings.parallel_cpus, yields, gain);
+    let validation = extrapolation.as_ref().and_then(|found| validate(&readings, found, &findings));
+    let form = choice.server.form;
+    Ok(Curves { form, throughput, p50, checks: choice.checks, extrapolation, validation, resamples: servers.len() })
+}

@@ -1,0 +1,135 @@
+//! Another mix of requests: demands by class, told apart by runs with different mixes, and what the asked mix would cost.
+//!
+//! Each run says one thing: the demand of its mean request is the sum over classes of share times demand. As many runs with different
+//! mixes as there are classes determine the classes' demands; more are fitted by least squares (singular value decomposition).
+//! Webmonitor told its classes apart for the same reason: means over sizes of which a few are a thousand times larger say nothing.
+
+use super::check::typicals;
+use super::readings::{PredictError, Reading, read};
+use crate::text::plain;
+use nalgebra::{DMatrix, DVector};
+use record::workload::Grouping;
+use record::{RunDir, Sweep};
+use serde::Serialize;
+
+/// Mixes that are more alike than this (smallest over largest singular value) do not tell classes apart.
+const ALIKE: f64 = 0.02;
+/// Shares that are asked for may miss 1 by so much.
+const ROUNDING: f64 = 1e-3;
+/// More classes than any workload has.
+const MAX_CLASSES: usize = 64;
+
+/// What another mix would cost.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Mix {
+    /// Class, asked share, demand of a request in seconds. Labels are untrusted text.
+    pub classes: Vec<(String, f64, f64)>,
+    /// Demand of the asked mix over that of the first run's.
+    pub demand_ratio: f64,
+}
+
+/// Mean shares of the classes in the closed loop of a run, and the demand of a request at loads that all runs measured.
+struct Row {
+    labels: Vec<String>,
+    shares: Vec<f64>,
+    levels: Vec<Reading>,
+}
+
+/// The asked mix; classes by label, or by their number from 1 on.
+pub fn of_runs(runs: &[RunDir], asked: &[(String, f64)]) -> Result<Mix, PredictError> {
+    let no = |words: String| Err(PredictError::Unsupported(words));
+    let rows = runs.iter().map(row).collect::<Result<Vec<Row>, _>>()?;
+    let Some(first) = rows.first() else { return no("no run was given".into()) };
+    let labels = &first.labels;
+    if labels.is_empty() || rows.iter().any(|row| row.labels != *labels) {
+        return no("--mix needs runs of one workload with classes (find --mix), the same classes in each".into());
+    }
+    let mut wanted = vec![0.0; labels.len()];
+    for (name, share) in asked {
+        let number = name.trim().parse::<usize>().ok().filter(|number| (1..=labels.len()).contains(number));
+        let Some(at) = labels.iter().position(|label| label == name.trim()).or(number.map(|number| number - 1)) else {
+            let known: Vec<String> =
+                labels.iter().enumerate().map(|(at, label)| format!("{} = '{}'", at + 1, plain(label, 60))).collect();
+            return no(format!("'{}' is no class of these runs; they have {}", plain(name, 60), known.join(", ")));
+        };
+        wanted[at] += share;
+    }
+    let sum: f64 = wanted.iter().sum();
+    if !wanted.iter().all(|share| share.is_finite() && *share >= 0.0) || (sum - 1.0).abs() > ROUNDING {
+        return no(format!("the shares of --mix make {:.1} %: they must make 100 %", sum * 100.0));
+    }
+    if rows.len() < labels.len() {
+        return no(format!(
+            "--mix with {} classes needs {} runs with different mixes, and {} was given: measure more with find",
+            labels.len(),
+            labels.len(),
+            rows.len()
+        ));
+    }
+    let demands = rows.iter().map(|row| demand_in_common(row, &rows)).collect::<Option<Vec<f64>>>();
+    let Some(demands) = demands else {
+        return no("the runs of --mix have no load in common: measure the same connections".into());
+    };
+    let shares = DMatrix::from_fn(rows.len(), labels.len(), |row, class| rows[row].shares[class]);
+    let by_class = solve(shares, &demands);
+    let by_class = match by_class {
+        Some(by_class) if by_class.iter().all(|demand| *demand >= 0.0) => by_class,
+        Some(_) => {
+            return no(
+                "the demands of the classes come out negative: measure mixes that differ more, or for longer".into()
+            );
+        }
+        None => {
+            return no(
+                "the mixes of these runs are too much alike to tell classes apart: measure mixes that differ more"
+                    .into(),
+            );
+        }
+    };
+    let cost = |shares: &[f64]| shares.iter().zip(&by_class).map(|(share, demand)| share * demand).sum::<f64>();
+    let demand_ratio = cost(&wanted) / cost(&first.shares);
+    if !(demand_ratio.is_finite() && demand_ratio > 0.0) {
+        return no("the asked mix has no demand that these runs could tell".into());
+    }
+    let classes =
+        labels.iter().cloned().zip(wanted).zip(by_class).map(|((label, share), s)| (label, share, s)).collect();
+    Ok(Mix { classes, demand_ratio })
+}
+
+fn row(run: &RunDir) -> Result<Row, PredictError> {
+    let levels = typicals(&read(std::slice::from_ref(run))?.closed);
+    let mut labels: Vec<String> = Vec::new();
+    let mut counts: Vec<f64> = Vec::new();
+    for point in run.points.iter().filter(|point| point.sweep == Sweep::Connections) {
+        for class in point.workload.by(Grouping::Size).take(MAX_CLASSES) {
+            let at = labels.iter().position(|label| *label == class.label).unwrap_or_else(|| {
+                labels.push(class.label.clone());
+                counts.push(0.0);
+                labels.len() - 1
+            });
+            counts[at] += class.requests as f64;
+        }
+    }
+    let all: f64 = counts.iter().sum();
+    let shares = counts.iter().map(|count| if all > 0.0 { count / all } else { 0.0 }).collect();
+    Ok(Row { labels, shares, levels })
+}
+
+/// Median demand over the loads that every run measured.
+fn demand_in_common(row: &Row, rows: &[Row]) -> Option<f64> {
+    let is_common = |load: f64| rows.iter().all(|other| other.levels.iter().any(|level| level.load == load));
+    let demands: Vec<f64> =
+        row.levels.iter().filter(|level| is_common(level.load)).map(|level| level.demand_s).collect();
+    crate::statistics::median(&demands)
+}
+
+fn solve(shares: DMatrix<f64>, demands: &[f64]) -> Option<Vec<f64>> {
+    let svd = shares.svd(true, true);
+    let (most, least) =
+        svd.singular_values.iter().fold((0.0f64, f64::INFINITY), |(a, b), value| (a.max(*value), b.min(*value)));
+    if least.is_nan() || least <= ALIKE * most {
+        return None;
+    }
+    let found = svd.solve(&DVector::from_row_slice(demands), 1e-12).ok()?;
+    found.iter().all(|value| value.is_finite()).then(|| found.iter().copied().collect())
+}

@@ -1,0 +1,224 @@
+//! The hard test of a run that has both sweeps: fitted to the points up to half the yield point, what do models say of the
+//! yield point, the failure point and everything beyond, and how far off are they?
+//!
+//! Closed loop: the model that [`super::check::extrapolate`] chose on the low loads. Open loop: its demand, and from the points up to half
+//! the yield rate what a response takes beside waiting; the wait by Pollaczek and Khinchine. Limits: 10 % of a throughput or rate, 20 %
+//! of a median response time and of a number of connections.
+
+use super::check::{Extrapolation, typicals};
+use super::demand::shape;
+use super::open::general_service;
+use super::readings::{Reading, Readings, levels};
+use super::server::{Server, first};
+use crate::statistics::median;
+use crate::zones::Findings;
+use serde::Serialize;
+
+/// Largest error of a throughput or a rate, as a share.
+pub const RATE_ERROR: f64 = 0.10;
+/// Largest error of a median response time or of a number of connections, as a share.
+pub const TIME_ERROR: f64 = 0.20;
+/// A demand that differs by more than this from what low loads told, or points of one load by more, is worth a word.
+const NOTABLE: f64 = 0.10;
+
+/// One predicted number beside the measured one.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Checked {
+    /// `throughput`, `p50`, `peak throughput`, `yield point`, `failure point`, `yield rate`, `failure rate`.
+    pub name: &'static str,
+    /// `closed` or `open`.
+    pub sweep: &'static str,
+    /// Its unit: `1/s`, `s`, `connections`.
+    pub unit: &'static str,
+    /// Connections or offered rate, where it belongs to one load.
+    pub load: Option<f64>,
+    /// What was measured: medians over the points of a load, or the finding.
+    pub measured: f64,
+    /// What was predicted; absent where the model has no such point.
+    pub predicted: Option<f64>,
+    /// predicted / measured - 1.
+    pub error_ratio: Option<f64>,
+    /// The largest error that passes.
+    pub limit_ratio: f64,
+}
+
+impl Checked {
+    /// Whether the error is within its limit.
+    pub fn passes(&self) -> bool {
+        self.error_ratio.is_some_and(|error| error.abs() <= self.limit_ratio)
+    }
+}
+
+/// What came of the test.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Validation {
+    /// Loads of the closed loop that were fitted, and the highest of them.
+    pub fitted: (usize, f64),
+    /// Every number.
+    pub numbers: Vec<Checked>,
+    /// Why numbers are off, as far as the points tell; never empty when one does not pass.
+    pub doubts: Vec<String>,
+}
+
+/// Tests the fit of `extrapolation` on the points and findings beyond. `None` where nothing could be fitted, or nothing lies beyond.
+pub fn validate(readings: &Readings, extrapolation: &Extrapolation, findings: &Findings) -> Option<Validation> {
+    // Without a load beyond there is nothing to be right or wrong about.
+    let server = extrapolation.server.filter(|_| !extrapolation.beyond.is_empty())?;
+    let mut numbers = closed(readings, extrapolation, &server, findings);
+    numbers.extend(open(readings, &server, findings));
+    let doubts = doubts(readings, extrapolation, &server, &numbers);
+    Some(Validation { fitted: (extrapolation.levels, extrapolation.up_to_load), numbers, doubts })
+}
+
+fn checked(
+    (name, sweep, unit): (&'static str, &'static str, &'static str),
+    load: Option<f64>,
+    measured: f64,
+    predicted: Option<f64>,
+    limit_ratio: f64,
+) -> Checked {
+    let predicted = predicted.filter(|value| value.is_finite());
+    let error_ratio = predicted.map(|value| value / measured - 1.0).filter(|error| error.is_finite());
+    Checked { name, sweep, unit, load, measured, predicted, error_ratio, limit_ratio }
+}
+
+/// Median response time of the closed loop: Little's mean, in the shape of the low loads until the server is saturated, and nearly
+/// the same for everybody from there on.
+fn closed_p50(server: &Server, low: Option<f64>, saturation: f64, connections: f64, cold: f64) -> Option<f64> {
+    let state = server.closed(connections, cold);
+    let part = if state.utilisation < saturation { low? } else { 1.0 };
+    Some(connections / state.throughput_per_sec * part)
+}
+
+fn closed(readings: &Readings, extrapolation: &Extrapolation, server: &Server, findings: &Findings) -> Vec<Checked> {
+    let criteria = &readings.criteria;
+    let all = typicals(&readings.closed);
+    let is_low = |level: &&Reading| level.load <= extrapolation.up_to_load;
+    let low: Vec<Reading> = all.iter().filter(is_low).copied().collect();
+    let low_shape = shape(&low, |_| false, false).map(|shape| shape.p50);
+    let low_p99 = shape(&low, |_| false, false).map(|shape| shape.p99 / shape.p50);
+    let p50 = |n: f64, cold: f64| closed_p50(server, low_shape, criteria.saturation_ratio, n, cold);
+    let mut numbers = Vec::new();
+    for level in all.iter().filter(|level| level.load > extrapolation.up_to_load) {
+        let rate = server.closed(level.load, level.cold).throughput_per_sec;
+        let name = ("throughput", "closed", "1/s");
+        numbers.push(checked(name, Some(level.load), level.throughput_per_sec, Some(rate), RATE_ERROR));
+        if let Some(measured) = level.p50_s {
+            let name = ("p50", "closed", "s");
+            numbers.push(checked(name, Some(level.load), measured, p50(level.load, level.cold), TIME_ERROR));
+        }
+    }
+    let Some(sweep) = &findings.connections else { return numbers };
+    if let Some(peak) = &sweep.peak {
+        let rates = all.iter().map(|level| server.closed(level.load, level.cold).throughput_per_sec);
+        numbers.push(checked(
+            ("peak throughput", "closed", "1/s"),
+            None,
+            peak.per_sec,
+            rates.reduce(f64::max),
+            RATE_ERROR,
+        ));
+    }
+    if let Some(measured) = sweep.yield_point.estimate {
+        let predicted = server.yield_connections(criteria.elastic_gain_ratio, 0.0);
+        numbers.push(checked(("yield point", "closed", "connections"), None, measured, predicted, TIME_ERROR));
+    }
+    if let Some(measured) = sweep.failure_point.estimate {
+        let limit_s = criteria.p99_limit_ns as f64 * 1e-9;
+        let tail = low_p99.unwrap_or(1.0).max(1.0);
+        let predicted = first(1.0, 1e6, |n| p50(n, 0.0).is_some_and(|p50| p50 * tail > limit_s));
+        numbers.push(checked(("failure point", "closed", "connections"), None, measured, predicted, TIME_ERROR));
+    }
+    numbers
+}
+
+fn open(readings: &Readings, server: &Server, findings: &Findings) -> Vec<Checked> {
+    let Some(sweep) = &findings.rate else { return Vec::new() };
+    let criteria = &readings.criteria;
+    let capacity = server.capacity_per_sec(0.0);
+    let mut numbers = Vec::new();
+    if let Some(measured) = sweep.yield_point.estimate {
+        let predicted = Some(criteria.saturation_ratio * capacity);
+        numbers.push(checked(("yield rate", "open", "1/s"), None, measured, predicted, RATE_ERROR));
+    }
+    if let Some(measured) = sweep.failure_point.estimate {
+        let predicted = Some(capacity / criteria.goodput_ratio);
+        numbers.push(checked(("failure rate", "open", "1/s"), None, measured, predicted, RATE_ERROR));
+    }
+    let yields = sweep.yield_point.estimate.unwrap_or(criteria.saturation_ratio * capacity);
+    let fails = sweep.failure_point.estimate.unwrap_or(f64::INFINITY);
+    let all = typicals(&readings.open);
+    let queue = |rate: f64| {
+        general_service(rate, server.open_service_s(rate, 0.0)?, server.cv_squared, server.cpus.round().max(1.0) as u32)
+            .ok()
+    };
+    let beside: Vec<f64> = all
+        .iter()
+        .filter(|level| level.load <= yields / 2.0)
+        .filter_map(|level| Some(level.p50_s? - queue(level.load)?.wait_quantile_s(0.5)))
+        .collect();
+    let Some(beside) = median(&beside).filter(|beside| *beside > 0.0) else { return numbers };
+    // Close to the capacity a window is too short for the queue to settle: what stands there is the window's length.
+    let is_steady =
+        |level: &&Reading| level.load > yields / 2.0 && level.load < 0.9 * fails.min(capacity) && !level.failed;
+    for level in all.iter().filter(is_steady) {
+        let (Some(measured), Some(queue)) = (level.p50_s, queue(level.load)) else { continue };
+        let predicted = Some(beside + queue.wait_quantile_s(0.5));
+        numbers.push(checked(("p50", "open", "s"), Some(level.load), measured, predicted, TIME_ERROR));
+    }
+    numbers
+}
+
+/// What the points themselves say of errors beyond the limits.
+fn doubts(readings: &Readings, extrapolation: &Extrapolation, server: &Server, numbers: &[Checked]) -> Vec<String> {
+    let off: Vec<&Checked> = numbers.iter().filter(|number| !number.passes()).collect();
+    if off.is_empty() {
+        return Vec::new();
+    }
+    let mut doubts = Vec::new();
+    let beyond: Vec<Reading> =
+        typicals(&readings.closed).into_iter().filter(|level| level.load > extrapolation.up_to_load).collect();
+    let demand_error = |level: &Reading| level.demand_s / server.closed(level.load, level.cold).demand_s - 1.0;
+    let worst = beyond.iter().max_by(|a, b| demand_error(a).abs().total_cmp(&demand_error(b).abs()));
+    if let Some(level) = worst.filter(|level| demand_error(level).abs() > NOTABLE) {
+        doubts.push(format!(
+            "a request at {} connections took {:.1} us of CPU, {:+.0} % of what the low loads tell: a cost that changes only beyond them \
+             cannot be seen below",
+            crate::text::grouped(level.load),
+            level.demand_s * 1e6,
+            demand_error(level) * 100.0
+        ));
+    }
+    let scatter = |level: &Vec<Reading>| {
+        let rates: Vec<f64> = level.iter().map(|reading| reading.throughput_per_sec).collect();
+        let (low, high) = crate::statistics::range(&rates)?;
+        Some((level[0].load, high / low - 1.0, rates.len()))
+    };
+    let scattered = levels(&readings.closed).iter().filter_map(scatter).max_by(|a, b| a.1.total_cmp(&b.1));
+    if let Some((load, spread, n)) = scattered.filter(|(_, spread, _)| *spread > NOTABLE) {
+        doubts.push(format!(
+            "points of one load differ themselves by up to {:.0} % (at {} connections, n = {n})",
+            spread * 100.0,
+            crate::text::grouped(load)
+        ));
+    }
+    if readings.others_cpus >= NOTABLE {
+        doubts.push(format!("other work used {:.2} CPUs of the machine meanwhile", readings.others_cpus));
+    }
+    if off.iter().any(|number| number.sweep == "open" && number.unit == "s") {
+        doubts.push(
+            "medians of the open loop are scheduling and wake-ups of both machines more than queueing: their variance is no part of \
+             the model"
+                .into(),
+        );
+    }
+    if doubts.is_empty() {
+        doubts.push(format!(
+            "{} of {} numbers are beyond their limit, and neither cost, scatter nor other work tells why: measure more loads below half \
+             the yield point",
+            off.len(),
+            numbers.len()
+        ));
+    }
+    doubts
+}

@@ -1,0 +1,147 @@
+//! What the rules look at: the points below and beyond the yield point, and figures over them.
+
+use crate::statistics::median;
+use crate::zones::{Findings, Level, Place, SweepFindings, Zone, load_words};
+use record::{Criteria, Point, RunDir, Sweep, names};
+
+/// CPUs that are full count as filled by the server from this share of its own work on.
+const OWN_WORK_RATIO: f64 = 0.7;
+
+/// A run as the rules see it.
+pub struct Evidence<'a> {
+    /// The run.
+    pub run: &'a RunDir,
+    /// What was found in it.
+    pub findings: &'a Findings,
+}
+
+impl<'a> Evidence<'a> {
+    /// The criteria of the run.
+    pub fn criteria(&self) -> &Criteria {
+        &self.findings.criteria
+    }
+
+    /// The sweep that causes are looked for in: the closed loop, else the open one.
+    pub fn sweep(&self) -> Option<&'a SweepFindings> {
+        self.findings.connections.as_ref().or(self.findings.rate.as_ref())
+    }
+
+    /// The points of a sweep at one load, without those of the yardstick.
+    fn points_at(&self, sweep: Sweep, load: f64) -> impl Iterator<Item = &'a Point> {
+        self.run.points.iter().filter(move |point| {
+            let at = match sweep {
+                Sweep::Rate => point.offered_per_sec(),
+                _ => Some(point.connections as f64),
+            };
+            point.sweep == sweep && at == Some(load)
+        })
+    }
+
+    /// The first load at which the server is under strain: clearly beyond the yield point, or where it fails.
+    pub fn strained_from(&self) -> Option<f64> {
+        let sweep = self.sweep()?;
+        let is_strained = |level: &&Level| level.zone == Zone::Failure;
+        let failing = sweep.levels.iter().find(is_strained).map(|level| level.load);
+        let beyond = match sweep.yield_point.estimate {
+            Some(_) => sweep.beyond_yield().map(|level| level.load),
+            None if sweep.yield_point.place == Place::Below => sweep.levels.get(1).map(|level| level.load),
+            None => None,
+        };
+        match (beyond, failing) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (found, other) => found.or(other),
+        }
+    }
+
+    /// The points under strain.
+    pub fn strained(&self) -> Vec<&'a Point> {
+        let (Some(sweep), Some(from)) = (self.sweep(), self.strained_from()) else { return Vec::new() };
+        let loads = sweep.levels.iter().map(|level| level.load).filter(|load| *load >= from);
+        loads.flat_map(|load| self.points_at(sweep.sweep, load)).collect()
+    }
+
+    /// The points at the lowest load; none where that is under strain already.
+    pub fn lowest(&self) -> Vec<&'a Point> {
+        let (Some(sweep), Some(from)) = (self.sweep(), self.strained_from()) else { return Vec::new() };
+        let first = sweep.levels.first().map(|level| level.load).filter(|load| *load < from);
+        first.map(|load| self.points_at(sweep.sweep, load).collect()).unwrap_or_default()
+    }
+
+    /// The first level of any sweep in most of whose points something holds, in words, with its points.
+    pub fn first_level(&self, holds: impl Fn(&Point) -> bool) -> Option<(String, Vec<&'a Point>)> {
+        for sweep in self.findings.sweeps() {
+            for level in &sweep.levels {
+                let points: Vec<&Point> = self.points_at(sweep.sweep, level.load).collect();
+                if !points.is_empty() && 2 * points.iter().filter(|point| holds(point)).count() > points.len() {
+                    return Some((load_words(level.load, sweep.sweep), points));
+                }
+            }
+        }
+        None
+    }
+
+    /// Whether the server filled a thread, or itself most of its CPUs, in most of the points; `None` where neither was
+    /// measured. CPUs that are full of other work are not the server's limit: a quiet machine would show another one.
+    pub fn is_saturated(&self, points: &[&Point]) -> Option<bool> {
+        let limit = self.criteria().saturation_ratio;
+        let of_point = |point: &&Point| {
+            let thread = point.value(names::SERVER_BUSIEST_THREAD).map(|share| share >= limit);
+            let cpus = point.value(names::SERVER_CPU_BUSY).map(|busy| busy >= limit && self.is_own_work(point));
+            match (thread, cpus) {
+                (Some(thread), Some(cpus)) => Some(thread || cpus),
+                (thread, cpus) => thread.or(cpus),
+            }
+        };
+        let seen: Vec<bool> = points.iter().filter_map(of_point).collect();
+        (!seen.is_empty()).then(|| 2 * seen.iter().filter(|saturated| **saturated).count() > seen.len())
+    }
+
+    /// Whether most of what the server's CPUs did was the server's: its threads' time and softirq. Unknown counts as yes.
+    fn is_own_work(&self, point: &Point) -> bool {
+        self.own_share(point).is_none_or(|share| share >= OWN_WORK_RATIO)
+    }
+
+    /// The server's own work as a share of the CPUs that it may use.
+    fn own_share(&self, point: &Point) -> Option<f64> {
+        let record = &self.run.record;
+        let pinned = record.scenario.server.as_ref().map_or(0, |server| server.cpus.len());
+        let cpus = if pinned > 0 { pinned } else { record.machine.cpus }.max(1) as f64;
+        let softirq_us = point.value(names::SERVER_SOFTIRQ).unwrap_or(0.0);
+        let softirq_cpus = softirq_us * 1e-6 * point.value(names::THROUGHPUT).unwrap_or(0.0);
+        Some((point.value(names::SERVER_CPUS_USED)? + softirq_cpus) / cpus)
+    }
+
+    /// What other work left of the server's CPUs at a load, when it is what filled them: the server's own share.
+    pub fn crowded_out(&self, sweep: Sweep, load: f64) -> Option<f64> {
+        let points: Vec<&Point> = self.points_at(sweep, load).collect();
+        self.own_typical(&points).filter(|share| *share < OWN_WORK_RATIO)
+    }
+
+    /// Median over points of the server's own share of its CPUs.
+    pub fn own_typical(&self, points: &[&Point]) -> Option<f64> {
+        median(
+            &points
+                .iter()
+                .filter_map(|point| self.own_share(point))
+                .filter(|share| share.is_finite())
+                .collect::<Vec<_>>(),
+        )
+    }
+}
+
+/// Median of a figure over points.
+pub fn typical(points: &[&Point], name: &str) -> Option<f64> {
+    let values = points.iter().filter_map(|point| point.value(name)).filter(|value| value.is_finite());
+    median(&values.collect::<Vec<_>>())
+}
+
+/// A share that was sampled, over all samples of the points: value and samples.
+pub fn pooled(points: &[&Point], name: &str) -> Option<(f64, f64)> {
+    let each = points.iter().filter_map(|point| {
+        let figure = point.figures.get(name)?;
+        let (value, n) = (figure.value.filter(|value| value.is_finite())?, figure.n? as f64);
+        (n > 0.0).then_some((value * n, n))
+    });
+    let (sum, n) = each.fold((0.0, 0.0), |(sum, n), (value, count)| (sum + value, n + count));
+    (n > 0.0).then(|| (sum / n, n))
+}

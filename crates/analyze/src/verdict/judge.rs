@@ -1,0 +1,372 @@
+//! What each rule of the table looks at in a run. A function says what was seen and what to try, or nothing.
+
+use super::command::{of_server, quoted, server_pid};
+use super::evidence::{Evidence, pooled, typical};
+use super::rules::*;
+use crate::growth;
+use crate::text::{grouped, plain};
+use crate::zones::{load_words, percent};
+use record::layers::Layer;
+use record::units::{format_bytes, format_si};
+use record::{Point, Sweep, names};
+
+/// What a rule found.
+pub struct Told {
+    /// Cause with its evidence, one or two sentences.
+    pub because: String,
+    /// What to try, one sentence with the commands in it.
+    pub remedy: String,
+    /// The commands alone.
+    pub commands: Vec<String>,
+}
+
+fn told(because: String, remedy: String, commands: &[String]) -> Option<Told> {
+    Some(Told { because, remedy, commands: commands.to_vec() })
+}
+
+/// Requests that the client could not send for want of a port.
+pub fn client_ports(evidence: &Evidence<'_>) -> Option<Told> {
+    let limit = evidence.criteria().error_ratio;
+    let share = |point: &Point| point.outcomes.local_limit as f64 / point.outcomes.sent.max(1) as f64;
+    let (at, points) = evidence.first_level(|point| share(point) > limit)?;
+    let most = points.iter().map(|point| share(point)).fold(0.0, f64::max);
+    let range = evidence.run.record.machine.sysctls.get("net.ipv4.ip_local_port_range");
+    let range = range.map(|range| format!(" (ports {})", plain(&range.replace(' ', " to "), 40))).unwrap_or_default();
+    let command = "sysctl -w net.ipv4.ip_local_port_range='1024 65535' net.ipv4.tcp_tw_reuse=1".to_string();
+    told(
+        format!(
+            "The client had no local port or descriptor left{range}: {} of the requests at {at} could not be sent. A port \
+             whose connection the client closed first waits for a minute in TIME_WAIT.",
+            percent(most)
+        ),
+        format!("To try on the client's machine: `{command}`, more addresses with `--source-address`, or keep-alive."),
+        &[command],
+    )
+}
+
+/// The client had no CPU left and the server had.
+pub fn client(evidence: &Evidence<'_>) -> Option<Told> {
+    let sweep = evidence.sweep().filter(|sweep| sweep.yield_point.estimate.is_none())?;
+    let level = sweep.levels.iter().find(|level| level.client_limited)?;
+    let server = level
+        .cpus_busy_ratio
+        .map_or(String::new(), |busy| format!("; the server's CPUs were {} busy", percent(busy.median)));
+    let command = format!(
+        "straingauge find --client 'ssh HOST straingauge load --worker' {}",
+        quoted(&evidence.run.record.scenario.url)
+    );
+    told(
+        format!("The client was the bottleneck from {} on{server}.", load_words(level.load, sweep.sweep)),
+        format!("To try: more clients, `{command}`, or more CPUs for this one (`--cpus`, `--threads`)."),
+        &[command],
+    )
+}
+
+/// accept() fails for want of a descriptor.
+pub fn descriptors(evidence: &Evidence<'_>) -> Option<Told> {
+    let criteria = *evidence.criteria();
+    let is_full = |point: &Point| point.value(names::SERVER_DESCRIPTORS).is_some_and(|used| used >= DESCRIPTORS_RATIO);
+    let waits = |point: &Point| point.value(names::ACCEPT_QUEUE_MAX).is_some_and(|queue| queue >= 1.0);
+    let fails = |point: &Point| crate::zones::crossed(point, &criteria).is_some_and(|reasons| !reasons.is_empty());
+    let (at, points) = evidence.first_level(|point| is_full(point) && (waits(point) || fails(point)))?;
+    let used = points.iter().filter_map(|point| point.figures.get(names::SERVER_DESCRIPTORS)?.n).max()?;
+    let share = typical(&points, names::SERVER_DESCRIPTORS)?;
+    let server = of_server(evidence.run);
+    let command = format!("sh -c 'ulimit -n 65536; exec \"$@\"' sh {server}");
+    told(
+        format!(
+            "A process of the server had {} descriptors open at {at}, {} of its limit: it cannot accept more connections.",
+            grouped(used as f64),
+            percent(share)
+        ),
+        format!(
+            "To try: `{command}` (`LimitNOFILE=65536` in a unit of systemd; some servers have a limit of their own)."
+        ),
+        &[command],
+    )
+}
+
+/// Threads asleep in write, sync or read of a file.
+pub fn slow_file(evidence: &Evidence<'_>) -> Option<Told> {
+    /// The watcher looks at no more threads at a time.
+    const LOOKED_AT: f64 = 64.0;
+    let points = evidence.strained();
+    let (share, looks) = pooled(&points, names::SERVER_FILE_WAITS)?;
+    let threads = typical(&points, names::SERVER_THREADS)?.clamp(1.0, LOOKED_AT);
+    let asleep = share * threads;
+    if asleep < FILE_SLEEPERS || evidence.is_saturated(&points) == Some(true) {
+        return None;
+    }
+    let fact = evidence.run.record.server_facts.get("waited_for").map(|fact| plain(fact, 240));
+    let (call, file) = match fact
+        .as_deref()
+        .and_then(|fact| fact.split_once(" of ").or(fact.split_once(" to ")).or(fact.split_once(" from ")))
+    {
+        Some((call, file)) => (call.to_string(), file.to_string()),
+        None => ("write, sync or read".into(), "a file".into()),
+    };
+    let iowait = typical(&points, names::MACHINE_IOWAIT).filter(|ratio| *ratio >= 0.05);
+    let iowait =
+        iowait.map(|ratio| format!("; the machine's CPUs waited for disks for {} of the time", percent(ratio)));
+    let command = format!("findmnt -T {}", if file.starts_with('/') { quoted(&file) } else { "FILE".into() });
+    told(
+        format!(
+            "The server waits for a file: beyond the yield point {asleep:.1} of its {threads:.0} {} slept at any time in {call} ({file}; \
+             n = {} looks){}, while no CPU of the server was saturated.",
+            if threads > 1.5 { "threads" } else { "thread" },
+            grouped(looks),
+            iowait.unwrap_or_default()
+        ),
+        format!(
+            "To try: write it buffered, without a sync for each request (nginx `access_log FILE combined buffer=64k flush=1s`), or to another \
+             device or reader; `{command}` says on which it lies."
+        ),
+        &[command],
+    )
+}
+
+/// Threads asleep for a lock, more of them with load.
+pub fn lock(evidence: &Evidence<'_>) -> Option<Told> {
+    let (points, lowest) = (evidence.strained(), evidence.lowest());
+    let (share, looks) = pooled(&points, names::SERVER_LOCK_WAITS)?;
+    let (before, _) = pooled(&lowest, names::SERVER_LOCK_WAITS)?;
+    let is_idle = evidence.is_saturated(&points) == Some(false);
+    if share < LOCK_RATIO || share - before < LOCK_GROWTH || !is_idle {
+        return None;
+    }
+    let switches = match (typical(&lowest, names::SERVER_SWITCHES), typical(&points, names::SERVER_SWITCHES)) {
+        (Some(low), Some(high)) if high > 1.1 * low => {
+            format!("; context switches for a request grew from {low:.1} to {high:.1}")
+        }
+        _ => String::new(),
+    };
+    let own = evidence.own_typical(&points).map(|own| format!(" while its own work took {} of its CPUs", percent(own)));
+    let command = format!("gdb -p {} -batch -ex 'thread apply all backtrace'", server_pid(evidence.run));
+    told(
+        format!(
+            "The server's threads wait for a lock: {} of the looks beyond the yield point found one asleep for it (n = {}), {} at the lowest \
+             load{switches}; throughput stopped{}.",
+            percent(share),
+            grouped(looks),
+            percent(before),
+            own.unwrap_or_default()
+        ),
+        format!(
+            "To try: `{command}` under load shows who holds it and who waits; then hold it for less, or divide it."
+        ),
+        &[command],
+    )
+}
+
+/// Sleeps in select or poll, and all that were seen.
+fn sleeps(point: &Point) -> Option<(f64, f64)> {
+    let figure = point.figures.get(names::SERVER_SELECT_WAITS)?;
+    let n = figure.n? as f64;
+    Some((figure.value? * n, n))
+}
+
+/// Scalable select, for a server that sleeps in select or poll over a large set (so that few of it were ready), and either
+/// grew dearer with connections or held cold ones.
+pub fn scalable_select(evidence: &Evidence<'_>) -> Option<Told> {
+    let run = evidence.run;
+    if run.record.server_facts.contains_key("scalable_select") {
+        return None;
+    }
+    let points = || run.points.iter().filter(|point| point.sweep != Sweep::Yardstick);
+    let (in_select, seen) = points().filter_map(sleeps).fold((0.0, 0.0), |(a, b), (x, y)| (a + x, b + y));
+    let set = points().filter_map(|point| point.value(names::SERVER_SELECT_SET)).fold(0.0, f64::max);
+    if !(seen >= SELECT_SEEN && in_select >= SELECT_RATIO * seen && set >= SELECT_SET) {
+        return None;
+    }
+    let cpu = evidence.findings.connections.as_ref().and_then(|closed| closed.cpu.as_ref());
+    let grown = cpu.filter(|cpu| cpu.ratio >= GROWTH_RATIO && cpu.highest_load > cpu.lowest_load);
+    let cold = points().filter_map(|point| point.value(names::COLD)).fold(0.0, f64::max);
+    let (because, idle) = match grown {
+        Some(cpu) => {
+            let at = load_words(cpu.highest_load, Sweep::Connections);
+            (format!("a request cost {:.1} times as much CPU at {at}", cpu.ratio), cold.max(cpu.highest_load))
+        }
+        None if cold >= SELECT_SET => (format!("{} of them belonged to cold connections", grouped(cold)), cold),
+        None => return None,
+    };
+    let server = of_server(run);
+    let (scale, both) = (
+        format!("straingauge scale -- {server}"),
+        format!("straingauge scale --compare {} --cold {idle:.0} -- {server}", quoted(&run.record.scenario.url)),
+    );
+    told(
+        format!(
+            "The server sleeps in select or poll ({} of {} sleeps seen), over up to {} descriptors, and {because}: each call \
+             costs what is open, not what is ready.",
+            grouped(in_select),
+            grouped(seen),
+            grouped(set),
+        ),
+        format!("To try: `{scale}`; both side by side: `{both}`."),
+        &[scale.clone(), both.clone()],
+    )
+}
+
+/// User time of a request that grows with connections while the same functions run and memory grows beyond the cache.
+pub fn memory_bound(evidence: &Evidence<'_>) -> Option<Told> {
+    let closed = evidence.findings.connections.as_ref()?;
+    let cpu = closed.cpu.as_ref().filter(|cpu| cpu.ratio >= GROWTH_RATIO && cpu.highest_load > cpu.lowest_load)?;
+    let at = |load: f64| -> Vec<&Point> {
+        let is_there = |point: &&Point| point.sweep == closed.sweep && point.connections as f64 == load;
+        evidence.run.points.iter().filter(is_there).collect()
+    };
+    let (low, high) = (at(cpu.lowest_load), at(cpu.highest_load));
+    let user = (typical(&low, names::SERVER_CPU_USER)?, typical(&high, names::SERVER_CPU_USER)?);
+    let grown = user.1 - user.0;
+    let of_all = (cpu.highest_us - cpu.lowest_us).max(1e-9);
+    if grown < USER_GROWTH_SHARE * of_all || user.1 < USER_GROWTH_RATIO * user.0 {
+        return None;
+    }
+    let cache = evidence.run.record.machine.l2_cache_bytes.unwrap_or(1 << 20) as f64;
+    let memory = (typical(&low, names::SERVER_MEMORY)?, typical(&high, names::SERVER_MEMORY)?);
+    // Memory that is not given back makes the low loads look large, too: what is held per connection then is what counts.
+    let most = memory.1.max(memory.0);
+    if most < cache || !are_same_functions(&low, &high, evidence.criteria().confidence_ratio) {
+        return None;
+    }
+    let command = "memwalk -p BUILD --report".to_string();
+    told(
+        format!(
+            "A request's time in the server's own code grew from {:.1} us at {} to {:.1} us at {}, more than the kernel's, in the same \
+             functions, while the server held {} of memory: what it keeps for each connection no longer fits the second-level cache ({}).",
+            user.0,
+            load_words(cpu.lowest_load, closed.sweep),
+            user.1,
+            load_words(cpu.highest_load, closed.sweep),
+            format_bytes(most),
+            evidence
+                .run
+                .record
+                .machine
+                .l2_cache_bytes
+                .map_or("size not known".into(), |bytes| format_bytes(bytes as f64)),
+        ),
+        format!(
+            "To try: `{command}` on its source (BUILD has compile_commands.json) shows what each stage holds for a connection; \
+             `straingauge simulate` counts the misses. Should a list be searched for each request, it shows there, too."
+        ),
+        &[command],
+    )
+}
+
+/// Where functions were sampled: the user function that grew most was there at the low load. Unknown counts as the same.
+fn are_same_functions(low: &[&Point], high: &[&Point], confidence: f64) -> bool {
+    let is_user = |name: &str| {
+        let mut known = high.iter().flat_map(|point| &point.functions);
+        known.any(|cost| cost.function == name && cost.layer == Some(Layer::User))
+    };
+    let grown = growth::functions(low, high, confidence);
+    grown.iter().find(|growth| is_user(&growth.name)).is_none_or(|growth| growth.low_us > 0.0)
+}
+
+/// One CPU does all receive processing and is full while another has time.
+pub fn interrupts(evidence: &Evidence<'_>) -> Option<Told> {
+    let points = evidence.strained();
+    let value = |name| typical(&points, name);
+    let (busy, softirq) = (value(names::SERVER_SOFTIRQ_CPU_BUSY)?, value(names::SERVER_SOFTIRQ_CPU)?);
+    let (share, idlest) = (value(names::SERVER_SOFTIRQ_CONCENTRATION)?, value(names::SERVER_IDLEST_CPU_BUSY)?);
+    let is_full = busy >= evidence.criteria().saturation_ratio;
+    if !is_full || softirq < SOFTIRQ_RATIO || share < SOFTIRQ_CONCENTRATION || idlest >= IDLE_CPU_BUSY {
+        return None;
+    }
+    let record = &evidence.run.record;
+    let cpus: Vec<usize> = match &record.scenario.server {
+        Some(server) if !server.cpus.is_empty() => server.cpus.clone(),
+        _ => (0..record.machine.cpus).collect(),
+    };
+    let mask = cpus.iter().filter(|cpu| **cpu < 64).fold(0u64, |mask, cpu| mask | 1 << cpu);
+    let command = format!("echo {mask:x} > /sys/class/net/DEVICE/queues/rx-0/rps_cpus");
+    told(
+        format!(
+            "One CPU takes the receive processing: {} of all softirq time, which is {} of that CPU's time; it was {} busy while another of the \
+             server's was {} busy.",
+            percent(share),
+            percent(softirq),
+            percent(busy),
+            percent(idlest)
+        ),
+        format!(
+            "To try: `{command}` for each receive queue, or more queues with `ethtool -L DEVICE combined {}`.",
+            cpus.len()
+        ),
+        &[command],
+    )
+}
+
+/// SYNs dropped because nobody accepts fast enough.
+pub fn backlog(evidence: &Evidence<'_>) -> Option<Told> {
+    let overflows = |point: &Point| point.value(names::TCP_LISTEN_OVERFLOWS).unwrap_or(0.0);
+    let (at, points) = evidence.first_level(|point| overflows(point) >= LOST_PER_SEC)?;
+    let rate = typical(&points, names::TCP_LISTEN_OVERFLOWS)?;
+    let limit = typical(&points, names::ACCEPT_QUEUE_LIMIT);
+    let most = evidence.run.record.machine.sysctls.get("net.core.somaxconn").and_then(|text| text.parse::<f64>().ok());
+    let wanted = limit.map_or(4096.0, |limit| (limit * 8.0).clamp(1024.0, 65_535.0));
+    let mut commands = Vec::new();
+    if most.is_none_or(|most| most < wanted) {
+        commands.push(format!("sysctl -w net.core.somaxconn={wanted:.0}"));
+    }
+    let sysctl = commands.first().map(|command| format!("`{command}` and ")).unwrap_or_default();
+    told(
+        format!(
+            "The accept queue overflowed from {at} on ({}/s): its limit is {}, and connections were dropped before the server saw them; each is \
+             tried again after a second or more.",
+            format_si(rate),
+            limit.map_or("not known".into(), grouped)
+        ),
+        format!(
+            "To try: {sysctl}a larger backlog in the server's configuration (nginx `listen ... backlog={wanted:.0}`, Apache `ListenBacklog \
+             {wanted:.0}`, HAProxy `backlog {wanted:.0}`)."
+        ),
+        &commands,
+    )
+}
+
+/// Connections that skipped TIME_WAIT.
+pub fn time_wait(evidence: &Evidence<'_>) -> Option<Told> {
+    let overflows = |point: &Point| point.value(names::TIME_WAIT_OVERFLOWS).unwrap_or(0.0);
+    let (at, points) = evidence.first_level(|point| overflows(point) >= LOST_PER_SEC)?;
+    let rate = typical(&points, names::TIME_WAIT_OVERFLOWS)?;
+    let held = points.iter().filter_map(|point| point.connection_states.get("time-wait")?.value).fold(0.0, f64::max);
+    let command = "sysctl -w net.ipv4.tcp_max_tw_buckets=262144".to_string();
+    told(
+        format!(
+            "The server's TIME_WAIT sockets reached their limit at {at}: {} of its port were there, and {}/s more connections ended without that state.",
+            grouped(held),
+            format_si(rate)
+        ),
+        format!("To try: `{command}`, and keep-alive, so that clients close first."),
+        &[command],
+    )
+}
+
+/// A link that is full.
+pub fn bandwidth(evidence: &Evidence<'_>) -> Option<Told> {
+    let points = evidence.strained();
+    if points.is_empty() || evidence.is_saturated(&points) == Some(true) {
+        return None;
+    }
+    let path = evidence.run.record.scenario.path.as_ref().map(|path| path.bandwidth_bits_per_sec as f64);
+    let received = typical(&points, names::RECEIVED).map(|bytes| bytes * 8.0);
+    let on_path = match (path.filter(|bits| *bits > 0.0), received) {
+        (Some(bits), Some(received)) => Some((received / bits, format!("the path's {}bit/s", format_si(bits)))),
+        _ => None,
+    };
+    let on_link = typical(&points, names::NET_LINK_USED).map(|share| (share, "a network device's speed".to_string()));
+    let (share, of) = on_path.into_iter().chain(on_link).find(|(share, _)| *share >= LINK_RATIO)?;
+    let command = "ethtool DEVICE".to_string();
+    told(
+        format!(
+            "The network is full: responses took {} of {of}, while no CPU of the server was saturated.",
+            percent(share)
+        ),
+        format!(
+            "To try: smaller answers (compression, caching by clients), or a faster link; `{command}` tells its speed."
+        ),
+        &[command],
+    )
+}

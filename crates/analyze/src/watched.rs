@@ -1,0 +1,203 @@
+//! What the watch saw of the requests in the points of a run, by load: the server's side of every point.
+//!
+//! A row is the medians over the points of one load; what no point of it measured stays empty, and the reason that most points
+//! give stands with the table.
+
+use crate::statistics::median;
+use record::units::{format_nanos, format_si};
+use record::{Point, RunDir, Sweep, names};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Rows of the table by class at most.
+const MOST_CLASS_ROWS: usize = 120;
+
+/// A column: heading, unit, name of the figure, and its words.
+pub type Column = (&'static str, &'static str, &'static str, fn(f64) -> String);
+
+/// The columns of the table by load, after Table 5 of Almeida, Almeida and Yates (1996).
+pub const COLUMNS: &[Column] = &[
+    ("counted", "of the window", names::WATCH_COUNTED, whole_percent),
+    ("req/s", "1/s", names::WATCH_RATE, format_si),
+    ("client", "difference", names::WATCH_CLIENT_DIFFERENCE, percent_signed),
+    ("elapsed", "mean", names::WATCH_ELAPSED, time),
+    ("parse", "elapsed", names::WATCH_PARSE, time),
+    ("process", "elapsed", names::WATCH_PROCESS, time),
+    ("log", "elapsed", names::WATCH_LOG, time),
+    ("CPU", "us/request", names::WATCH_CPU, us),
+    ("parse", "us CPU", names::WATCH_PARSE_CPU, us),
+    ("process", "us CPU", names::WATCH_PROCESS_CPU, us),
+    ("log", "us CPU", names::WATCH_LOG_CPU, us),
+    ("in flight", "requests", names::WATCH_IN_FLIGHT, us),
+    ("cost", "of its CPU", names::WATCH_COST, percent),
+];
+
+/// The columns of the table by class: counts and service demands.
+pub const CLASS_COLUMNS: &[Column] = &[
+    ("req/s", "1/s", names::WATCH_RATE, format_si),
+    ("in", "B/request", names::WATCH_BYTES_IN, bytes),
+    ("out", "B/request", names::WATCH_BYTES_OUT, bytes),
+    ("CPU user", "us", names::WATCH_CPU_USER, us),
+    ("CPU system", "us", names::WATCH_CPU_SYSTEM, us),
+    ("disk", "B", names::WATCH_DISK, bytes),
+    ("elapsed", "mean", names::WATCH_ELAPSED, time),
+    ("p99 <=", "elapsed", names::WATCH_ELAPSED_P99, time),
+    ("parse", "us CPU", names::WATCH_PARSE_CPU, us),
+    ("process", "us CPU", names::WATCH_PROCESS_CPU, us),
+    ("log", "us CPU", names::WATCH_LOG_CPU, us),
+];
+
+fn us(value: f64) -> String {
+    format!("{value:.1}")
+}
+
+fn bytes(value: f64) -> String {
+    crate::text::grouped(value)
+}
+
+fn time(us: f64) -> String {
+    format_nanos(us * 1e3)
+}
+
+fn percent(ratio: f64) -> String {
+    format!("{:.2} %", ratio * 100.0)
+}
+
+fn whole_percent(ratio: f64) -> String {
+    format!("{:.0} %", ratio * 100.0)
+}
+
+fn percent_signed(ratio: f64) -> String {
+    format!("{:+.2} %", ratio * 100.0)
+}
+
+/// A load, or a load and a class: medians in the order of the columns; absent = not measured.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// The load: connections, offered requests per second, or the place on the axis.
+    pub load: f64,
+    /// The size class, in the table by class.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
+    /// Points behind it.
+    pub points: u64,
+    /// Medians by the name of the figure.
+    pub medians: BTreeMap<&'static str, f64>,
+}
+
+impl Row {
+    /// The cells of a table with these columns.
+    pub fn cells(&self, columns: &[Column]) -> Vec<String> {
+        columns
+            .iter()
+            .map(|(.., name, words)| self.medians.get(name).map(|value| words(*value)).unwrap_or_default())
+            .collect()
+    }
+}
+
+/// The server's side of one sweep.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ServerSide {
+    /// Which sweep.
+    pub sweep: Sweep,
+    /// By load, ascending.
+    pub loads: Vec<Row>,
+    /// By load and class; empty where all requests were of one class.
+    pub classes: Vec<Row>,
+    /// Why something was not measured, in the words of most points, and in how many of how many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why_not: Option<(String, u64, u64)>,
+}
+
+/// Of every sweep of a run whose points were watched.
+pub fn of_run(run: &RunDir) -> Vec<ServerSide> {
+    [Sweep::Connections, Sweep::Rate, Sweep::Axis].into_iter().filter_map(|sweep| of_sweep(run, sweep)).collect()
+}
+
+/// Of one sweep; `None` where no point of it was watched.
+pub fn of_sweep(run: &RunDir, sweep: Sweep) -> Option<ServerSide> {
+    let points: Vec<&Point> =
+        run.points.iter().filter(|point| point.sweep == sweep && point.watched.is_some()).collect();
+    if points.is_empty() {
+        return None;
+    }
+    let mut by_load: Vec<(f64, Vec<&Point>)> = Vec::new();
+    for point in &points {
+        let Some(load) = load_of(point) else { continue };
+        match by_load.iter_mut().find(|(known, _)| *known == load) {
+            Some((_, same)) => same.push(point),
+            None => by_load.push((load, vec![point])),
+        }
+    }
+    by_load.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let loads = by_load.iter().map(|(load, same)| of_load(*load, same)).collect();
+    let mut classes: Vec<Row> = by_load.iter().flat_map(|(load, same)| of_classes(*load, same)).collect();
+    let first = classes.first().map(|row| row.class.clone());
+    if classes.iter().all(|row| Some(&row.class) == first.as_ref()) {
+        classes.clear();
+    }
+    classes.truncate(MOST_CLASS_ROWS);
+    Some(ServerSide { sweep, loads, classes, why_not: why_not(&points) })
+}
+
+/// Where a point stands in its sweep.
+fn load_of(point: &Point) -> Option<f64> {
+    let load = match (point.sweep, point.axis) {
+        (Sweep::Axis, place) => place?.value,
+        (Sweep::Rate, _) => point.offered_per_sec()?,
+        _ => point.connections as f64,
+    };
+    load.is_finite().then_some(load)
+}
+
+fn of_load(load: f64, points: &[&Point]) -> Row {
+    let mut medians = BTreeMap::new();
+    for (.., name, _) in COLUMNS {
+        let values: Vec<f64> = points.iter().filter_map(|point| point.value(name)).collect();
+        medians.extend(median(&values).map(|value| (*name, value)));
+    }
+    Row { load, class: None, points: points.len() as u64, medians }
+}
+
+fn of_classes(load: f64, points: &[&Point]) -> Vec<Row> {
+    let classes = || points.iter().filter_map(|point| point.watched.as_ref()).flat_map(|watched| &watched.classes);
+    // Points come from a file: a class is what its bounds and name say.
+    let mut known: Vec<(u64, &str)> = classes().map(|class| (class.from_bytes, class.name.as_str())).collect();
+    known.sort_unstable();
+    known.dedup();
+    known
+        .into_iter()
+        .map(|key| {
+            let same = || classes().filter(|class| (class.from_bytes, class.name.as_str()) == key);
+            let mut medians = BTreeMap::new();
+            for (.., name, _) in CLASS_COLUMNS {
+                let values: Vec<f64> = same().filter_map(|class| class.figures.value(name)).collect();
+                medians.extend(median(&values).map(|value| (*name, value)));
+            }
+            Row { load, class: Some(crate::text::plain(key.1, 40)), points: same().count() as u64, medians }
+        })
+        .collect()
+}
+
+fn why_not(points: &[&Point]) -> Option<(String, u64, u64)> {
+    let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
+    for point in points {
+        let of_figure = |name| point.figures.get(name).and_then(|figure| figure.not_measured.as_deref());
+        let watched = point.watched.as_ref().and_then(|watched| watched.why_not.as_deref());
+        if let Some(why) = watched.or_else(|| of_figure(names::WATCH_RATE)).or_else(|| of_figure(names::WATCH_PARSE)) {
+            *reasons.entry(why).or_default() += 1;
+        }
+    }
+    let (why, count) = reasons.into_iter().max_by_key(|(_, count)| *count)?;
+    Some((crate::text::plain(why, 300), count, points.len() as u64))
+}
+
+/// How the rows came about, in a sentence.
+pub fn note(side: &ServerSide) -> String {
+    let why = side.why_not.as_ref().map(|(why, count, points)| format!(" In {count} of {points} points: {why}."));
+    format!(
+        "Requests counted and their CPU time timed, each of them; phases sampled in windows; in flight sampled; cost modelled. \
+         Medians over the points of a load.{}",
+        why.unwrap_or_default()
+    )
+}
