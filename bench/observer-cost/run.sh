@@ -1,5 +1,6 @@
 #!/bin/sh
-# What watching costs, against reading /proc/net/tcp, ss, /proc/PID/* and ps. Needs root (a network namespace of its own),
+# What watching costs, against reading /proc/net/tcp, ss, /proc/PID/* and ps: after Table 4 of Almeida, Almeida and Yates (1996), at
+# 100, 1,000 and 10,000 connections. Needs root (BPF, a network namespace of its own),
 # iproute2 and procps. Usage: bench/observer-cost/run.sh [OUT_DIR [ROUNDS]]
 set -eu
 cd "$(dirname "$0")/../.."
@@ -11,7 +12,7 @@ done
 [ "$(id -u)" = 0 ] || { echo "run it as root: it makes a network namespace of its own" >&2; exit 1; }
 mkdir -p "$out"
 cargo build --release -p straingauge-observe --example reading_cost
-ulimit -n "$(ulimit -Hn)"
+
 {
     echo "command: bench/observer-cost/run.sh, $rounds rounds"
     echo "date: $(date -u +%Y-%m-%dT%H:%M:%SZ)"

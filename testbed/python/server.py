@@ -1,7 +1,7 @@
 """A threaded HTTP/1.1 server from Python's standard library, serving the testbed's documents.
 
-One thread a connection, keep-alive, one send a response. With --access-log it writes a line a response:
-status and bytes sent, header included.
+One thread a connection, keep-alive, one send a response; with --fork a process a connection instead. With --access-log it
+writes a line a response: status and bytes sent, header included.
 """
 
 import argparse
@@ -9,6 +9,7 @@ import http.server
 import os
 import pwd
 import socket
+import socketserver
 import threading
 
 
@@ -59,6 +60,12 @@ class Server(http.server.ThreadingHTTPServer):
         pass
 
 
+class ForkingServer(socketserver.ForkingMixIn, Server):
+    """The mixin's process_request comes before that of the threads."""
+
+    max_children = 1000
+
+
 def read_documents(folder):
     documents = {}
     for name in sorted(os.listdir(folder)):
@@ -73,10 +80,12 @@ def main():
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--documents", required=True)
     parser.add_argument("--access-log")
+    parser.add_argument("--fork", action="store_true", help="a process a connection instead of a thread")
     parser.add_argument("--user", help="drop to this user once the port and the log are open")
     options = parser.parse_args()
     access_log = open(options.access_log, "a", encoding="ascii") if options.access_log else None
-    server = Server((options.address, options.port), read_documents(options.documents), access_log)
+    kind = ForkingServer if options.fork else Server
+    server = kind((options.address, options.port), read_documents(options.documents), access_log)
     if options.user:
         user = pwd.getpwnam(options.user)
         os.setgroups([])

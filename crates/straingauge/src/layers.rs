@@ -18,6 +18,8 @@ mod sampled {
     /// An attached sampler, and what it saw of the window that ended last.
     pub struct LayerGauge {
         profiler: Profiler,
+        /// Points also say what a packet cost.
+        is_per_packet: bool,
         seen: Option<Result<Profile, String>>,
     }
 
@@ -29,7 +31,16 @@ mod sampled {
             options.frequency_hz = FREQUENCY_HZ;
             options.events.clear();
             let profiler = Profiler::attach(options).map_err(|error| error.to_string())?;
-            Ok(LayerGauge { profiler, seen: None })
+            Ok(LayerGauge { profiler, is_per_packet: false, seen: None })
+        }
+
+        /// The same for a profile: at a frequency of its own, with the events of the hardware, also per packet.
+        pub fn attach_for_packets(port: u16, netns_pid: Option<u32>, frequency_hz: u32) -> Result<LayerGauge, String> {
+            let mut options = ProfileOptions::new(port);
+            options.netns_pid = netns_pid;
+            options.frequency_hz = frequency_hz;
+            let profiler = Profiler::attach(options).map_err(|error| error.to_string())?;
+            Ok(LayerGauge { profiler, is_per_packet: true, seen: None })
         }
 
         /// A window begins.
@@ -51,6 +62,9 @@ mod sampled {
                     let requests = point.outcomes.completed();
                     point.figures.extend(profile.point_figures(requests));
                     point.functions = profile.point_functions(requests);
+                    if self.is_per_packet {
+                        point.figures.extend(profile.packet_figures());
+                    }
                     let is_loss = |doubt: &Doubt| doubt.kind == DoubtKind::LostEvents;
                     point.doubts.extend(profile.doubts.into_iter().filter(is_loss));
                 }
@@ -71,6 +85,10 @@ mod absent {
     impl LayerGauge {
         pub fn attach(_: u16, _: Option<u32>) -> Result<LayerGauge, String> {
             Err("this straingauge was built without its BPF programs".into())
+        }
+
+        pub fn attach_for_packets(port: u16, netns_pid: Option<u32>, _: u32) -> Result<LayerGauge, String> {
+            LayerGauge::attach(port, netns_pid)
         }
 
         pub fn begin(&mut self) {

@@ -10,6 +10,7 @@ mod measure;
 mod plan;
 mod progress;
 mod quantity;
+mod requests;
 mod scale;
 mod server;
 mod signals;

@@ -3,20 +3,23 @@
 use crate::cold::Cold;
 use crate::layers::LayerGauge;
 use crate::progress::Progress;
+use crate::requests::RequestGauge;
 use crate::signals::Stop;
 use crate::time_wait::TimeWait;
 use crate::watching::{Ended, Watch};
 use crate::worker::Fleet;
 use crate::workload::Supplied;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use load::cold::ColdCounts;
-use load::{LoadEvents, LoadResult};
+use load::{LoadEvents, LoadResult, microbenchmark};
 use record::point::Sweep;
 use record::run::{PointFiles, SCHEMA};
 use record::units::{format_nanos, format_si};
 use record::{Doubt, DoubtKind, LoadPlan, Pace, Point, RunWriter, Severity};
 use wan::{PathMeter, PathTally};
 
+/// Length of the yardstick's arithmetic.
+const ARITHMETIC: std::time::Duration = std::time::Duration::from_millis(50);
 /// How long no new cold connection may be established before the herd is given up.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
 
@@ -33,6 +36,8 @@ pub struct Gauge {
     supplied: Supplied,
     /// Samples the server's layers in every point, where asked for and possible.
     layers: Option<LayerGauge>,
+    /// Counts the requests of every point from the server's side, where asked for.
+    requests: Option<RequestGauge>,
     /// TIME_WAIT sockets held on the server's side, where asked for.
     time_wait: Option<TimeWait>,
     /// A process of the server's network namespace, where it has one of its own.
@@ -41,6 +46,10 @@ pub struct Gauge {
     path: Option<PathMeter>,
     /// Workers that send the load instead of this process.
     fleet: Option<Fleet>,
+    /// The server is the microbenchmark's sender, and the load is what it sends.
+    pub is_microbenchmark: bool,
+    /// That sender has a CPU to itself.
+    pub sender_polls: bool,
 }
 
 /// A point and the engine's full result (histograms, series).
@@ -69,6 +78,8 @@ struct Watching<'a> {
     cold: Option<&'a Cold>,
     cold_before: ColdCounts,
     layers: Option<&'a mut LayerGauge>,
+    requests: Option<&'a mut RequestGauge>,
+    planned_ns: u64,
     path: Option<&'a PathMeter>,
     crossed: Option<PathTally>,
     window: Option<Ended>,
@@ -79,6 +90,10 @@ struct Watching<'a> {
 
 impl LoadEvents for Watching<'_> {
     fn window_begins(&mut self) {
+        // First, and without waiting: its thread reads while the others do.
+        if let Some(requests) = self.requests.as_deref_mut() {
+            requests.window_begins(self.planned_ns);
+        }
         self.cold_before = self.cold.map(Cold::counts).unwrap_or_default();
         if let Some(path) = self.path {
             path.take();
@@ -92,6 +107,9 @@ impl LoadEvents for Watching<'_> {
     }
 
     fn window_ends(&mut self) {
+        if let Some(requests) = self.requests.as_deref_mut() {
+            requests.window_ends();
+        }
         self.crossed = self.path.map(PathMeter::take);
         if let Some(watch) = self.watch.as_deref_mut()
             && self.trouble.is_none()
@@ -131,8 +149,11 @@ impl Gauge {
             time_wait: None,
             server_pid: None,
             layers: None,
+            requests: None,
             path: None,
             fleet: None,
+            is_microbenchmark: false,
+            sender_polls: false,
         }
     }
 
@@ -144,6 +165,11 @@ impl Gauge {
     /// Has these workers send the load.
     pub fn send_from(&mut self, fleet: Fleet) {
         self.fleet = Some(fleet);
+    }
+
+    /// Whether the server is watched at all.
+    pub fn watches_server(&self) -> bool {
+        self.watch.is_ok()
     }
 
     /// Whether workers send the load.
@@ -188,9 +214,42 @@ impl Gauge {
         Ok(())
     }
 
+    /// A yardstick without load: the fixed piece of arithmetic alone.
+    pub fn arithmetic(&self, repeat: u32) -> Measured {
+        let figure = observe::yardstick(self.yardstick_cpu, ARITHMETIC);
+        let window_ns = ARITHMETIC.as_nanos() as u64;
+        let result = LoadResult::from(microbenchmark::Outcome { window_ns, ..Default::default() });
+        let mut point = Point {
+            schema: SCHEMA,
+            index: 0,
+            sweep: Sweep::Yardstick,
+            repeat,
+            axis: None,
+            connections: 0,
+            pace: Pace::Closed,
+            started_unix_ms: result.started_unix_ms,
+            warmup_ns: 0,
+            duration_ns: result.window_ns,
+            outcomes: result.outcomes,
+            figures: Default::default(),
+            connection_states: Default::default(),
+            workload: Default::default(),
+            watched: None,
+            functions: Vec::new(),
+            doubts: Vec::new(),
+        };
+        point.figures.set(record::names::YARDSTICK_CPU, figure);
+        Measured { point, result, path: None }
+    }
+
     /// From now on every point but a yardstick says what the server's layers cost.
     pub fn profile_layers(&mut self, layers: LayerGauge) {
         self.layers = Some(layers);
+    }
+
+    /// From now on every point says what the server's side saw of its requests.
+    pub fn watch_requests(&mut self, requests: RequestGauge) {
+        self.requests = Some(requests);
     }
 
     /// Brings the cold connections to `count`; `most` will be asked for later.
@@ -234,20 +293,32 @@ impl Gauge {
             Sweep::Yardstick => None,
             _ => self.time_wait.as_mut().map(TimeWait::figures),
         };
+        if let Some(requests) = &mut self.requests {
+            requests.load_begins();
+        }
         let mut events = Watching {
             watch: self.watch.as_mut().ok(),
             cold: self.cold.as_ref(),
             cold_before: ColdCounts::default(),
             layers: self.layers.as_mut().filter(|_| sweep != Sweep::Yardstick),
+            requests: self.requests.as_mut(),
+            planned_ns: plan.duration_ns,
             path: self.path.as_ref(),
             crossed: None,
             window: None,
             trouble: None,
             progress,
-            label: label(plan),
+            label: if self.is_microbenchmark { segments_label(plan) } else { label(plan) },
         };
+        let mut own_figures = None;
         let result = match &mut self.fleet {
             Some(fleet) => fleet.run(plan, self.stop.flag(), &mut events)?,
+            None if self.is_microbenchmark => {
+                let outcome = microbenchmark::run(&segments(plan, self.sender_polls)?, self.stop.flag(), &mut events)
+                    .context("the microbenchmark stopped")?;
+                own_figures = Some(outcome.figures());
+                outcome.into()
+            }
             None => load::run_supplied(plan, &self.supplied, self.stop.flag(), &mut events)
                 .context("the load engine stopped")?,
         };
@@ -266,10 +337,11 @@ impl Gauge {
             warmup_ns: result.warmup_ns,
             duration_ns: result.window_ns,
             outcomes: result.outcomes,
-            figures: result.figures(plan),
+            figures: own_figures.unwrap_or_else(|| result.figures(plan)),
             connection_states: Default::default(),
             workload: result.workload.clone(),
             functions: Vec::new(),
+            watched: None,
             doubts: result.doubts.clone(),
         };
         let seen = match (&mut self.watch, window) {
@@ -294,6 +366,9 @@ impl Gauge {
         if let Some(layers) = &mut self.layers {
             layers.note(&mut point);
         }
+        if let Some(requests) = &mut self.requests {
+            requests.note(&mut point, &result);
+        }
         if let Some(figures) = time_wait {
             point.figures.extend(figures);
         }
@@ -308,7 +383,7 @@ impl Gauge {
             point.figures.extend(herd.figures(cold_before, result.window_ns));
         }
         if sweep == Sweep::Yardstick {
-            let figure = observe::yardstick(self.yardstick_cpu, std::time::Duration::from_millis(50));
+            let figure = observe::yardstick(self.yardstick_cpu, ARITHMETIC);
             point.figures.set(record::names::YARDSTICK_CPU, figure);
         }
         if result.interrupted {
@@ -320,6 +395,31 @@ impl Gauge {
             ));
         }
         Ok(Measured { point, result, path: crossed })
+    }
+}
+
+/// The microbenchmark's part of a plan.
+fn segments(plan: &LoadPlan, polls: bool) -> Result<microbenchmark::Plan> {
+    let sender = *plan.addresses.first().context("the sender has no address")?;
+    let Pace::Open { rate_per_sec, .. } = plan.pace else { bail!("the microbenchmark sends at a rate") };
+    Ok(microbenchmark::Plan {
+        sender,
+        connections: plan.connections,
+        rate_per_sec,
+        warmup_ns: plan.warmup_ns,
+        duration_ns: plan.duration_ns,
+        polls,
+        cpus: plan.cpus.clone(),
+    })
+}
+
+/// `512 connections, 8.33k segments/s`.
+fn segments_label(plan: &LoadPlan) -> String {
+    match plan.pace {
+        Pace::Open { rate_per_sec, .. } => {
+            format!("{} connections, {} segments/s", plan.connections, format_si(rate_per_sec))
+        }
+        Pace::Closed => label(plan),
     }
 }
 

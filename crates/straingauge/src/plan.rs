@@ -5,7 +5,7 @@ mod clients;
 
 use crate::cli::{
     ArrivalWord, ClientOptions, DriveArgs, FindOptions, FleetOptions, LoadOptions, OutputOptions, PathOptions,
-    PathWord, ScenarioToml, ServerOptions, WorkloadOptions,
+    PathWord, ScenarioToml, ServerOptions, WatchingOptions, WorkloadOptions,
 };
 use crate::cpus;
 use crate::failure::wrong_usage;
@@ -47,6 +47,7 @@ pub struct Drive {
     pub path: PathOptions,
     pub fleet: FleetOptions,
     pub server: ServerOptions,
+    pub watching: WatchingOptions,
     pub output: OutputOptions,
     /// The server to start; empty = it is there.
     pub command: Vec<String>,
@@ -68,6 +69,7 @@ pub fn drive(args: DriveArgs, example: &str) -> Result<Drive> {
         path: args.path.over(file.path),
         fleet: args.fleet.over(file.fleet),
         server: args.server.over(&file.server),
+        watching: args.watching.over(file.watching),
         output: args.output,
         command: if args.command.is_empty() { file.server.command } else { args.command },
         find_in_file: file.find,

@@ -31,6 +31,8 @@ pub struct ServerPlan<'a> {
     pub is_isolated: bool,
     /// What lies between client and server; needs isolation.
     pub path: Option<PathPlan>,
+    /// Each segment is a packet of its own.
+    pub single_segments: bool,
     pub timeout: Duration,
 }
 
@@ -64,6 +66,7 @@ impl Server {
                 server_cpus: plan.server_cpus.clone(),
                 client_cpus: plan.client_cpus.clone(),
                 path: plan.path.clone().unwrap_or_default(),
+                single_segments: plan.single_segments,
                 has_known_addresses: false,
             };
             Some(Pair::create(&pair_plan)?)

@@ -87,8 +87,8 @@ fn points_are_profiled_by_layer_where_that_is_permitted() {
         let (state, out) = (dir.path().join(when), dir.path().join(format!("run-{when}")));
         let port = free_port();
         let url = format!("http://127.0.0.1:{port}/1k.bin");
-        let mut command = straingauge(["find", &url, "--profile", when, "--sweep", "connections", "--budget", "12s"]);
-        command.args(["--duration", "1s", "--max-connections", "8", "--repeats", "2", "--out"]).arg(&out);
+        let mut command = straingauge(["find", &url, "--profile", when, "--sweep", "connections", "--budget", "18s"]);
+        command.args(["--duration", "3s", "--max-connections", "2", "--repeats", "1", "--out"]).arg(&out);
         command.arg("--").args(serve_words(Kind::Nginx, port, &state, "0.0.0.0"));
         let said = Command::output(&mut command).expect("straingauge runs");
         let words = String::from_utf8_lossy(&said.stderr).into_owned();

@@ -42,7 +42,8 @@ fn guests(mark: &str) -> usize {
 #[test]
 fn two_simulations_are_equal_in_every_counter() {
     needs_guest!();
-    let arguments = ["--connections", "16", "--packets", "500", "--warmup-packets", "100", "--delay", "1ms", "--json"];
+    let arguments =
+        ["--connections", "16", "--packets", "500", "--warmup-packets", "100", "--delay", "1ms", "--objects", "--json"];
     let first = simulate(&arguments).exits_with(0).json();
     // The segments, and perhaps a packet of the neighbours' own.
     assert!((500.0..510.0).contains(&number(&first, "/points/0/samples/0/sent")), "{first:#}");
@@ -83,6 +84,73 @@ fn the_knee_moves_with_the_size_of_the_l2() {
 }
 
 #[test]
+fn every_miss_has_its_object_and_packing_a_structure_saves_lines() {
+    needs_guest!();
+    let arguments = ["--connections", "64", "--packets", "500", "--l2", "128KiB", "--pack", "tcp_sock", "--json"];
+    let report = simulate(&arguments).exits_with(0).json();
+    let sample = &report["points"][0]["samples"][0];
+    let objects = sample["objects"].as_array().expect("objects");
+    let sum = |path: &str| -> f64 { objects.iter().map(|object| number(object, path)).sum() };
+    // Two accounts of the same accesses: by kind of memory, and by layer.
+    assert_eq!(sum("/l2_misses/0"), number(sample, "/all/l2/0/data_misses"));
+    assert_eq!(sum("/l1d_misses"), number(sample, "/all/l1d_misses"));
+    assert_eq!(sum("/reads") + sum("/writes"), number(sample, "/all/reads") + number(sample, "/all/writes"));
+    let code = number(sample, "/code_l2_misses/kernel/0") + number(sample, "/code_l2_misses/user/0");
+    assert_eq!(code, number(sample, "/all/l2/0/fetch_misses"));
+    let unattributed = objects.iter().find(|object| object["name"] == "unattributed");
+    let lost = unattributed.map_or(0.0, |object| number(object, "/reads") + number(object, "/writes"));
+    assert!(lost < 0.01 * (sum("/reads") + sum("/writes")), "{lost} accesses are to nothing that is known");
+
+    let tcp_sock = objects.iter().find(|object| object["structure"] == "tcp_sock").expect("sockets were touched");
+    let sent = number(sample, "/sent");
+    // At least one connection a packet; a lookup in the table of connections passes by some others.
+    let visits = number(tcp_sock, "/visits") / sent;
+    assert!((0.9..20.0).contains(&visits), "{visits} visits a packet");
+    let field = |name: &str| {
+        let fields = tcp_sock["fields"].as_array().expect("fields");
+        let found = fields.iter().find(|field| field["name"].as_str().is_some_and(|words| words.contains(name)));
+        found.unwrap_or_else(|| panic!("no {name} among {fields:#?}"))
+    };
+    // Every segment moves snd_nxt and every acknowledgement snd_una: a write each.
+    for name in ["snd_nxt", "snd_una"] {
+        let writes = number(field(name), "/writes") / sent;
+        assert!((0.9..1.2).contains(&writes), "{name} is written {writes} times a packet");
+    }
+    let of_fields: f64 =
+        tcp_sock["fields"].as_array().into_iter().flatten().map(|field| number(field, "/l2_misses")).sum();
+    assert!(of_fields <= number(tcp_sock, "/l2_misses/0"), "a field's misses are the object's");
+    let packed = &sample["packed"][0];
+    let (before, after) = (number(packed, "/l2_misses_before/0"), number(packed, "/l2_misses_after/0"));
+    assert_eq!(before, number(tcp_sock, "/l2_misses/0"));
+    assert!(after < 0.8 * before, "packed sockets miss less: {before} and {after}");
+    assert!(number(packed, "/lines_after") < number(packed, "/lines_before"));
+    let instructions = |path: &str| number(sample, &format!("{path}/instructions"));
+    assert_eq!(instructions("/stack_packed"), instructions("/stack"), "the same run, to the instruction");
+    simulate(&["--connections", "4", "--packets", "10", "--pack", "no_such_struct"])
+        .exits_with(2)
+        .complains_of(&["--pack no_such_struct", "tcp_sock"]);
+}
+
+#[test]
+fn a_run_directory_of_a_simulation_has_a_report() {
+    needs_guest!();
+    let folder = crate::rig::open_dir();
+    let place = folder.path().join("run").display().to_string();
+    let arguments = ["--connections", "2,4", "--packets", "100", "--cost", "1,12,350", "--objects", "--out", &place];
+    let said = simulate(&arguments).exits_with(0);
+    assert!(said.out.contains("cycles (modelled)") && said.err.contains(&place), "{}\n{}", said.out, said.err);
+    let report = run(&mut straingauge(["report", &place])).exits_with(0);
+    assert!(report.out.starts_with("Simulated, nothing measured") && report.out.contains("tcp_sock"), "{}", report.out);
+    let page = std::fs::read_to_string(folder.path().join("run/report.html")).expect("the page");
+    assert!(page.contains("Everything here is simulated") && page.contains("<svg"));
+    let json = run(&mut straingauge(["report", &place, "--json"])).exits_with(0).json();
+    assert_eq!((&json["kind"], &json["simulation"]["origin"]), (&"simulation".into(), &"simulated".into()));
+    simulate(&arguments).exits_with(1).complains_of(&["already holds a run"]);
+    std::fs::write(folder.path().join("run/simulation.json"), "{\"origin\": \"timed\"}").expect("a broken file");
+    run(&mut straingauge(["report", &place])).exits_with(1).complains_of(&["simulation.json is no simulation"]);
+}
+
+#[test]
 fn a_real_server_runs_in_the_guest_under_our_load() {
     needs_guest!();
     skip_unless!(program("nginx").is_some(), "nginx is not installed");
@@ -117,6 +185,8 @@ fn a_server_that_does_not_start_in_the_guest_says_why() {
     simulate(&["--connections", "1", "--", "/bin/ls", "/does-not-exist"])
         .exits_with(1)
         .complains_of(&["did not start in the guest", "No such file"]);
+    // Neither does one that is given no time, nor a guest of more memory than there is.
+    simulate(&["--timeout", "1ms"]).exits_with(1).complains_of(&["did not end within", "--timeout"]);
 }
 
 #[test]
@@ -151,6 +221,10 @@ fn what_cannot_be_simulated_is_refused_in_a_sentence() {
     refused(&["--l2", "1k,2k,3k,4k,5k,6k,7k,8k,9k"], 2, &["at most 8"]);
     refused(&["--connections", "0"], 2, &["--connections"]);
     refused(&["--seeds", "0"], 2, &["--seeds"]);
+    refused(&["--rate", "100,0"], 2, &["--rate"]);
+    refused(&["--cost", "1,2"], 2, &["--cost", "three numbers"]);
+    refused(&["--cost", "1,-2,3"], 2, &["--cost"]);
+    refused(&["--no-caches", "--objects"], 2, &["--objects"]);
     refused(&["--memory", "1MiB"], 2, &["--memory"]);
     refused(&["--tlb", "7"], 2, &["--tlb"]);
     refused(&["--packets", "5", "--", "/bin/true"], 2, &["--packets"]);

@@ -209,7 +209,7 @@ fn find_varies_the_delay_and_holds_everything_else() {
     let url = format!("http://127.0.0.1:{port}/128.bin");
     let mut command =
         straingauge(["find", &url, "--axis", "delay", "--axis-values", "0,2ms,8ms", "--connections", "7"]);
-    command.args(["--duration", "150ms", "--repeats", "2", "--out"]).arg(&out).arg("--");
+    command.args(["--duration", "500ms", "--repeats", "2", "--out"]).arg(&out).arg("--");
     let said = run(command.args(serve_words(Kind::Nginx, port, &state, "0.0.0.0"))).exits_with(0);
     let measured: Vec<serde_json::Value> = points(&out).into_iter().filter(|point| point["sweep"] == "axis").collect();
     assert_eq!(measured.len(), 6, "three delays, two repeats");

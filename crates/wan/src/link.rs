@@ -70,6 +70,8 @@ pub(crate) struct Sides<'a> {
     pub addresses: Addresses,
     /// Where the delay line runs; empty = anywhere.
     pub line_cpus: &'a [usize],
+    /// A packet is a segment, whatever the path.
+    pub single_segments: bool,
 }
 
 /// What joins them.
@@ -111,7 +113,7 @@ pub(crate) fn join(sides: &Sides<'_>, plan: &PathPlan) -> Result<Joint, WanError
     let (client_name, server_name) = (client_link(sides.token), server_link(sides.token));
     let mut devices = None;
     if mechanism == PathMechanism::TunDelayLine {
-        let merges = plan.is_pure_delay();
+        let merges = plan.is_pure_delay() && !sides.single_segments;
         let client = sides.client.run_inside(|| Tun::create(&client_name, merges))?;
         let server = sides.server.run_inside(|| Tun::create(&server_name, merges))?;
         devices = Some((client, server));
@@ -128,6 +130,7 @@ pub(crate) fn join(sides: &Sides<'_>, plan: &PathPlan) -> Result<Joint, WanError
         v4: ends.client_v4.into(),
         v6: ends.client_v6.into(),
         number: 0,
+        single_segments: sides.single_segments,
         marker: marker(sides.token),
     };
     let server_end = End {
@@ -171,6 +174,7 @@ struct End<'a> {
     v6: IpAddr,
     /// 0 = the client's: what it sends is direction 0.
     number: u64,
+    single_segments: bool,
     marker: String,
 }
 
@@ -184,7 +188,11 @@ impl End<'_> {
         let is_tun = plan.mechanism == PathMechanism::TunDelayLine;
         if is_tun {
             route.set_queue_length(link, TUN_QUEUE_PACKETS).during(format!("lengthen the queue of {link}"))?;
-        } else if plan.shapes_packets() && !plan.is_pure_delay() {
+        }
+        if self.single_segments {
+            // Without offload TCP would still build packets of several segments, for the stack to cut (Linux 4.17).
+            route.send_single_segments(link).during(format!("limit the packets of {link} to one segment"))?;
+        } else if !is_tun && plan.shapes_packets() && !plan.is_pure_delay() {
             ethtool::segment_in_stack(link).during(format!("switch off the segmentation offload of {link}"))?;
         }
         let has_ipv6 = bring_up(&route, link, self.v4, self.v6)?;

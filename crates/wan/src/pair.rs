@@ -34,6 +34,8 @@ pub struct PairPlan {
     /// What lies between them; [`PathPlan::default`] is a bare veth link. The mechanism `Other` lets netem do it where the
     /// kernel has it, else the TUN delay line.
     pub path: PathPlan,
+    /// TCP sends each segment as a packet of its own, everywhere in the stack: nothing is left to an interface (TSO, GSO).
+    pub single_segments: bool,
     /// The addresses that the documentation states (server 198.18.0.1 and fd00::1, client .2 and ::2) instead of drawn ones.
     pub has_known_addresses: bool,
 }
@@ -129,6 +131,7 @@ impl Pair {
             token: &self.token,
             addresses: self.addresses,
             line_cpus: &plan.client_cpus,
+            single_segments: plan.single_segments,
         };
         let mut joint = link::join(&sides, &plan.path)?;
         self.notes.append(&mut joint.notes);

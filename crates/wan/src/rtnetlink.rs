@@ -16,6 +16,7 @@ use std::net::IpAddr;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_NET_NS_FD: u16 = 28;
+const IFLA_GSO_MAX_SEGS: u16 = 40;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
@@ -128,6 +129,14 @@ impl Route {
         let up = libc::IFF_UP as u32;
         let mut request = Request::new(libc::RTM_NEWLINK, 0);
         request.link(link_index(name)?, up, up);
+        self.execute(request)
+    }
+
+    /// Has TCP hand a link no packet of more than one segment.
+    pub fn send_single_segments(&self, name: &str) -> io::Result<()> {
+        let mut request = Request::new(libc::RTM_NEWLINK, 0);
+        request.link(link_index(name)?, 0, 0);
+        request.attribute(IFLA_GSO_MAX_SEGS, &1u32.to_ne_bytes());
         self.execute(request)
     }
 

@@ -5,6 +5,7 @@ use super::fleet::FleetOptions;
 use super::load::LoadOptions;
 use super::path::PathOptions;
 use super::scenario::ServerToml;
+use super::watching::WatchingOptions;
 use super::workload::WorkloadOptions;
 use crate::quantity::Time;
 use clap::{Args, ValueEnum};
@@ -17,7 +18,7 @@ pub struct DriveArgs {
     /// Where to send requests: http://HOST:PORT/PATH
     #[arg(help_heading = None)]
     pub url: Option<String>,
-    /// Read options from a TOML file (sections load, workload, clients, fleet, path, find, server; keys are the long options); the command line wins
+    /// Read options from a TOML file (sections load, workload, clients, fleet, path, find, server, watching; keys are the long options); the command line wins
     #[arg(long, value_name = "FILE", help_heading = None)]
     pub scenario: Option<PathBuf>,
     #[command(flatten)]
@@ -32,6 +33,8 @@ pub struct DriveArgs {
     pub path: PathOptions,
     #[command(flatten)]
     pub server: ServerOptions,
+    #[command(flatten)]
+    pub watching: WatchingOptions,
     #[command(flatten)]
     pub output: OutputOptions,
     /// Server to start, watch and stop: everything after --

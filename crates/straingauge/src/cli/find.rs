@@ -78,6 +78,13 @@ pub struct FindOptions {
     /// Width to which the failure rate is bracketed [default: 5%]
     #[arg(long, value_name = "SHARE")]
     pub bracket: Option<Share>,
+    /// Measure a second server in turn with the first, round by round, at the same connections: 'scale' for the first under scalable
+    /// select, or the second's command as for a shell
+    #[arg(long, value_name = "SERVER", conflicts_with_all = ["axis", "client", "watch_with"], help_heading = "Two servers side by side")]
+    pub compare_with: Option<String>,
+    /// Exit with code 3 when the second is worse than the first by more than this, and not by chance [default: 5%]
+    #[arg(long, value_name = "SHARE", requires = "compare_with", help_heading = "Two servers side by side")]
+    pub threshold: Option<Share>,
 }
 
 /// The words for sweeps.
@@ -127,7 +134,7 @@ impl FindOptions {
     pub fn over(mut self, file: FindOptions) -> Self {
         let typed = &mut self;
         overlay!(typed, file; sweep, axis, axis_values, overload, conforming_share, min_connections, max_connections, open_connections, budget, repeats, p99_limit,
-            error_limit, goodput_limit, elastic_gain, saturation, efficiency_loss, bracket, profile);
+            error_limit, goodput_limit, elastic_gain, saturation, efficiency_loss, bracket, profile, compare_with, threshold);
         self
     }
 }

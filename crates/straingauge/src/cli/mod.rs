@@ -18,6 +18,7 @@ mod scenario;
 mod simulate;
 mod wan;
 mod watch;
+mod watching;
 mod workload;
 
 pub use clients::{ClientOptions, CloseWord, SwitchWord};
@@ -30,9 +31,9 @@ pub use fleet::{FleetArgs, FleetCommand, FleetOptions, RayOptions, WorkerLossWor
 pub use load::{ArrivalWord, LoadArgs, LoadOptions};
 pub use path::{PathOptions, PathWord};
 pub use predict::{PredictArgs, RateWord};
-#[cfg(feature = "bpf")]
-pub use profile::Method;
 pub use profile::ProfileArgs;
+#[cfg(feature = "bpf")]
+pub use profile::{Method, SweepArgs, SweepAxis};
 pub use report::ReportArgs;
 pub use scale::ScaleArgs;
 pub use scenario::ScenarioToml;
@@ -40,6 +41,7 @@ pub use simulate::{ReplacementWord, SimulateArgs};
 pub use wan::WanArgs;
 #[cfg_attr(not(feature = "bpf"), allow(unused_imports))]
 pub use watch::{WatchArgs, WatchModeWord};
+pub use watching::{WatchWord, WatchingOptions};
 pub use workload::WorkloadOptions;
 
 use clap::{Parser, Subcommand};
@@ -66,7 +68,7 @@ pub enum Command {
     /// Drive find or load from every node of a Ray cluster
     Fleet(Box<FleetArgs>),
     /// Say where a server's CPU time goes: by layer of the network stack, per packet and per request
-    Profile(ProfileArgs),
+    Profile(Box<ProfileArgs>),
     /// Monitor a running server: requests, connections, phases, service demands
     Watch(Box<WatchArgs>),
     /// Count instructions and cache misses by layer and packet in a guest with a cache model
@@ -94,6 +96,12 @@ pub enum Command {
     /// Hold a part of the cold connections; started by straingauge itself
     #[command(hide = true)]
     ColdHelper,
+    /// Send segments for the microbenchmark of profile --sweep; started by straingauge itself
+    #[command(hide = true)]
+    SegmentSender {
+        /// Where connections are taken; orders come to the next port.
+        port: u16,
+    },
 }
 
 /// Fills the gaps of what was typed from what a file says, field by field.

@@ -6,6 +6,7 @@ use super::find::FindOptions;
 use super::fleet::FleetOptions;
 use super::load::LoadOptions;
 use super::path::PathOptions;
+use super::watching::WatchingOptions;
 use super::workload::WorkloadOptions;
 use crate::quantity::Time;
 use serde::Deserialize;
@@ -32,6 +33,8 @@ pub struct ScenarioToml {
     pub path: PathOptions,
     /// The server to start.
     pub server: ServerToml,
+    /// How its requests are watched.
+    pub watching: WatchingOptions,
 }
 
 /// `[server]` of the scenario file.

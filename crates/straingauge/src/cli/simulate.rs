@@ -10,9 +10,9 @@ pub struct SimulateArgs {
     /// Open connections, a point each [default: 4,32,128,512]
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     pub connections: Vec<Count>,
-    /// Packets (with a server: requests) a second over all connections [default: 8333 packets, 100 Mbit/s; a server: closed loop]
-    #[arg(long, value_name = "N")]
-    pub rate: Option<Count>,
+    /// Packets (with a server: requests) a second over all connections, a point each [default: 8333 packets, 100 Mbit/s; a server: closed loop]
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    pub rate: Vec<Count>,
     /// One-way delay of the path, a point each [default: 0ms]
     #[arg(long, value_name = "TIME,...", value_delimiter = ',')]
     pub delay: Vec<Time>,
@@ -55,8 +55,17 @@ pub struct SimulateArgs {
     /// Also say what L2 would miss at every size (fully associative, from distances of reuse)
     #[arg(long)]
     pub curve: bool,
+    /// Also count by kernel object, its lines and fields, and say what prefetching objects would hide
+    #[arg(long)]
+    pub objects: bool,
+    /// Also run each point with the fields of these structures in the order of their accesses (tcp_sock, socket_alloc, file, ...)
+    #[arg(long, value_name = "STRUCT,...", value_delimiter = ',')]
+    pub pack: Vec<String>,
+    /// Also estimate cycles: what an instruction, a miss of L1 and, on top, a miss of the first L2 cost; nothing overlaps
+    #[arg(long, value_name = "CYCLES,CYCLES,CYCLES", value_delimiter = ',', num_args = 1)]
+    pub cost: Vec<f64>,
     /// Count instructions alone, several times faster
-    #[arg(long, conflicts_with_all = ["l1", "l2", "l3", "curve", "next_line_prefetch", "tlb"])]
+    #[arg(long, conflicts_with_all = ["l1", "l2", "l3", "curve", "next_line_prefetch", "tlb", "objects", "pack", "cost"])]
     pub no_caches: bool,
     /// Boots, each with other places in memory; tables show the mean, and the range where it matters [default: 1]
     #[arg(long, value_name = "K")]
@@ -94,6 +103,9 @@ pub struct SimulateArgs {
     /// Length of the count, in the guest's time [default: 500ms]
     #[arg(long, short = 'd', value_name = "TIME", requires = "server")]
     pub duration: Option<Time>,
+    /// Keep the counts in this new run directory, for `straingauge report`
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
     /// Print JSON instead of tables
     #[arg(long)]
     pub json: bool,

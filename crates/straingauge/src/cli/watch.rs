@@ -1,6 +1,6 @@
 //! `straingauge watch`.
 
-use crate::quantity::{Share, Time};
+use crate::quantity::{Count, Share, Time};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -44,6 +44,15 @@ pub struct WatchArgs {
     /// Let the parse phase end at the first send only: some windows hook system calls, to end it where files are opened
     #[arg(long)]
     pub no_splits: bool,
+    /// Make room for this many connections [default: those at the start, and at least 4,096]
+    #[arg(long, value_name = "COUNT")]
+    pub room: Option<Count>,
+    /// Do not look into requests: otherwise the first KiB of a few reads a second is looked at, to say what is spoken
+    #[arg(long)]
+    pub no_looks: bool,
+    /// In short windows, time phases by functions of the server, too, where it has symbols: nginx, apache, or a file
+    #[arg(long, value_name = "PACK")]
+    pub pack: Option<String>,
     /// Serve metrics for Prometheus on this address, as 127.0.0.1:9100
     #[arg(long, value_name = "ADDRESS")]
     pub prometheus: Option<std::net::SocketAddr>,

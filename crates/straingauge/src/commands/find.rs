@@ -1,6 +1,7 @@
 //! `straingauge find`: the main job. Sweep, find the zones, explain, leave a run directory and a report.
 
 mod axis;
+mod beside;
 
 use super::load::parse_limits;
 use super::report::write_report;
@@ -31,17 +32,66 @@ const OVERLOAD_CONNECT_TIMEOUT_NS: u64 = 500_000_000;
 pub fn run(args: FindArgs) -> Result<ExitCode> {
     let limits = parse_limits(&args.fail_if)?;
     let mut drive = plan::drive(args.drive, "straingauge find http://127.0.0.1:8080/ -- SERVER ...")?;
-    let find_options = args.find.over(drive.find_in_file);
+    let find_options = args.find.over(std::mem::take(&mut drive.find_in_file));
     let mut sweep = plan::sweep_plan(&find_options, &drive.load)?;
     if drive.workload.rate_series.is_some() {
         sweep.arrival = Arrival::Series;
     }
+    if let Some(with) = &find_options.compare_with {
+        if let Some(axis) = sweep.axis.as_ref().filter(|axis| axis.axis == Axis::Delay) {
+            axis::make_room_for_delay(&mut drive.path, &axis.values)?;
+        }
+        if find_options.sweep.is_some_and(|sweep| sweep != SweepWord::Connections) {
+            return Err(crate::failure::wrong_usage(
+                "--compare-with measures both servers over connections: leave --sweep out",
+            ));
+        }
+        let threshold_ratio = find_options.threshold.map_or(analyze::compare::THRESHOLD_RATIO, |share| share.0);
+        let profile = find_options.profile.unwrap_or(ProfileWord::Auto);
+        return beside::run(&drive, &sweep, &beside::Asked { with, threshold_ratio, limits: &limits, profile });
+    }
+    let hunt = Hunt {
+        sweep,
+        which: find_options.sweep.unwrap_or(SweepWord::Both),
+        purpose: Purpose::Zones(find_options.profile.unwrap_or(ProfileWord::Auto)),
+    };
+    search(drive, hunt, &limits)
+}
+
+/// What is searched for, and how.
+pub(super) struct Hunt {
+    pub sweep: SweepPlan,
+    pub which: SweepWord,
+    pub purpose: Purpose,
+}
+
+/// What the points are measured for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(feature = "bpf"), allow(dead_code))]
+pub(super) enum Purpose {
+    /// Where the server yields; layers beside it.
+    Zones(ProfileWord),
+    /// What the layers of a web server cost per packet.
+    Profile {
+        /// Samples a second.
+        frequency_hz: u32,
+    },
+    /// The same of the microbenchmark's sender.
+    Microbenchmark {
+        /// Samples a second.
+        frequency_hz: u32,
+    },
+}
+
+/// Measures all points into a run directory, and says what they mean.
+pub(super) fn search(mut drive: plan::Drive, hunt: Hunt, limits: &[Limit]) -> Result<ExitCode> {
+    let Hunt { sweep, which, purpose } = hunt;
+    let is_microbenchmark = matches!(purpose, Purpose::Microbenchmark { .. });
     let is_delay_varied = sweep.axis.as_ref().is_some_and(|axis| axis.axis == Axis::Delay);
     if is_delay_varied {
         axis::make_room_for_delay(&mut drive.path, sweep.axis.as_ref().map_or(&[], |axis| &axis.values))?;
     }
     let output = &drive.output;
-    let which = find_options.sweep.unwrap_or(SweepWord::Both);
     RunWriter::check(Path::new("runs"), output.out.as_deref())?;
     let mut session = Session::open(&Wanted {
         target: &drive.target,
@@ -51,8 +101,10 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
         clients: &drive.clients,
         fleet: &drive.fleet,
         server: &drive.server,
+        watching: &drive.watching,
         command: &drive.command,
         path: &drive.path,
+        single_segments: is_microbenchmark,
         default_warmup: Duration::from_millis(200),
         is_quiet: output.quiet,
     })?;
@@ -68,25 +120,40 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
     if let Some(axis) = &sweep.axis {
         suit(&mut session.plan, axis, &drive.load)?;
     }
-    greet(&session, output.any_status)?;
-    session.profile_layers(drive.target.port, find_options.profile.unwrap_or(ProfileWord::Auto))?;
+    if is_microbenchmark {
+        suit_sender(&mut session);
+    } else {
+        greet(&session, output.any_status)?;
+    }
+    match purpose {
+        Purpose::Zones(when) => session.profile_layers(drive.target.port, when)?,
+        Purpose::Profile { frequency_hz } | Purpose::Microbenchmark { frequency_hz } => {
+            session.profile_packets(drive.target.port, frequency_hz)?
+        }
+    }
+    let command = if matches!(purpose, Purpose::Zones(_)) { "find" } else { "profile" };
+    let mut load = session.plan.abridged();
+    if is_microbenchmark {
+        load.targets.clear();
+    }
     let scenario = Scenario {
-        command: "find".into(),
+        command: command.into(),
         name: drive.name.clone().unwrap_or_else(|| default_name(&drive.target)),
         url: drive.url.clone(),
         repeat_command: repeat_command(),
-        load: session.plan.abridged(),
+        load,
         sweep: Some(sweep.clone()),
         server: session.server_command.clone(),
         path: session.path_plan(),
     };
     let writer = RunWriter::create(Path::new("runs"), output.out.as_deref(), session.record(scenario))?;
-    let mut search = Search { session, writer, sweep, points: Vec::new(), place: None, started: Instant::now() };
+    let (points, started) = (Vec::new(), Instant::now());
+    let mut search = Search { session, writer, sweep, is_microbenchmark, points, place: None, started };
     let ended = match search.sweep.axis.clone() {
         Some(axis) => search.axis(&axis),
         None => search.sweep(which),
     };
-    search.conclude(ended, &limits, output.json)
+    search.conclude(ended, limits, output.json)
 }
 
 fn most_connections(sweep: &SweepPlan, which: SweepWord, plan: &LoadPlan) -> u64 {
@@ -123,6 +190,22 @@ fn suit(plan: &mut LoadPlan, axis: &AxisPlan, typed: &crate::cli::LoadOptions) -
         _ => {}
     }
     Ok(())
+}
+
+/// How the microbenchmark's sender waits: where it has a CPU to itself, by looking at the clock.
+fn suit_sender(session: &mut Session) {
+    let cpus = session.server_command.as_ref().map(|server| server.cpus.as_slice()).unwrap_or_default();
+    let is_alone = !cpus.is_empty() && !cpus.iter().any(|cpu| session.plan.cpus.contains(cpu));
+    session.gauge.is_microbenchmark = true;
+    session.gauge.sender_polls = is_alone;
+    if !is_alone {
+        session.doubts.push(Doubt::new(
+            DoubtKind::SharedCpus,
+            Severity::Note,
+            "the sender has no CPU to itself and sleeps between segments: what sleeping costs stands in System Call and Other",
+            "use a machine with two CPUs, or keep --cpus and --server-cpus apart",
+        ));
+    }
 }
 
 /// One request before the sweep, so that a server that cannot be measured is told apart from a slow one.
@@ -165,6 +248,7 @@ struct Search {
     session: Session,
     writer: RunWriter,
     sweep: SweepPlan,
+    is_microbenchmark: bool,
     points: Vec<Point>,
     /// Where on the axis the next point lies.
     place: Option<AxisPlace>,
@@ -240,6 +324,14 @@ impl Search {
     }
 
     fn yardstick(&mut self) -> Result<Option<Ended>> {
+        let earlier = self.points.iter().filter(|point| point.sweep == Sweep::Yardstick).count();
+        if self.is_microbenchmark {
+            // Its rate is constant, so that a load would say nothing of the machine's speed.
+            let mut measured = self.session.gauge.arithmetic(earlier as u32);
+            measured.keep(&mut self.writer)?;
+            self.points.push(measured.point);
+            return Ok(None);
+        }
         let mut plan = LoadPlan {
             connections: YARDSTICK_CONNECTIONS,
             pace: Pace::Closed,
@@ -251,7 +343,6 @@ impl Search {
         // A reference is plain and fast, whatever the clients are.
         plan.clients.bandwidth = None;
         plan.clients.read_bytes_per_sec = 0;
-        let earlier = self.points.iter().filter(|point| point.sweep == Sweep::Yardstick).count();
         self.measure(plan, Sweep::Yardstick, earlier as u32)
     }
 

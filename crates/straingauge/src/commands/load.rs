@@ -36,8 +36,10 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
         clients: &drive.clients,
         fleet: &drive.fleet,
         server: &drive.server,
+        watching: &drive.watching,
         command: &drive.command,
         path: &drive.path,
+        single_segments: false,
         default_warmup: Duration::from_secs(1),
         is_quiet: output.quiet,
     })?;

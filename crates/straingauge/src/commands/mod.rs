@@ -18,8 +18,15 @@ mod wan;
 mod watch;
 
 use crate::cli::{Cli, Command};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::process::ExitCode;
+
+/// `straingauge segment-sender`: what `profile --sweep` profiles.
+fn send_segments(port: u16) -> Result<ExitCode> {
+    record::machine::raise_descriptor_limit();
+    ::load::microbenchmark::sender::serve(port).context("the microbenchmark's sender cannot listen")?;
+    Ok(ExitCode::SUCCESS)
+}
 
 /// Runs the command and says with which code to exit.
 pub fn run(cli: Cli) -> Result<ExitCode> {
@@ -32,7 +39,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
             crate::worker::serve_watch::serve(port, args.pid, args.netns_of)
         }
         #[cfg(feature = "bpf")]
-        Command::Profile(args) => profile::run(args),
+        Command::Profile(args) => profile::run(*args),
         #[cfg(feature = "bpf")]
         Command::Watch(args) => watch::run(*args),
         #[cfg(not(feature = "bpf"))]
@@ -47,6 +54,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Wan(args) => wan::run(args),
         Command::Scale(args) => scale::run(args),
         Command::ColdHelper => crate::cold::help(),
+        Command::SegmentSender { port } => send_segments(port),
         Command::Doctor(args) => doctor::run(args),
         Command::GuardSession { session } => Ok(crate::server::guardian::stand_guard(session)),
     }

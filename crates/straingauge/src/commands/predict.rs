@@ -36,5 +36,6 @@ fn question(args: &PredictArgs) -> Result<Question> {
         delay_s: args.delay.map_or(0.0, |delay| delay.0.as_secs_f64()),
         cold: args.cold.map(|count| count.0 as f64),
         scaled_select: args.scaled_select,
+        mix: args.mix.as_ref().map(|mix| mix.0.clone()).unwrap_or_default(),
     })
 }

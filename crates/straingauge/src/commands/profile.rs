@@ -1,5 +1,7 @@
 //! `straingauge profile`: where a server's CPU time goes, by layer, per packet and per request.
 
+mod sweep;
+
 use crate::cli::{Method, ProfileArgs};
 use crate::failure::{self, print, wrong_usage};
 use crate::signals::Stop;
@@ -25,6 +27,9 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
     if args.kernel_scaling {
         return kernel_scaling(&args);
     }
+    if let Some(axis) = args.sweep.sweep {
+        return sweep::run(&args, axis);
+    }
     let typed = args.port.as_deref().ok_or_else(|| wrong_usage("profile needs a port: straingauge profile :8080"))?;
     let port = crate::url::port_word(typed)?;
     let groups: Result<Vec<FunctionGroup>> =
@@ -38,11 +43,8 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
         }
         options.duration = duration.0;
     }
-    if let Some(frequency) = args.frequency {
-        if !FREQUENCIES.contains(&frequency.0) {
-            return Err(wrong_usage("--frequency must lie between 1 and 4000 samples a second; 199 to 997 is usual"));
-        }
-        options.frequency_hz = frequency.0 as u32;
+    if let Some(frequency) = frequency_hz(&args)? {
+        options.frequency_hz = frequency;
     }
     let bursts = burst_options(&args, &options)?;
     let before = args.against.as_deref().map(read_folded).transpose()?;
@@ -64,13 +66,14 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
     if let Some(why) = exact::why_not_possible().filter(|_| method == Method::Calibrated) {
         return Err(ProfileError::ExactNotPossible(why).into());
     }
-    let mut profile = profile::run(options, &|| stop.is_set()).map_err(|error| match error {
+    let measured = match method {
+        Method::Calibrated => exact::calibrated::run(options, bursts, &|| stop.is_set()),
+        _ => profile::run(options, &|| stop.is_set()),
+    };
+    let profile = measured.map_err(|error| match error {
         ProfileError::UnknownPattern { .. } => wrong_usage(format!("--group: {error}")),
         other => anyhow!(other),
     })?;
-    if method == Method::Calibrated && !stop.is_set() {
-        exact::calibrated::calibrate(&mut profile, exact::run(bursts, &|| stop.is_set())?);
-    }
     let folded = Folded::of(&profile);
     if let Some(path) = &args.folded {
         write(path, &folded.to_text())?;
@@ -98,6 +101,16 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::from(if stop.is_set() { failure::INTERRUPTED } else { failure::DONE }))
+}
+
+/// The frequency asked for, if any.
+fn frequency_hz(args: &ProfileArgs) -> Result<Option<u32>> {
+    match args.frequency {
+        Some(frequency) if !FREQUENCIES.contains(&frequency.0) => {
+            Err(wrong_usage("--frequency must lie between 1 and 4000 samples a second; 199 to 997 is usual"))
+        }
+        other => Ok(other.map(|frequency| frequency.0 as u32)),
+    }
 }
 
 /// Shortest burst whose edges do not weigh.

@@ -2,6 +2,7 @@
 
 use crate::cli::ReportArgs;
 use crate::failure::{self, print};
+use analyze::simulated::Simulation;
 use analyze::watch::Recording;
 use anyhow::{Context, Result};
 use record::run::{RunDir, write_whole};
@@ -14,6 +15,12 @@ pub fn run(args: ReportArgs) -> Result<ExitCode> {
     if Recording::is_in(&run.path) {
         return watched(&args, &run);
     }
+    if Simulation::is_in(&run.path) {
+        return simulated(&args, &run);
+    }
+    if let Some(other) = analyze::compare::beside(&run) {
+        return side_by_side(&args, &run, &other);
+    }
     let criteria = run.record.scenario.sweep.as_ref().map(|sweep| sweep.criteria).unwrap_or_default();
     let findings = analyze::zones::find(&run.points, &criteria);
     let verdict = analyze::verdict::sentences(&run, &findings);
@@ -24,6 +31,38 @@ pub fn run(args: ReportArgs) -> Result<ExitCode> {
         print(&analyze::text::run(&run, &findings, &verdict))?;
     }
     let page = write_report(&run, args.out.as_deref())?;
+    eprintln!("report: {}", page.display());
+    Ok(ExitCode::from(failure::DONE))
+}
+
+/// The report over two servers that took turns.
+fn side_by_side(args: &ReportArgs, a: &RunDir, b: &RunDir) -> Result<ExitCode> {
+    let compared = analyze::compare::interleaved(a, b, analyze::compare::THRESHOLD_RATIO);
+    if args.json {
+        let of = |run: &RunDir| {
+            let findings = analyze::zones::of_run(run);
+            analyze::json::run(run, &findings, &analyze::verdict::sentences(run, &findings))
+        };
+        let value = analyze::json::side_by_side(of(a), of(b), compared.as_ref().ok());
+        print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
+    } else {
+        print(&analyze::text::side_by_side(a, b, compared.as_ref()))?;
+    }
+    let page = write_report(a, args.out.as_deref())?;
+    eprintln!("report: {}", page.display());
+    Ok(ExitCode::from(failure::DONE))
+}
+
+/// The report over a run of `simulate`.
+fn simulated(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
+    let simulation = Simulation::open(&run.path)?;
+    if args.json {
+        let value = analyze::simulated::json(run, &simulation);
+        print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
+    } else {
+        print(&analyze::simulated::text::run(&simulation))?;
+    }
+    let page = write_page(run, args.out.as_deref(), &analyze::simulated::page::html(run, &simulation))?;
     eprintln!("report: {}", page.display());
     Ok(ExitCode::from(failure::DONE))
 }

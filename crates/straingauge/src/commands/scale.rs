@@ -104,6 +104,7 @@ fn point(args: &ScaleArgs, url: &Url, library: Option<&Path>, stop: &Stop) -> Re
             client_cpus: client_cpus.clone(),
             is_isolated: false,
             path: None,
+            single_segments: false,
             timeout: Duration::from_secs(10),
         },
         stop,

@@ -1,7 +1,8 @@
 //! What `load` and `find` share: the target, the server where one is started, the observer, the run's record.
 
 use crate::cli::{
-    ClientOptions, FleetOptions, IsolateWord, LoadOptions, PathOptions, ProfileWord, ServerOptions, WorkloadOptions,
+    ClientOptions, FleetOptions, IsolateWord, LoadOptions, PathOptions, ProfileWord, ServerOptions, WatchWord,
+    WatchingOptions, WorkloadOptions,
 };
 use crate::cpus;
 use crate::failure::wrong_usage;
@@ -10,12 +11,13 @@ use crate::measure::Gauge;
 use crate::plan::{self, Setting};
 use crate::progress::Progress;
 use crate::quantity::Time;
+use crate::requests::{RequestGauge, RequestWatchPlan};
 use crate::server::{Server, ServerPlan};
 use crate::signals::Stop;
 use crate::url::Target;
 use crate::watching::{STATES_INTERVAL, Watch};
 use crate::worker::{self, Watcher};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use observe::{Group, Observer};
 use record::machine::{self, MachineFacts};
 use record::scenario::ServerCommand;
@@ -48,8 +50,11 @@ pub struct Wanted<'a> {
     pub clients: &'a ClientOptions,
     pub fleet: &'a FleetOptions,
     pub server: &'a ServerOptions,
+    pub watching: &'a WatchingOptions,
     pub command: &'a [String],
     pub path: &'a PathOptions,
+    /// Each segment is a packet of its own: nothing is left to segmentation offload.
+    pub single_segments: bool,
     pub default_warmup: Duration,
     pub is_quiet: bool,
 }
@@ -89,6 +94,9 @@ impl Session {
                 "--watch-with is about a server elsewhere: a server that straingauge starts is watched here, so leave one of both out",
             ));
         }
+        let watch_unasked =
+            if wanted.is_sweep || !wanted.command.is_empty() { WatchWord::Default } else { WatchWord::Off };
+        let request_watch = RequestWatchPlan::new(wanted.watching, watch_unasked)?;
         let path_plan = plan::path_plan(wanted.path, plan.seed)?;
         if path_plan.is_some() && wanted.command.is_empty() {
             return Err(wrong_usage(
@@ -115,9 +123,40 @@ impl Session {
             None => watch(&plan, wanted.target.port, server.as_ref(), &server_cpus)
                 .map(|observer| Watch::Here(Box::new(observer))),
         };
+        let is_elsewhere = match &watch {
+            Ok(Watch::Here(_)) => None,
+            Ok(Watch::There(_)) => {
+                Some("the watcher on the server's machine reads its CPU, memory and connections only".to_string())
+            }
+            Err(doubt) => Some(doubt.what.clone()),
+        };
         let mut gauge = Gauge::new(watch, stop.clone(), server_cpus.first().copied());
         gauge.supply(supplied);
         gauge.server_pid = server.as_ref().and_then(Server::netns_pid);
+        if let Some(wanted_watch) = &request_watch {
+            progress.show("attaching the watch of requests");
+            let requests = match is_elsewhere {
+                Some(why) => RequestGauge::Not(why),
+                None => {
+                    let group = server
+                        .as_ref()
+                        .and_then(Server::pid)
+                        .map_or(Group::ListeningOn(wanted.target.port), Group::Tree);
+                    let netns_pid = server.as_ref().and_then(Server::netns_pid);
+                    RequestGauge::start(wanted_watch, wanted.target.port, group, netns_pid, &server_cpus)
+                }
+            };
+            // A server that is not watched at all has its doubt already.
+            doubts.extend(requests.why_not().filter(|_| gauge.watches_server()).map(|why| {
+                Doubt::new(
+                    DoubtKind::NotWatched,
+                    Severity::Note,
+                    format!("requests were not watched from the server's side: {why}"),
+                    "run straingauge doctor to see what is missing; --watch off says that it is not wanted",
+                )
+            }));
+            gauge.watch_requests(requests);
+        }
         gauge.meter_path(server.as_ref().and_then(Server::path_meter));
         if let Some(fleet) = fleet {
             gauge.send_from(fleet);
@@ -131,6 +170,15 @@ impl Session {
             isolated: server.as_ref().is_some_and(Server::is_isolated),
         });
         Ok(Session { server, gauge, plan, stop, progress, server_command, doubts, path })
+    }
+
+    /// Attaches the sampler of layers for a profile of every point, per request and per packet.
+    pub fn profile_packets(&mut self, port: u16, frequency_hz: u32) -> Result<()> {
+        let netns_pid = self.server.as_ref().and_then(Server::netns_pid);
+        let layers = LayerGauge::attach_for_packets(port, netns_pid, frequency_hz)
+            .map_err(|why| anyhow!("the layers cannot be profiled: {why}"))?;
+        self.gauge.profile_layers(layers);
+        Ok(())
     }
 
     /// Attaches the sampler of layers, which then sees every point; where that is not possible, says why, once.
@@ -261,6 +309,7 @@ fn start_server(
         client_cpus: client_cpus.to_vec(),
         is_isolated,
         path,
+        single_segments: wanted.single_segments,
         timeout,
     };
     let server = Server::start(&server_plan, stop)?;
@@ -326,6 +375,33 @@ fn watch(plan: &LoadPlan, port: u16, server: Option<&Server>, server_cpus: &[usi
     Observer::start(target, STATES_INTERVAL).map_err(|error| {
         unwatched(format!("the server was not watched: {error}"), "run straingauge doctor to see what is missing")
     })
+}
+
+/// The plan of a command that sends nothing.
+pub fn no_load() -> LoadPlan {
+    LoadPlan {
+        addresses: Vec::new(),
+        host: String::new(),
+        method: String::new(),
+        targets: Vec::new(),
+        headers: Vec::new(),
+        body: Vec::new(),
+        pace: record::Pace::Closed,
+        connections: 0,
+        requests_per_connection: 0,
+        threads: 0,
+        cpus: Vec::new(),
+        warmup_ns: 0,
+        duration_ns: 0,
+        timeout_ns: 0,
+        connect_timeout_ns: 0,
+        connect_rate_per_sec: 0.0,
+        source_addresses: Vec::new(),
+        seed: 0,
+        precise: false,
+        workload: Default::default(),
+        clients: Default::default(),
+    }
 }
 
 /// The exact command line, quoted for a shell, that repeats this invocation.

@@ -1,13 +1,18 @@
 //! `straingauge simulate`: instructions and cache misses by layer and packet, in a guest with a cache model.
 
+use super::session::{no_load, repeat_command};
 use crate::cli::{ReplacementWord, SimulateArgs};
 use crate::failure::{self, print, wrong_usage};
 use crate::signals::Stop;
 use anyhow::{Context, Result};
+use record::machine::MachineFacts;
+use record::run::{RunRecord, RunWriter, SCHEMA, write_whole};
+use record::{Scenario, Status};
 use simulate::SimulateError;
 use simulate::cache::{Geometry, MOST_L2, Replacement, Setup};
-use simulate::experiment::{self, Experiment, PointPlan, ServerPlan, Workload};
+use simulate::experiment::{self, Experiment, PointPlan, ServerPlan, Step, Workload};
 use simulate::machine::Limits;
+use simulate::result::{Cost, Report};
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
@@ -28,28 +33,83 @@ const MOST_MEMORY_MIB: u64 = 3072;
 pub fn run(args: SimulateArgs) -> Result<ExitCode> {
     let experiment = resolve(&args)?;
     let most_functions = args.functions.map_or(10, |count| count.0) as usize;
+    let mut kept = args.out.as_deref().map(Kept::create).transpose()?;
     let stop = Stop::on_signals()?;
     let is_terminal = std::io::stderr().is_terminal();
-    let mut progress = |step: &str| {
-        if is_terminal {
-            eprintln!("{step}");
+    let mut unkept = Ok(());
+    let mut progress = |step: Step<'_>| match step {
+        Step::Begins(words) if is_terminal => eprintln!("{words}"),
+        Step::Begins(_) => {}
+        Step::Has(report) => {
+            if let Some(kept) = kept.as_mut().filter(|_| unkept.is_ok()) {
+                unkept = kept.save(report);
+            }
         }
     };
-    match experiment::run(&experiment, &mut progress, &|| stop.is_set()) {
-        Ok(report) if args.json => {
-            print(&format!("{}\n", serde_json::to_string_pretty(&simulate::json::report(&report))?))?;
-            Ok(ExitCode::from(failure::DONE))
-        }
+    let outcome = experiment::run(&experiment, &mut progress, &|| stop.is_set());
+    unkept?;
+    let (status, why) = match &outcome {
+        Ok(_) => (Status::Complete, None),
+        Err(error) => (Status::Interrupted, Some(error.to_string())),
+    };
+    let place = kept.map(|kept| kept.finish(status, why)).transpose()?;
+    match outcome {
         Ok(report) => {
-            print(&simulate::text::report(&report, most_functions))?;
+            match args.json {
+                true => print(&format!("{}\n", serde_json::to_string_pretty(&simulate::json::report(&report))?))?,
+                false => print(&simulate::text::report(&report, most_functions))?,
+            }
+            if let Some(place) = place {
+                eprintln!("run: {place}");
+            }
             Ok(ExitCode::from(failure::DONE))
         }
         Err(SimulateError::Interrupted) => {
-            eprintln!("straingauge: interrupted; the guest was ended and nothing is kept");
+            let left = place.map_or("nothing is kept".into(), |place| format!("finished points are in {place}"));
+            eprintln!("straingauge: interrupted; the guest was ended and {left}");
             Ok(ExitCode::from(failure::INTERRUPTED))
         }
         Err(SimulateError::Impossible(why)) => Err(wrong_usage(why)),
         Err(other) => Err(other.into()),
+    }
+}
+
+/// The run directory: `run.json`, and `simulation.json` that grows by a point at a time.
+struct Kept(RunWriter);
+
+impl Kept {
+    fn create(path: &Path) -> Result<Kept> {
+        let record = RunRecord {
+            schema: SCHEMA,
+            status: Status::Running,
+            started_unix_ms: record::time::unix_ms(),
+            writer_pid: std::process::id(),
+            scenario: Scenario {
+                command: "simulate".into(),
+                name: "simulate".into(),
+                url: String::new(),
+                repeat_command: repeat_command(),
+                load: no_load(),
+                sweep: None,
+                server: None,
+                path: None,
+            },
+            machine: MachineFacts::read(),
+            server_facts: Default::default(),
+            doubts: Vec::new(),
+            ended_by: None,
+        };
+        Ok(Kept(RunWriter::create(Path::new("runs"), Some(path), record)?))
+    }
+
+    fn save(&mut self, report: &Report) -> Result<()> {
+        let text = serde_json::to_vec_pretty(&simulate::json::report(report))?;
+        Ok(write_whole(&self.0.path().join("simulation.json"), &text)?)
+    }
+
+    fn finish(mut self, status: Status, why: Option<String>) -> Result<String> {
+        self.0.finish(status, why)?;
+        Ok(self.0.path().display().to_string())
     }
 }
 
@@ -62,8 +122,11 @@ fn resolve(args: &SimulateArgs) -> Result<Experiment> {
     if let Some(wrong) = connections.iter().find(|count| !(1..=MOST_CONNECTIONS).contains(*count)) {
         return Err(wrong_usage(format!("--connections {wrong} is not between 1 and {MOST_CONNECTIONS}")));
     }
-    let rate_per_sec = args.rate.map_or(if is_server { 0 } else { RATE }, |rate| rate.0);
-    if rate_per_sec == 0 && !is_server || rate_per_sec > 1_000_000 {
+    let rates: Vec<u64> = match &args.rate[..] {
+        [] => vec![if is_server { 0 } else { RATE }],
+        typed => typed.iter().map(|rate| rate.0).collect(),
+    };
+    if rates.iter().any(|rate| *rate == 0 && !is_server || *rate > 1_000_000) {
         return Err(wrong_usage("--rate must lie between 1 and 1M packets a second"));
     }
     let delays: Vec<u64> = match &args.delay[..] {
@@ -81,13 +144,27 @@ fn resolve(args: &SimulateArgs) -> Result<Experiment> {
     if !(LEAST_MEMORY_MIB..=MOST_MEMORY_MIB).contains(&memory_mib) {
         return Err(wrong_usage(format!("--memory must lie between {LEAST_MEMORY_MIB} MiB and {MOST_MEMORY_MIB} MiB")));
     }
-    let points = connections.iter().flat_map(|connections| {
-        delays.iter().map(|delay_us| PointPlan { connections: *connections, rate_per_sec, delay_us: *delay_us })
-    });
+    let mut points = Vec::new();
+    for connections in connections {
+        for rate_per_sec in &rates {
+            let at = |delay_us: &u64| PointPlan { connections, rate_per_sec: *rate_per_sec, delay_us: *delay_us };
+            points.extend(delays.iter().map(at));
+        }
+    }
+    let cost = match args.cost[..] {
+        [] => None,
+        [instruction, l1_miss, l2_miss] if args.cost.iter().all(|cost| (0.0..=1e6).contains(cost)) => {
+            Some(Cost { instruction, l1_miss, l2_miss })
+        }
+        _ => return Err(wrong_usage("--cost wants three numbers of cycles between 0 and 1M: --cost 1,12,350")),
+    };
     Ok(Experiment {
-        points: points.collect(),
+        points,
+        cost,
         seeds,
         caches: if args.no_caches { None } else { Some(caches(args)?) },
+        objects: args.objects || !args.pack.is_empty(),
+        pack: args.pack.clone(),
         workload: if is_server { server(args)? } else { bench(args)? },
         limits: Limits { memory_mib, timeout: args.timeout.map_or(Duration::from_secs(600), |time| time.0) },
         kernel: args.kernel.clone(),

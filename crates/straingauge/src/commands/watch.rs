@@ -13,6 +13,7 @@ use anyhow::{Context, Result};
 use exporter::Exporter;
 use observe::Group;
 use observe::watch::demand::DemandTracker;
+use observe::watch::pack::{BUILT_IN, Pack};
 use observe::watch::{Mode, Rates, Reading, SizeClasses, WatchOptions, Watcher};
 use record::time::monotonic_ns;
 use recording::Recording;
@@ -35,7 +36,7 @@ pub fn run(args: WatchArgs) -> Result<ExitCode> {
     let exporter = args.prometheus.map(Exporter::start).transpose()?;
     let mut recording = args.out.as_deref().map(|path| Recording::create(path, &watcher)).transpose()?;
     if !args.keep_privileges {
-        privileges::drop_all_but_bpf()
+        privileges::drop_all_but_bpf(args.pack.is_some())
             .context("cannot give up privileges after attaching (--keep-privileges keeps them)")?;
     }
     let mut view = View::new(args.json);
@@ -120,7 +121,22 @@ fn options(args: &WatchArgs) -> Result<WatchOptions> {
         splits: !args.no_splits && args.mode != Some(WatchModeWord::Exact),
         control_group: args.cgroup.clone(),
         system_interval: args.system_interval.map_or(Duration::from_secs(1), |interval| interval.0),
+        room: args.room.map(|room| room.0.min(u64::from(u32::MAX)) as u32),
+        looks: !args.no_looks,
+        pack: pack(args)?,
         reads_by_position: false,
+    })
+}
+
+/// The pack, checked before anything is attached.
+fn pack(args: &WatchArgs) -> Result<Option<Pack>> {
+    let Some(word) = &args.pack else { return Ok(None) };
+    if matches!(args.mode, Some(WatchModeWord::Zero | WatchModeWord::Exact)) {
+        return Err(wrong_usage("--pack has windows of its own: use it with --mode default or counts"));
+    }
+    Pack::open(word).map(Some).map_err(|error| {
+        let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
+        wrong_usage(format!("--pack: {error} (a file, or one of {})", names.join(", ")))
     })
 }
 

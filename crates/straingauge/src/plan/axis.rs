@@ -132,6 +132,17 @@ pub fn at(axis: Axis, value: f64, base: &LoadPlan, arrival: record::Arrival, ope
     plan
 }
 
+/// The same for the microbenchmark, whose total rate is constant whatever the connections.
+pub fn segments_at(axis: Axis, value: f64, base: &LoadPlan) -> LoadPlan {
+    let mut plan = base.clone();
+    match (axis, &mut plan.pace) {
+        (Axis::Connections, _) => plan.connections = value as u64,
+        (Axis::PacketRate, Pace::Open { rate_per_sec, .. }) => *rate_per_sec = value,
+        _ => {}
+    }
+    plan
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -210,6 +210,7 @@ mod tests {
             completed_in_window: 0,
             ok_in_window: 0,
             received_in_window_bytes: 0,
+            answered_in_all: None,
             stray_responses: 0,
             series_csv: String::new(),
             engine: Default::default(),

@@ -351,6 +351,7 @@ impl WireResult {
             completed_in_window: self.completed_in_window,
             ok_in_window: self.ok_in_window,
             received_in_window_bytes: self.received_in_window_bytes,
+            answered_in_all: None,
             stray_responses: self.stray_responses,
             engine: EngineCost {
                 threads: self.engine.threads.min(1024),

@@ -50,7 +50,10 @@ impl Search {
             let ended = match step {
                 AxisStep::Measure { value, repeat, duration_ns, warmup_ns, .. } => {
                     let (arrival, open) = (self.sweep.arrival, self.sweep.open_connections);
-                    let at = axis::at(plan.axis, value, &self.session.plan, arrival, open);
+                    let at = match self.is_microbenchmark {
+                        true => axis::segments_at(plan.axis, value, &self.session.plan),
+                        false => axis::at(plan.axis, value, &self.session.plan, arrival, open),
+                    };
                     let at = LoadPlan { duration_ns, warmup_ns, ..at };
                     self.place = Some(AxisPlace { axis: plan.axis, value });
                     match self.prepare(plan.axis, value, planner.most())? {

@@ -174,6 +174,12 @@ pub fn page(reading: &Reading, options: &WatchOptions, doubts: &[Doubt]) -> Stri
     page.maybe("resets_received_total", "counter", "Resets received.", connections.resets_received);
     page.maybe("accept_queue", "gauge", "Connections waiting to be accepted.", connections.accept_queue);
     page.maybe("accept_queue_limit", "gauge", "How many may wait.", connections.accept_queue_limit);
+    page.one(
+        "port_drops_total",
+        "counter",
+        "Connections and SYNs dropped by the port's listeners for a full queue.",
+        connections.port_drops as f64,
+    );
     page.maybe(
         "listen_overflows_total",
         "counter",

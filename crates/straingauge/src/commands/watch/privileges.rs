@@ -1,11 +1,14 @@
 //! Once the programs are attached, little privilege is needed: windows attach and detach (CAP_BPF, CAP_PERFMON) and a
-//! server that is started anew is looked up among other users' processes (CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH). Everything
-//! else is given up for good.
+//! server that is started anew is looked up among other users' processes (CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH). Probes in
+//! functions (a pack) want CAP_SYS_ADMIN, too. Everything else is given up for good.
 
 use std::io;
 
 /// Numbers of include/uapi/linux/capability.h.
 const KEPT: [u32; 4] = [2, 19, 38, 39];
+
+/// CAP_SYS_ADMIN.
+const ADMIN: u32 = 21;
 
 /// `struct __user_cap_header_struct`.
 #[repr(C)]
@@ -26,7 +29,7 @@ struct Data {
 const VERSION_3: u32 = 0x2008_0522;
 
 /// Drops every capability that a watch does not need after it has started. Does nothing where there is none.
-pub fn drop_all_but_bpf() -> io::Result<()> {
+pub fn drop_all_but_bpf(probes_functions: bool) -> io::Result<()> {
     let mut header = Header { version: VERSION_3, pid: 0 };
     let mut data = [Data::default(); 2];
     // SAFETY: header and data are live and laid out as the kernel's; version 3 fills two elements.
@@ -36,6 +39,7 @@ pub fn drop_all_but_bpf() -> io::Result<()> {
     for (index, word) in data.iter_mut().enumerate() {
         let kept = KEPT
             .iter()
+            .chain(probes_functions.then_some(&ADMIN))
             .filter(|number| (*number / 32) as usize == index)
             .fold(0, |mask, number| mask | 1 << (number % 32));
         word.permitted &= kept;

@@ -1,13 +1,13 @@
 //! A watch kept in a run directory: `run.json`, and `watch.jsonl` with one reading a line, appended as it is taken. A line
 //! that was written is in the kernel's hands: kill -9 loses none, a crash of the machine the last few.
 
-use super::super::session::repeat_command;
+use super::super::session::{no_load, repeat_command};
 use anyhow::{Context, Result};
 use observe::watch::{Rates, Reading, Watcher};
 use record::machine::MachineFacts;
 use record::run::{RunRecord, RunWriter, SCHEMA};
 use record::time::unix_ms;
-use record::{Doubt, LoadPlan, Pace, Scenario, Status};
+use record::{Doubt, Scenario, Status};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -79,32 +79,5 @@ impl Recording {
             if is_cut_short { (Status::Interrupted, Some("a signal".to_string())) } else { (Status::Complete, None) };
         self.writer.finish(status, why)?;
         Ok(self.writer.path().display().to_string())
-    }
-}
-
-/// A watch sends nothing.
-fn no_load() -> LoadPlan {
-    LoadPlan {
-        addresses: Vec::new(),
-        host: String::new(),
-        method: String::new(),
-        targets: Vec::new(),
-        headers: Vec::new(),
-        body: Vec::new(),
-        pace: Pace::Closed,
-        connections: 0,
-        requests_per_connection: 0,
-        threads: 0,
-        cpus: Vec::new(),
-        warmup_ns: 0,
-        duration_ns: 0,
-        timeout_ns: 0,
-        connect_timeout_ns: 0,
-        connect_rate_per_sec: 0.0,
-        source_addresses: Vec::new(),
-        seed: 0,
-        precise: false,
-        workload: Default::default(),
-        clients: Default::default(),
     }
 }

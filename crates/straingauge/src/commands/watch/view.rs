@@ -98,9 +98,11 @@ fn screen(frame: &Frame<'_>, span: &str) -> String {
     if !frame.now.classes.is_empty() {
         requests(&mut out, frame, span);
         phases(&mut out, frame);
+        pack(&mut out, frame);
         demands(&mut out, frame);
         cpu(&mut out, frame);
         open(&mut out, frame.now);
+        traffic(&mut out, frame.now);
         processes(&mut out, frame.now);
     }
     machine::screen(&mut out, frame.first, frame.now);
@@ -154,12 +156,14 @@ fn connections(out: &mut String, now: &Reading, rates: &Rates) {
     let _ = writeln!(out, "\nconnections  {}", states(now));
     let _ = writeln!(
         out,
-        "  accepted {} ({}/s)  closed {} ({}/s)  aborted {}  accept queue {queue}  overflows {}  drops {}",
+        "  accepted {} ({}/s)  closed {} ({}/s)  aborted {}  accept queue {queue}  SYN backlog {}  dropped here {} (in the namespace: overflows {}, drops {})",
         seen.accepted,
         format_si(rates.accepted_per_sec),
         seen.closed,
         format_si(rates.closed_per_sec),
         seen.aborted,
+        seen.syn_backlog,
+        seen.port_drops,
         known(seen.listen_overflows),
         known(seen.listen_drops),
     );
@@ -223,15 +227,25 @@ fn phases(out: &mut String, frame: &Frame<'_>) {
     };
     let _ = writeln!(
         out,
-        "\nphases, us/request ({note})\n  {:<10} {:>14} {:>14} {:>14} {:>14} {:>14} {:>14} {:>8} {:>9} {:>8}",
-        "class", "parse", "process", "log", "parse cpu", "process cpu", "log cpu", "sends", "requests", "windows"
+        "\nphases, us/request ({note})\n  {:<10} {:>14} {:>14} {:>14} {:>14} {:>14} {:>14} {:>8} {:>10} {:>9} {:>8}",
+        "class",
+        "parse",
+        "process",
+        "log",
+        "parse cpu",
+        "process cpu",
+        "log cpu",
+        "sends",
+        "disk reads",
+        "requests",
+        "windows"
     );
     for (class, phases) in frame.watcher.options().classes.iter().zip(phases).filter(|(_, phases)| phases.requests > 0)
     {
         let PhaseTotals { elapsed_ns, cpu_ns, .. } = phases;
         let _ = writeln!(
             out,
-            "  {:<10} {:>14} {:>14} {:>14} {:>14} {:>14} {:>14} {:>8} {:>9} {:>8}",
+            "  {:<10} {:>14} {:>14} {:>14} {:>14} {:>14} {:>14} {:>8} {:>10} {:>9} {:>8}",
             class.name,
             in_us(elapsed_ns[0]),
             in_us(elapsed_ns[1]),
@@ -240,6 +254,7 @@ fn phases(out: &mut String, frame: &Frame<'_>) {
             in_us(cpu_ns[1]),
             in_us(cpu_ns[2]),
             number(phases.sends.map(|sends| sends.mean)),
+            number(phases.disk_reads.map(|reads| reads.mean)),
             phases.requests,
             phases.windows,
         );
@@ -256,6 +271,49 @@ fn phases(out: &mut String, frame: &Frame<'_>) {
             number(cpu),
             connects.connects,
         );
+    }
+}
+
+/// Phases by the server's functions, and by reads and sends of the same requests.
+fn pack(out: &mut String, frame: &Frame<'_>) {
+    let Some(pack) = &frame.now.pack else { return };
+    let _ = writeln!(
+        out,
+        "\nphases by functions of {}, us/request ({} windows, {:.1} s in all, one each {:.0} s at best; the probes add {:.1} us to a request in them)",
+        pack.server,
+        pack.windows,
+        pack.window_ns as f64 / 1e9,
+        pack.period_ns as f64 / 1e9,
+        pack.request_ns / 1e3,
+    );
+    if pack.by_functions.iter().all(|class| class.requests == 0) {
+        let _ = writeln!(out, "  no request passed all its boundaries yet");
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "  {:<10} {:<14} {:>14} {:>14} {:>14} {:>14} {:>14} {:>14} {:>9}",
+        "class", "by", "parse", "process", "log", "parse cpu", "process cpu", "log cpu", "requests"
+    );
+    let names = frame.watcher.options().classes.iter();
+    for (class, (functions, events)) in names.zip(pack.by_functions.iter().zip(&pack.by_events)) {
+        for (by, phases) in [("functions", functions), ("reads, sends", events)] {
+            if phases.requests == 0 {
+                continue;
+            }
+            let _ = writeln!(
+                out,
+                "  {:<10} {by:<14} {:>14} {:>14} {:>14} {:>14} {:>14} {:>14} {:>9}",
+                class.name,
+                in_us(phases.elapsed_ns[0]),
+                in_us(phases.elapsed_ns[1]),
+                in_us(phases.elapsed_ns[2]),
+                in_us(phases.cpu_ns[0]),
+                in_us(phases.cpu_ns[1]),
+                in_us(phases.cpu_ns[2]),
+                phases.requests,
+            );
+        }
     }
 }
 
@@ -335,6 +393,24 @@ fn open(out: &mut String, now: &Reading) {
         "\nlost  {} requests (table full), unanswered {}",
         now.losses.displaced_open, now.losses.unanswered
     );
+}
+
+fn traffic(out: &mut String, now: &Reading) {
+    let Some(traffic) = now.traffic.filter(|traffic| traffic.looked_into > 0) else { return };
+    let kinds = [
+        ("HTTP/1", traffic.http1),
+        ("pipelined", traffic.pipelined),
+        ("uploads", traffic.uploads),
+        ("of them expecting leave", traffic.expecting),
+        ("WebSockets opened", traffic.websockets),
+        ("HTTP/2", traffic.http2),
+        ("TLS", traffic.tls),
+        ("other", traffic.other),
+        ("hidden", traffic.hidden),
+    ];
+    let seen: Vec<String> =
+        kinds.iter().filter(|(_, count)| *count > 0).map(|(name, count)| format!("{name} {count}")).collect();
+    let _ = writeln!(out, "spoken  {} (of {} reads looked into)", seen.join(", "), traffic.looked_into);
 }
 
 fn processes(out: &mut String, now: &Reading) {

@@ -1,0 +1,48 @@
+//! How closely `load` and `find` watch the server's requests.
+
+use crate::quantity::Share;
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+
+/// Options of the watch in points.
+#[derive(Debug, Default, Clone, Args, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[command(next_help_heading = "Watching the requests of a server on this machine")]
+pub struct WatchingOptions {
+    /// Count requests from the server's side in every point, and time their phases [default: default; load without --
+    /// SERVER: off]
+    #[arg(long, value_enum)]
+    pub watch: Option<WatchWord>,
+    /// Share of the server's CPU time that --watch default may cost in a point [default: 1%]
+    #[arg(long, value_name = "SHARE")]
+    pub watch_overhead: Option<Share>,
+    /// Boundaries of the size classes by bytes of response [default: 10KiB,50KiB,640KiB]
+    #[arg(long, value_name = "SIZES")]
+    pub watch_classes: Option<String>,
+}
+
+/// How closely.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WatchWord {
+    /// Not at all
+    Off,
+    /// Connections only: nothing runs per request
+    Zero,
+    /// Every request counted, whatever that costs
+    Counts,
+    /// Requests counted and phases timed in windows, as much of each point as the budget allows
+    Default,
+    /// Every request counted, its phases timed, whatever that costs
+    Exact,
+}
+
+impl WatchingOptions {
+    /// What was typed, with the gaps filled from a scenario file.
+    pub fn over(mut self, file: WatchingOptions) -> Self {
+        self.watch = self.watch.or(file.watch);
+        self.watch_overhead = self.watch_overhead.or(file.watch_overhead);
+        self.watch_classes = self.watch_classes.or(file.watch_classes);
+        self
+    }
+}

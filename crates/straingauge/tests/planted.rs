@@ -1,0 +1,111 @@
+//! Servers with planted faults: `find` names the fault, and compares such a server with a whole one.
+
+use crate::rig::{
+    Said, free_port, member, open_dir, points, program, repository, run, run_record, skip_unless, straingauge,
+};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Few, short points, as in `bench/planted-faults`.
+const SHORT: [&str; 8] = ["--duration", "300ms", "--warmup", "100ms", "--repeats", "2", "--profile", "never"];
+
+/// The server with a fault to choose, built once; `None` where there is no C compiler.
+fn faulty() -> Option<PathBuf> {
+    program("cc")?;
+    let folder = repository().join("testbed/faults");
+    // Tests of one run start at once.
+    let mut make = Command::new("flock");
+    let built = make.arg(&folder).args(["make", "-s", "CC=cc", "-C"]).arg(&folder).output().expect("flock runs make");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    Some(folder.join("build/faulty"))
+}
+
+fn words(faulty: &Path, fault: &str, port: u16) -> Vec<String> {
+    let program = faulty.to_str().expect("the repository's path is text");
+    [program, fault, "--port", &port.to_string(), "--address", "0.0.0.0"].map(String::from).to_vec()
+}
+
+fn rules(said: &Said) -> Vec<String> {
+    let json = said.json();
+    let causes = member(&json, "verdict").get("causes").and_then(|causes| causes.as_array()).cloned();
+    let rule = |cause: serde_json::Value| cause["rule"].as_str().expect("a rule's name").to_string();
+    causes.unwrap_or_default().into_iter().map(rule).collect()
+}
+
+#[test]
+fn a_slow_log_and_a_lock_are_named_and_a_whole_server_gets_no_advice() {
+    let faulty = faulty();
+    skip_unless!(faulty.is_some(), "needs a C compiler, to build the server with planted faults");
+    let faulty = faulty.expect("just checked");
+    for (fault, wanted) in [("pipe-log", Some("slow-file")), ("lock", Some("lock")), ("none", None)] {
+        let dir = open_dir();
+        let port = free_port();
+        let url = format!("http://127.0.0.1:{port}/");
+        let mut command =
+            straingauge(["find", &url, "--sweep", "connections", "--max-connections", "32", "--json", "--quiet"]);
+        command.args(["--budget", "9s", "--out"]).arg(dir.path().join("run")).args(SHORT);
+        command.arg("--").args(words(&faulty, fault, port));
+        let said = run(&mut command).exits_with(0);
+        let mut found = rules(&said);
+        if fault == "none" {
+            // On a machine that is full of other work it is the truth.
+            found.retain(|rule| rule != "client");
+        }
+        let wanted: Vec<String> = wanted.into_iter().map(String::from).collect();
+        assert_eq!(found, wanted, "{fault}: {}", said.json()["verdict"]);
+    }
+}
+
+#[test]
+fn two_servers_are_measured_in_turn_and_the_worse_second_one_ends_with_code_3() {
+    let faulty = faulty();
+    skip_unless!(faulty.is_some(), "needs a C compiler, to build the server with planted faults");
+    let faulty = faulty.expect("just checked");
+    for (first, second, code) in [("lock", "none", 0), ("none", "lock", 3)] {
+        let dir = open_dir();
+        let out = dir.path().join("run");
+        let port = free_port();
+        let url = format!("http://127.0.0.1:{port}/");
+        let with = words(&faulty, second, port).join(" ");
+        let mut command = straingauge(["find", &url, "--max-connections", "4", "--quiet", "--compare-with", &with]);
+        // Four rounds, so that twelve tests can say that a twentieth of the throughput is no chance.
+        command.args(["--duration", "150ms", "--warmup", "50ms", "--repeats", "4", "--profile", "never"]);
+        command.args(["--budget", "100s", "--out"]).arg(&out).arg("--").args(words(&faulty, first, port));
+        let said = run(&mut command).exits_with(code);
+        assert!(said.out.contains("B against A"), "{}", said.out);
+        let loads = |path: &Path| -> Vec<(u64, u64)> {
+            let is_load = |point: &serde_json::Value| point["sweep"] == "connections";
+            let place =
+                |point: serde_json::Value| (point["repeat"].as_u64().unwrap(), point["connections"].as_u64().unwrap());
+            let mut places: Vec<_> = points(path).into_iter().filter(is_load).map(place).collect();
+            places.sort_unstable();
+            places
+        };
+        let (of_a, of_b) = (loads(&out), loads(&out.join("with")));
+        assert_eq!(of_a, of_b, "both at the same loads in every round");
+        assert_eq!(of_a, (0..4).flat_map(|round| [(round, 1), (round, 2), (round, 4)]).collect::<Vec<_>>());
+        assert_eq!(run_record(&out)["status"], "complete");
+        assert_eq!(run_record(&out.join("with"))["scenario"]["server"]["argv"][1], second);
+        let page = std::fs::read_to_string(out.join("report.html")).expect("the report");
+        assert!(page.contains("Side by side"), "the page shows both");
+        let again = run(straingauge(["report", "--json"]).arg(&out)).exits_with(0).json();
+        let throughput = again["comparison"]["differences"].as_array().expect("differences").iter();
+        let ratios: Vec<f64> =
+            throughput.filter(|one| one["word"] == "throughput").map(|one| one["ratio"].as_f64().unwrap()).collect();
+        assert!(ratios.len() == 3 && ratios.iter().all(|ratio| (*ratio > 1.0) == (code == 0)), "{ratios:?}");
+    }
+}
+
+#[test]
+fn a_second_server_that_cannot_be_is_refused_before_anything_is_measured() {
+    let url = format!("http://127.0.0.1:{}/", free_port());
+    let with = |with: &str, more: &[&str]| {
+        let mut command = straingauge(["find", &url, "--compare-with", with]);
+        command.args(more);
+        run(&mut command)
+    };
+    with("scale", &[]).exits_with(2).complains_of(&["--compare-with", "-- SERVER"]);
+    with("sleep 'open", &["--", "sleep", "60"]).exits_with(2).complains_of(&["--compare-with", "no command"]);
+    with("scale", &["--sweep", "rate", "--", "sleep", "60"]).exits_with(2).complains_of(&["--sweep"]);
+    assert_eq!(with("scale", &["--axis", "cold", "--", "sleep", "60"]).code, Some(2));
+}

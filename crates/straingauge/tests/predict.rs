@@ -1,0 +1,89 @@
+//! `straingauge predict` on run directories: answers from a recorded run of nginx, and one sentence for what cannot be modelled.
+
+use crate::rig::{Said, repository, run, straingauge};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+fn recorded() -> PathBuf {
+    repository().join("crates/analyze/tests/recorded/planted/nginx")
+}
+
+/// A copy of the recorded run, each point changed; points for which `change` says false are left out.
+fn changed(change: impl Fn(&mut Value) -> bool) -> TempDir {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    std::fs::copy(recorded().join("run.json"), dir.path().join("run.json")).expect("our own folder");
+    for entry in std::fs::read_dir(recorded().join("points")).expect("recorded points") {
+        let entry = entry.expect("a point");
+        let text = std::fs::read_to_string(entry.path().join("point.json")).expect("a point");
+        let mut point: Value = serde_json::from_str(&text).expect("a point is JSON");
+        if change(&mut point) {
+            let folder = dir.path().join("points").join(entry.file_name());
+            std::fs::create_dir_all(&folder).expect("our own folder");
+            std::fs::write(folder.join("point.json"), point.to_string()).expect("our own folder");
+        }
+    }
+    dir
+}
+
+fn predict(run_directory: &Path, options: &[&str]) -> Said {
+    run(straingauge(["predict"]).arg(run_directory).args(options))
+}
+
+#[test]
+fn a_recorded_run_answers_what_ifs_with_numbers_and_units() {
+    let said = predict(&recorded(), &["--connections", "12", "--json"]).exits_with(0).json();
+    let numbers = said["prediction"]["answer"]["numbers"].as_array().expect("numbers").clone();
+    let throughput = numbers.iter().find(|number| number["name"] == "throughput").expect("a throughput");
+    assert_eq!(throughput["unit"], "1/s");
+    // Between what was measured at 8 and at 16 connections, give or take the noise of a busy machine.
+    let rate = throughput["value"].as_f64().expect("a value");
+    assert!((20e3..70e3).contains(&rate), "{rate}");
+    assert!(said["prediction"]["checks"].as_array().expect("checks").len() > 3);
+    let text = predict(&recorded(), &["--rate", "0.5x"]).exits_with(0).out;
+    for word in ["predicted for", "capacity", "yield point", "assumes that", "models on points"] {
+        assert!(text.contains(word), "'{word}' is missing:\n{text}");
+    }
+}
+
+#[test]
+fn runs_that_cannot_be_modelled_are_refused_in_one_sentence() {
+    let connections = |point: &Value| point["connections"].as_u64().unwrap_or(0);
+    let is_sweep = |point: &Value| point["sweep"] == "connections";
+    let few = changed(|point| !is_sweep(point) || connections(point) <= 2);
+    predict(few.path(), &[]).exits_with(1).complains_of(&["2 closed-loop loads are too few", "at least 3"]);
+    let one = changed(|point| !is_sweep(point) || connections(point) == 4);
+    predict(one.path(), &[]).exits_with(1).complains_of(&["all points are at one load", "4 connections"]);
+    let none = changed(|_| false);
+    predict(none.path(), &[]).exits_with(1).complains_of(&["no point"]);
+    let unwatched = changed(|point| {
+        let figures = point["figures"].as_object_mut().expect("figures by name");
+        figures.retain(|name, _| !name.starts_with("server."));
+        true
+    });
+    predict(unwatched.path(), &[]).exits_with(1).complains_of(&["without watching the server's CPU", "run find"]);
+    let negative = changed(|point| {
+        if is_sweep(point) && connections(point) == 8 {
+            point["figures"]["server.cpu_us_per_request"]["value"] = (-3.0).into();
+        }
+        true
+    });
+    predict(negative.path(), &[]).exits_with(1).complains_of(&["server.cpu_us_per_request = -3", "cannot be"]);
+    predict(Path::new("/nonexistent"), &[]).exits_with(1).complains_of(&["/nonexistent"]);
+}
+
+#[test]
+fn questions_that_the_run_cannot_answer_are_refused_in_one_sentence() {
+    for (options, words) in [
+        (["--cold", "2k"], ["--cold needs runs", "find --cold"]),
+        (["--scaled-select", "--json"], ["--scaled-select needs runs", "straingauge scale"]),
+        (["--mix", "1=50%,2=50%"], ["--mix needs runs of one workload", "find --mix"]),
+    ] {
+        predict(&recorded(), &options).exits_with(1).complains_of(&words);
+    }
+    for wrong in
+        [["--connections", "0"], ["--rate", "-5"], ["--cores", "none"], ["--mix", "1=90%,2=20%"], ["--mix", "90%"]]
+    {
+        assert_eq!(predict(&recorded(), &wrong).code, Some(2), "{wrong:?}");
+    }
+}

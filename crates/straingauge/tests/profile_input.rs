@@ -1,0 +1,108 @@
+//! `straingauge profile` where it cannot be done, or where there is nothing to profile: one sentence, the right code.
+
+use crate::bad_input::unshared;
+use crate::rig::{is_root, open_dir, program, run, skip_unless, straingauge};
+use std::net::{Ipv4Addr, TcpListener};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// This process as a server: it listens, and computes as long as it is told to.
+struct Busy {
+    port: String,
+    _listener: TcpListener,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Busy {
+    fn start(computes: bool) -> Busy {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of loopback");
+        let port = listener.local_addr().expect("it is bound").port().to_string();
+        let is_over = Arc::new(AtomicBool::new(!computes));
+        let over = is_over.clone();
+        std::thread::spawn(move || while !over.load(Ordering::Relaxed) {});
+        Busy { port, _listener: listener, is_over }
+    }
+
+    fn profile(&self, more: &[&str]) -> Command {
+        let mut command = straingauge(["profile", &self.port, "--duration", "1s"]);
+        command.args(more);
+        command
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether this machine permits what the test is about to have refused.
+fn can_profile(server: &Busy) -> bool {
+    let said = run(&mut server.profile(&[]));
+    if said.code != Some(0) {
+        crate::rig::skipped(said.err.lines().last().unwrap_or_default());
+    }
+    said.code == Some(0)
+}
+
+#[test]
+fn a_group_that_matches_nothing_is_a_mistake_and_no_traffic_is_a_doubt() {
+    skip_unless!(is_root(), "needs root, to sample stacks with BPF");
+    let server = Busy::start(true);
+    let said = run(&mut server.profile(&[]));
+    if said.code != Some(0) {
+        return crate::rig::skipped(said.err.lines().last().unwrap_or_default());
+    }
+    assert!(said.out.contains(&format!("no packet of port {} was seen", server.port)), "{}", said.out);
+    assert!(said.out.contains("not measured"), "nothing is given per packet: {}", said.out);
+    run(&mut server.profile(&["--group", "acks=tcp_ack,no_such_function*"]))
+        .exits_with(2)
+        .complains_of(&["--group", "no_such_function*"]);
+    run(&mut server.profile(&["--group", "acks"])).exits_with(2).complains_of(&["--group", "name=pattern"]);
+}
+
+#[test]
+fn hidden_symbols_are_said_with_the_setting_that_hides_them() {
+    skip_unless!(is_root(), "needs root, to mount another list of symbols");
+    skip_unless!(program("unshare").is_some(), "unshare is not installed (apt-get install util-linux)");
+    let server = Busy::start(true);
+    if !can_profile(&server) {
+        return;
+    }
+    let dir = open_dir();
+    let hidden = dir.path().join("kallsyms");
+    let lines = ["tcp_sendmsg", "ip_queue_xmit", "__netif_receive_skb"];
+    let text: String = lines.iter().map(|name| format!("0000000000000000 T {name}\n")).collect();
+    std::fs::write(&hidden, text).expect("a folder of our own");
+    let line = format!("mount --bind '{}' /proc/kallsyms && exec \"$@\"", hidden.display());
+    run(&mut unshared(&line, &["profile", &server.port, "--duration", "1s"]))
+        .exits_with(1)
+        .complains_of(&["kptr_restrict"]);
+}
+
+#[test]
+fn a_user_without_privileges_is_told_which_are_missing() {
+    skip_unless!(is_root(), "needs root, to become somebody else");
+    skip_unless!(program("setpriv").is_some(), "setpriv is not installed (apt-get install util-linux)");
+    let dir = open_dir();
+    // The build's folder may be closed to others.
+    let own = dir.path().join("straingauge");
+    std::fs::copy(env!("CARGO_BIN_EXE_straingauge"), &own).expect("a copy of the program");
+    let server = Busy::start(true);
+    let as_nobody = |arguments: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--no-new-privs"]).arg(&own);
+        command.args(arguments).current_dir(dir.path());
+        command
+    };
+    run(&mut as_nobody(&["profile", &server.port, "--duration", "1s"])).exits_with(1).complains_of(&["root"]);
+    let writable = dir.path().join("run");
+    std::fs::create_dir(&writable).expect("a folder of our own");
+    std::os::unix::fs::chown(&writable, Some(65534), Some(65534)).expect("we are root");
+    let out = writable.join("sweep");
+    let out = out.to_str().expect("temporary paths are text");
+    run(&mut as_nobody(&["profile", "--sweep", "connections", "--out", out, "-q"]))
+        .exits_with(1)
+        .complains_of(&["root"]);
+}

@@ -1,0 +1,216 @@
+//! `straingauge profile --sweep`: the microbenchmark and a web server, profiled against one quantity.
+
+use crate::rig::{
+    Running, Said, free_port, is_root, member, needs_server, open_dir, points, run, run_record, skip_unless,
+    straingauge,
+};
+use crate::server::{Kind, serve_words};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A short sweep of the microbenchmark; `more` comes after the rest.
+fn sweep(axis: &str, out: &Path, more: &[&str]) -> Command {
+    sweep_of("500ms", axis, out, more)
+}
+
+/// The same with points of another length.
+fn sweep_of(duration: &str, axis: &str, out: &Path, more: &[&str]) -> Command {
+    let mut command = straingauge(["profile", "--sweep", axis, "--duration", duration, "--budget", "100s", "--out"]);
+    command.arg(out).args(more);
+    command
+}
+
+/// What the machine does not permit is a skip; anything else must have worked.
+fn is_done(said: &Said) -> bool {
+    if said.code == Some(1) && said.err.contains("cannot be profiled") {
+        crate::rig::skipped(said.err.lines().last().unwrap_or_default().trim());
+        return false;
+    }
+    assert_eq!(said.code, Some(0), "{}\n{}", said.out, said.err);
+    true
+}
+
+fn value(point: &serde_json::Value, name: &str) -> f64 {
+    point["figures"][name]["value"].as_f64().unwrap_or_else(|| panic!("{name}: {}", point["figures"][name]))
+}
+
+fn on_axis(out: &Path) -> Vec<serde_json::Value> {
+    points(out).into_iter().filter(|point| point["sweep"] == "axis").collect()
+}
+
+const LAYERS: [&str; 7] = ["user", "system_call", "tcp", "ip", "ethernet", "driver", "other"];
+
+#[test]
+fn the_microbenchmark_is_profiled_against_its_connections() {
+    skip_unless!(is_root(), "needs root, for namespaces and to sample stacks with BPF");
+    let dir = open_dir();
+    let out = dir.path().join("run");
+    let more = ["--connections", "2,16", "--rate", "4k", "--repeats", "3", "--json", "-q"];
+    let said = run(&mut sweep("connections", &out, &more));
+    if !is_done(&said) {
+        return;
+    }
+    let measured = on_axis(&out);
+    assert_eq!(measured.len(), 6, "two values, three times");
+    for point in &measured {
+        assert_eq!(point["axis"]["axis"], "connections");
+        assert_eq!(point["axis"]["value"].as_f64(), point["connections"].as_f64());
+        let sent = value(point, "layer.packets_sent");
+        assert_eq!(value(point, "layer.segments_sent"), sent, "a packet is a segment");
+        // Each segment is full and is acknowledged at once; what is under way at the edges of the window counts little.
+        let payload = value(point, "layer.payload_sent_bytes");
+        assert!((payload / sent / 1448.0 - 1.0).abs() < 0.05, "{payload} bytes in {sent} packets");
+        assert!((value(point, "layer.packets_received") / sent - 1.0).abs() < 0.1, "one acknowledgement a segment");
+        let told = value(point, "microbenchmark.segments_per_sec");
+        let seen = sent * 1e9 / point["duration_ns"].as_f64().expect("a window");
+        assert!((told / seen - 1.0).abs() < 0.1, "the sender says {told}/s, the packets {seen}/s");
+        let sum: f64 = LAYERS.iter().map(|layer| value(point, &format!("layer.{layer}_us_per_packet_sent"))).sum();
+        assert!(sum > 0.0);
+        for event in ["cycles", "instructions", "llc_load_misses"] {
+            let figure = &point["figures"][format!("layer.stack_{event}_per_packet_sent")];
+            assert!(figure["value"].is_number() || figure["not_measured"].is_string(), "{event}: {figure}");
+        }
+    }
+    let json = said.json();
+    let axes = member(&json, "axes");
+    let levels = axes[0]["layers"]["levels"].as_array().expect("levels by layer");
+    assert_eq!(levels.iter().map(|level| level["value"].as_f64()).collect::<Vec<_>>(), [Some(2.0), Some(16.0)]);
+    assert_eq!(run_record(&out)["scenario"]["command"], "profile");
+    // The run directory alone is enough.
+    std::fs::remove_file(out.join("report.html")).expect("the report was written");
+    let again = run(straingauge(["report"]).arg(&out)).exits_with(0);
+    for words in ["by layer, per packet sent", "Overall", "SysCall", "16 connections", "in per out"] {
+        assert!(again.out.contains(words), "'{words}' is not in\n{}", again.out);
+    }
+    let page = std::fs::read_to_string(out.join("report.html")).expect("the report was written");
+    for words in ["By layer, per packet sent", "CPU time per packet by layer", "What it rests on"] {
+        assert!(page.contains(words), "{words}");
+    }
+}
+
+#[test]
+fn the_microbenchmark_is_profiled_against_delay_and_rate() {
+    skip_unless!(is_root(), "needs root, for namespaces and to sample stacks with BPF");
+    let dir = open_dir();
+    for (axis, more, values, unit) in [
+        ("delay", ["--delay", "0ms,5ms", "--connections", "4", "--rate", "2k"], [0.0, 5e6], "delay"),
+        ("packet-rate", ["--rate", "1k,3k", "--connections", "2", "--delay", "1ms"], [1e3, 3e3], "segments/s"),
+    ] {
+        let out = dir.path().join(axis);
+        let said = run(sweep(axis, &out, &["--repeats", "1", "-q"]).args(more));
+        if !is_done(&said) {
+            return;
+        }
+        let mut seen: Vec<f64> = on_axis(&out).iter().filter_map(|point| point["axis"]["value"].as_f64()).collect();
+        seen.sort_by(f64::total_cmp);
+        assert_eq!(seen, values, "{axis}");
+        assert!(said.out.contains(unit) && said.out.contains("SysCall"), "{}", said.out);
+        for point in on_axis(&out) {
+            assert_eq!(value(&point, "layer.segments_sent"), value(&point, "layer.packets_sent"), "{axis}");
+            assert!(point["figures"]["path.packets"]["value"].is_number(), "{axis}: a path was made");
+        }
+    }
+}
+
+#[test]
+fn a_web_server_is_profiled_against_its_connections() {
+    skip_unless!(is_root(), "needs root, for namespaces and to sample stacks with BPF");
+    needs_server!(Kind::Nginx);
+    let dir = open_dir();
+    let (out, port) = (dir.path().join("run"), free_port());
+    let url = format!("http://127.0.0.1:{port}/1k.bin");
+    // Long enough for some hundred samples of a server that has only a part of a CPU.
+    let mut command =
+        sweep_of("2s", "connections", &out, &[&url, "--connections", "8,32", "--repeats", "1", "-q", "--"]);
+    command.args(serve_words(Kind::Nginx, port, &dir.path().join("state"), "0.0.0.0"));
+    let said = run(&mut command);
+    if !is_done(&said) {
+        return;
+    }
+    let measured = on_axis(&out);
+    assert_eq!(measured.len(), 2);
+    for point in measured {
+        assert!(value(&point, "client.goodput_per_sec") > 0.0);
+        assert!(value(&point, "layer.user_us_per_packet_sent") >= 0.0);
+        assert!(value(&point, "layer.packets_sent") >= point["outcomes"]["ok"].as_f64().expect("outcomes") * 0.9);
+    }
+    let page = std::fs::read_to_string(out.join("report.html")).expect("the report was written");
+    assert!(page.contains("Goodput") && page.contains("CPU time per packet by layer"));
+}
+
+/// Network namespaces of the processes that `pid` started.
+fn namespaces_of_children(pid: i32) -> BTreeSet<PathBuf> {
+    let own = std::fs::read_link("/proc/self/ns/net").expect("/proc is mounted");
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let of = |child: &str| std::fs::read_link(format!("/proc/{child}/ns/net")).ok();
+    children.split_whitespace().filter_map(of).filter(|namespace| *namespace != own).collect()
+}
+
+#[test]
+fn an_ended_or_killed_sweep_keeps_its_points_and_leaves_nothing() {
+    skip_unless!(is_root(), "needs root, for namespaces and to sample stacks with BPF");
+    for signal in [libc::SIGINT, libc::SIGKILL] {
+        let dir = open_dir();
+        let out = dir.path().join("run");
+        let mut command = sweep("connections", &out, &["--connections", "1,2", "--rate", "1k", "--repeats", "100"]);
+        let mut running = Running::start(&mut command);
+        let pid = running.pid();
+        while on_axis(&out).is_empty() && !running.has_ended() {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        if running.has_ended() {
+            assert!(!is_done(&running.wait()), "it ended before it was told to");
+            return;
+        }
+        let namespaces = namespaces_of_children(pid);
+        assert!(!namespaces.is_empty(), "the sender has a namespace of its own");
+        running.signal(signal);
+        let said = running.wait();
+        assert_eq!(said.code, (signal == libc::SIGINT).then_some(130), "{}", said.err);
+        let kept = on_axis(&out).len();
+        assert!(kept >= 1);
+        if signal == libc::SIGKILL {
+            // The kernel ends the sender; the next run removes what is left of the pair.
+            run(&mut sweep(
+                "delay",
+                &dir.path().join("next"),
+                &["--delay", "0ms", "--repeats", "1", "--connections", "1"],
+            ))
+            .exits_with(0);
+        }
+        let again = run(straingauge(["report"]).arg(&out)).exits_with(0);
+        assert!(again.out.contains("Overall"), "{}", again.out);
+        assert_eq!(on_axis(&out).len(), kept);
+        crate::interruption::assert_nothing_is_left(pid, &out, &namespaces);
+    }
+}
+
+#[test]
+fn nonsense_is_refused_before_anything_is_started() {
+    let many = (1..=65).map(|n: u32| n.to_string()).collect::<Vec<_>>().join(",");
+    let url = "http://127.0.0.1:8080/";
+    let cases: [(&[&str], &[&str]); 14] = [
+        (&["--sweep", "connections", url], &["-- SERVER"]),
+        (&["--sweep", "connections", "--", "nginx"], &["URL"]),
+        (&["--sweep", "connections", "--method", "exact"], &["--method"]),
+        (&["--sweep", "connections", "--connections", "0"], &["--connections 0"]),
+        (&["--sweep", "connections", "--connections", &many], &["64"]),
+        (&["--sweep", "connections", "--rate", "1k,2k"], &["--rate", "list"]),
+        (&["--sweep", "connections", "--rate", "5", url, "--", "nginx"], &["--rate", "packet-rate"]),
+        (&["--sweep", "delay", "--delay", "20s"], &["--delay", "10s"]),
+        (&["--sweep", "packet-rate", "--rate", "-5"], &["--rate"]),
+        (&["--sweep", "connections", "--repeats", "0"], &["--repeats"]),
+        (&["--sweep", "connections", "--duration", "1ms"], &["--duration", "200ms"]),
+        (&["--sweep", "connections", "--budget", "1ms"], &["--budget"]),
+        (&["--sweep", "sideways"], &["sideways"]),
+        (&[":8080", "--connections", "4"], &["--sweep"]),
+    ];
+    for (arguments, words) in cases {
+        run(straingauge(["profile"]).args(arguments)).exits_with(2).complains_of(words);
+    }
+    let dir = open_dir();
+    let out = dir.path().join("run");
+    run(&mut sweep("connections", &out, &["--connections", "900k", "-q"])).exits_with(1).complains_of(&["descriptors"]);
+    assert!(!out.join("run.json").exists());
+}

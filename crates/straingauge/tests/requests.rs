@@ -1,0 +1,187 @@
+//! The watch of requests in points: the server's count against the client's, phases, the budget, what is said where it cannot be.
+
+use crate::rig::{free_port, is_root, needs_server, open_dir, points, program, run, skip_unless, skipped, straingauge};
+use crate::server::{Kind, serve_words};
+use serde_json::Value;
+use std::process::Command;
+
+/// Why a point's requests were not counted; `None` when they were.
+fn why_not(point: &Value) -> Option<String> {
+    let figure = &point["figures"]["watch.requests"];
+    figure["not_measured"].as_str().map(str::to_string)
+}
+
+fn value(point: &Value, name: &str) -> Option<f64> {
+    point["figures"][name]["value"].as_f64()
+}
+
+/// The server answered what the client counts, over the whole load; what the client gave up may have been answered, too.
+#[track_caller]
+fn assert_counts_agree(point: &Value) {
+    let of = |name: &str| point["outcomes"][name].as_u64().unwrap_or(0) as f64;
+    let given_up = of("sent") - of("ok") - of("non_2xx");
+    let difference = value(point, "watch.whole_load_difference").expect("the whole load was counted");
+    assert!((0.0..=given_up).contains(&difference), "{difference} requests apart, {given_up} given up: {point:#}");
+}
+
+fn load_point(kind: Kind, watch: &str, more: &[&str]) -> Option<Value> {
+    let dir = open_dir();
+    let port = free_port();
+    let url = format!("http://127.0.0.1:{port}/1k.bin");
+    let mut command = straingauge(["load", &url, "--watch", watch, "--duration", "1s", "--warmup", "300ms", "--json"]);
+    command.args(["--connections", "8", "--quiet"]).args(more).arg("--");
+    command.args(serve_words(kind, port, &dir.path().join("state"), "0.0.0.0"));
+    let point = run(&mut command).exits_with(0).json()["point"].clone();
+    if let Some(why) = why_not(&point) {
+        // As root the programs may not be refused.
+        assert!(!is_root(), "requests were not counted: {why}");
+        skipped(&why);
+        return None;
+    }
+    Some(point)
+}
+
+#[test]
+fn the_server_side_counts_what_the_client_counts() {
+    for kind in [Kind::Nginx, Kind::Apache] {
+        if let Some(why) = kind.missing() {
+            skipped(&why);
+            continue;
+        }
+        for more in [&[][..], &["--requests-per-connection", "1"]] {
+            let Some(point) = load_point(kind, "counts", more) else { return };
+            assert_counts_agree(&point);
+            assert_eq!(value(&point, "watch.counted_ratio"), Some(1.0));
+            assert_eq!(value(&point, "watch.lost_requests"), Some(0.0));
+            let of_classes: u64 = point["watched"]["classes"]
+                .as_array()
+                .expect("classes")
+                .iter()
+                .map(|class| class["figures"]["watch.requests"]["value"].as_f64().expect("counted") as u64)
+                .sum();
+            assert_eq!(Some(of_classes as f64), value(&point, "watch.requests"), "the classes are the whole");
+            // Head and body of one document: every response has the size that the client saw.
+            let received = value(&point, "client.received_bytes").expect("counted");
+            let answered = point["outcomes"]["ok"].as_f64().expect("counted");
+            let seen = value(&point, "watch.bytes_out_per_request").expect("counted");
+            assert!(
+                (seen * answered / received - 1.0).abs() < 0.01,
+                "{seen} bytes sent, {received} of {answered} received"
+            );
+            for name in ["watch.cpu_us_per_request", "watch.elapsed_us", "watch.cost_ratio"] {
+                assert!(value(&point, name) > Some(0.0), "{name}: {}", point["figures"][name]);
+            }
+            assert!(value(&point, "watch.in_flight").is_some(), "sampled: {}", point["figures"]["watch.in_flight"]);
+            let explained = value(&point, "watch.explained_cpu_ratio").expect("timed");
+            assert!(explained < 1.02, "more CPU time is charged than the scheduler knows: {explained}");
+            let phases = &point["figures"]["watch.parse_us"]["not_measured"];
+            assert!(phases.as_str().is_some_and(|why| why.contains("counts")), "phases were not asked for: {phases}");
+        }
+    }
+}
+
+#[test]
+fn exact_phases_add_up_to_the_cpu_time_of_a_request() {
+    needs_server!(Kind::Nginx);
+    let Some(point) = load_point(Kind::Nginx, "exact", &[]) else { return };
+    assert_counts_agree(&point);
+    let parts: f64 = ["watch.parse_cpu_us", "watch.process_cpu_us", "watch.log_cpu_us"]
+        .iter()
+        .map(|name| value(&point, name).unwrap_or_else(|| panic!("{name}: {}", point["figures"][name])))
+        .sum();
+    let whole = value(&point, "watch.cpu_us_per_request").expect("timed");
+    assert!((parts / whole - 1.0).abs() < 1e-6, "{parts} against {whole}");
+    assert_eq!(point["watched"]["mode"], "exact");
+    assert!(value(&point, "watch.timed_ratio") > Some(0.99), "all of the window");
+}
+
+#[test]
+fn every_point_of_find_has_the_servers_side_and_the_report_shows_it() {
+    skip_unless!(is_root(), "counting requests needs root");
+    needs_server!(Kind::Nginx);
+    let dir = open_dir();
+    let (state, out) = (dir.path().join("state"), dir.path().join("run"));
+    let port = free_port();
+    let url = format!("http://127.0.0.1:{port}/1k.bin");
+    // A budget that no point exceeds, so that all of each is counted and a part timed.
+    let mut command = straingauge(["find", &url, "--watch-overhead", "100%", "--profile", "never", "--budget", "14s"]);
+    command.args(["--sweep", "connections", "--duration", "400ms", "--max-connections", "16", "--repeats", "2"]);
+    command.arg("--out").arg(&out).arg("--").args(serve_words(Kind::Nginx, port, &state, "0.0.0.0"));
+    let said = run(&mut command).exits_with(0);
+    let measured = points(&out);
+    for point in &measured {
+        assert_eq!(why_not(point), None);
+        assert_counts_agree(point);
+        assert_eq!(point["watched"]["mode"], "default");
+        assert!(value(point, "watch.cost_ratio") > Some(0.0), "the cost is measured: {point:#}");
+    }
+    let timed = measured.iter().filter(|point| value(point, "watch.parse_us") > Some(0.0)).count();
+    assert!(timed > 0, "no point of {} has phases", measured.len());
+    assert!(said.out.contains("from the server's side"), "{}", said.out);
+    let page = std::fs::read_to_string(out.join("report.html")).expect("report.html is there");
+    for words in
+        ["Requests, from the server&#x27;s side", "Phases of a request, elapsed", "Phases of a request, CPU time"]
+    {
+        assert!(page.contains(words), "'{words}' is not in the report");
+    }
+    let json = run(straingauge(["report"]).arg(&out).arg("--json")).exits_with(0).json();
+    let loads = json["server_side"][0]["loads"].as_array().expect("by load");
+    assert!(loads.len() >= 3, "{loads:?}");
+}
+
+#[test]
+fn cheap_requests_are_watched_in_part_or_not_at_all() {
+    skip_unless!(is_root(), "counting requests needs root");
+    needs_server!(Kind::Nginx);
+    let dir = open_dir();
+    let port = free_port();
+    let url = format!("http://127.0.0.1:{port}/128.bin");
+    let mut command = straingauge(["load", &url, "--watch-overhead", "0.1%", "--duration", "1s", "--json", "--quiet"]);
+    command.arg("--").args(serve_words(Kind::Nginx, port, &dir.path().join("state"), "0.0.0.0"));
+    let point = run(&mut command).exits_with(0).json()["point"].clone();
+    let why = point["watched"]["why_not"].as_str().expect("a thousandth is not enough to count each request of nginx");
+    assert!(why.contains("budget"), "{why}");
+    assert!(value(&point, "watch.client_difference_ratio").is_none(), "a part is not compared with the whole");
+    assert!(value(&point, "watch.accepted_per_sec").is_some(), "connections cost nothing a request");
+}
+
+#[test]
+fn watch_off_leaves_no_trace_and_a_missing_right_says_why() {
+    needs_server!(Kind::Nginx);
+    let dir = open_dir();
+    let load = |state: &str, watch: &str, before: &[&str]| {
+        let port = free_port();
+        let url = format!("http://127.0.0.1:{port}/1k.bin");
+        let inner = straingauge(["load", &url, "--watch", watch, "--duration", "300ms", "--json", "--quiet"]);
+        let mut command = match before {
+            [] => inner,
+            [first, rest @ ..] => {
+                let mut outer = Command::new(first);
+                outer.args(rest).arg(inner.get_program()).args(inner.get_args());
+                outer
+            }
+        };
+        command.arg("--").args(serve_words(Kind::Nginx, port, &dir.path().join(state), "0.0.0.0"));
+        run(&mut command).exits_with(0).json()["point"].clone()
+    };
+    let point = load("off", "off", &[]);
+    assert!(point["watched"].is_null() && !point["figures"].to_string().contains("watch."), "{point:#}");
+    skip_unless!(is_root(), "only root has capabilities to take away");
+    skip_unless!(program("setpriv").is_some(), "setpriv (util-linux) is missing");
+    let point = load("refused", "default", &["setpriv", "--bounding-set", "-bpf,-perfmon,-sys_admin"]);
+    assert!(why_not(&point).is_some_and(|why| !why.is_empty()), "{}", point["figures"]["watch.requests"]);
+    assert!(point["figures"]["watch.parse_us"]["value"].is_null());
+    assert!(point["doubts"].to_string().contains("requests were not watched"), "{}", point["doubts"]);
+    assert!(value(&point, "machine.faults_per_sec").is_some(), "the machine's counters need no privilege");
+}
+
+#[test]
+fn bad_options_of_the_watch_are_one_sentence() {
+    for (arguments, words) in [
+        (["--watch-overhead", "0%"], "--watch-overhead must be above 0"),
+        (["--watch-classes", "10KiB,1KiB"], "--watch-classes: size class boundaries must ascend"),
+    ] {
+        let mut command = straingauge(["load", "http://127.0.0.1:1/"]);
+        run(command.args(arguments)).exits_with(2).complains_of(&[words]);
+    }
+}

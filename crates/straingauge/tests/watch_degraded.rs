@@ -1,0 +1,196 @@
+//! `straingauge watch` and `doctor` with less than they could use: no rights, two capabilities, no type information, no BPF.
+//! What can be seen is shown, what cannot is said with the reason, and nothing is 0 that was not measured.
+
+use crate::rig::{Running, Said, is_root, member, needs_server, open_dir, program, run, skip_unless, straingauge};
+use crate::server::{Kind, Server};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Nobody, who owns nothing that matters here.
+const NOBODY: &str = "65534";
+
+/// The program where everybody may run it: this repository may lie in a folder that nobody else can enter.
+fn open_copy(folder: &Path) -> PathBuf {
+    let (from, to) = (Path::new(env!("CARGO_BIN_EXE_straingauge")), folder.join("straingauge"));
+    if std::fs::hard_link(from, &to).is_err() {
+        std::fs::copy(from, &to).expect("a copy in a temporary folder");
+    }
+    to
+}
+
+/// The program as nobody, with these capabilities and no others.
+fn as_nobody(program: &Path, capabilities: &[&str], arguments: &[&str]) -> Command {
+    let mut sets = String::from("-all");
+    capabilities.iter().for_each(|capability| sets += &format!(",+{capability}"));
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
+    command.args([format!("--inh-caps={sets}"), format!("--ambient-caps={sets}")]);
+    command.arg(program).args(arguments);
+    command
+}
+
+/// A short watch's lines of JSON.
+fn lines(said: &Said) -> Vec<Value> {
+    said.out.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+}
+
+/// What a watch that may not count requests must show: the states, and why there is no more.
+#[track_caller]
+fn shows_states_and_says(said: &Said, words: &[&str]) {
+    let lines = lines(said);
+    let last = lines.last().expect("a reading");
+    assert_eq!(last["totals"]["connections"]["states"]["listen"], 1, "{last:#}");
+    assert_eq!(last["totals"]["classes"], serde_json::json!([]), "not counted, and not 0 either");
+    assert!(last["totals"]["connections"]["retransmits"].is_null(), "not measured, and not 0 either");
+    let doubts: Vec<&str> =
+        last["doubts"].as_array().expect("a list").iter().filter_map(|doubt| doubt["what"].as_str()).collect();
+    let why = doubts.iter().find(|what| what.contains("requests are not counted")).expect("it is said");
+    for word in words {
+        assert!(why.contains(word), "'{word}' is not in: {why}");
+    }
+}
+
+const SHORT: [&str; 5] = ["--duration", "400ms", "--interval", "200ms", "--json"];
+
+fn watch_arguments(port: &str) -> Vec<&str> {
+    ["watch", port].into_iter().chain(SHORT).collect()
+}
+
+#[test]
+fn nobody_sees_states_and_is_told_what_is_missing() {
+    needs_server!(Kind::Nginx);
+    skip_unless!(is_root(), "only root can become nobody");
+    skip_unless!(program("setpriv").is_some(), "setpriv is not installed (apt-get install util-linux)");
+    let (server, dir) = (Server::start(Kind::Nginx), open_dir());
+    let copy = open_copy(dir.path());
+    let port = format!(":{}", server.port);
+    let said = run(&mut as_nobody(&copy, &[], &watch_arguments(&port))).exits_with(0);
+    shows_states_and_says(&said, &["not permitted", "cap_bpf"]);
+    let screen = run(&mut as_nobody(&copy, &[], &["watch", &port, "--duration", "300ms"])).exits_with(0).out;
+    for words in ["connections only", "retransmits not measured", "! requests are not counted"] {
+        assert!(screen.contains(words), "'{words}' is not in:\n{screen}");
+    }
+    let doctor = run(&mut as_nobody(&copy, &[], &["doctor"])).exits_with(0).out;
+    for words in ["no   BPF ", "no   requests of a server", "cap_bpf"] {
+        assert!(doctor.contains(words), "'{words}' is not in:\n{doctor}");
+    }
+}
+
+#[test]
+fn two_capabilities_are_enough_to_count_every_request() {
+    needs_server!(Kind::Nginx);
+    skip_unless!(is_root(), "only root can give capabilities away");
+    skip_unless!(program("setpriv").is_some(), "setpriv is not installed (apt-get install util-linux)");
+    let (server, dir) = (Server::start(Kind::Nginx), open_dir());
+    let copy = open_copy(dir.path());
+    let capabilities = ["bpf", "perfmon"];
+    let doctor = run(&mut as_nobody(&copy, &capabilities, &["doctor"])).exits_with(0).out;
+    skip_unless!(
+        doctor.contains("yes  requests of a server"),
+        "not here: {}",
+        line_of(&doctor, "requests of a server")
+    );
+    let port = format!(":{}", server.port);
+    let words = ["watch", &port, "--json", "--interval", "200ms", "--mode", "exact"];
+    let running = Running::start(&mut as_nobody(&copy, &capabilities, &words));
+    let mut load = straingauge(["load", &server.url("1k.bin"), "--warmup", "0s", "--duration", "500ms"]);
+    // The watch has no sign that it has begun but its first line.
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    let counted = run(load.args(["--connections", "4", "--json", "--quiet"])).exits_with(0).json();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    running.signal(libc::SIGINT);
+    let said = running.wait().exits_with(0);
+    let lines = lines(&said);
+    let last = lines.last().expect("a reading");
+    let requests: u64 = last["totals"]["classes"]
+        .as_array()
+        .expect("classes")
+        .iter()
+        .filter_map(|class| class["requests"].as_u64())
+        .sum();
+    let (ok, sent) = (member(&counted, "ok").as_u64().unwrap(), member(&counted, "sent").as_u64().unwrap());
+    assert!((ok..=sent).contains(&requests), "{requests} counted, {ok} answered, {sent} sent");
+    let phased: u64 = last["totals"]["phases"]
+        .as_array()
+        .expect("phases")
+        .iter()
+        .filter_map(|class| class["requests"].as_u64())
+        .sum();
+    assert!(phased > 0, "phases need no more than that: {last:#}");
+    assert_eq!(last["doubts"], serde_json::json!([]));
+    // nginx's worker is nobody's, too, so it is found by its socket and its CPU time is seen.
+    assert!(last["totals"]["cpu"]["group_ns"].as_u64().unwrap() > 0, "{last:#}");
+}
+
+fn line_of<'a>(text: &'a str, words: &str) -> &'a str {
+    text.lines().find(|line| line.contains(words)).unwrap_or("nothing is said")
+}
+
+#[test]
+fn without_type_information_states_are_shown_and_the_reason() {
+    needs_server!(Kind::Nginx);
+    skip_unless!(is_root(), "only root can hide /sys/kernel/btf");
+    skip_unless!(program("unshare").is_some(), "unshare is not installed (apt-get install util-linux)");
+    skip_unless!(Path::new("/sys/kernel/btf").is_dir(), "this kernel has no type information anyway");
+    let server = Server::start(Kind::Nginx);
+    let port = format!(":{}", server.port);
+    let hidden = |arguments: &[&str]| {
+        let mut command = Command::new("unshare");
+        let line = "mount -t tmpfs none /sys/kernel/btf && exec \"$@\"";
+        command.args(["--mount", "sh", "-c", line, "sh", env!("CARGO_BIN_EXE_straingauge")]).args(arguments);
+        command
+    };
+    let said = run(&mut hidden(&watch_arguments(&port))).exits_with(0);
+    shows_states_and_says(&said, &["type information", "/sys/kernel/btf/vmlinux", "CONFIG_DEBUG_INFO_BTF"]);
+    let last = lines(&said).pop().expect("a reading");
+    assert!(last["totals"]["cpu"]["processes"].as_u64().unwrap() >= 2, "the processes are seen all the same: {last:#}");
+    let doctor = run(&mut hidden(&["doctor"])).exits_with(0).out;
+    for words in ["no   BTF", "no   requests of a server"] {
+        assert!(doctor.contains(words), "'{words}' is not in:\n{doctor}");
+    }
+}
+
+/// Makes every bpf() of the command fail with this error, as a container's filter does.
+fn forbid_bpf(command: &mut Command, error: i32) {
+    const LOAD_NUMBER: u16 = 0x20;
+    const JUMP_IF_EQUAL: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let filter = [
+        step(LOAD_NUMBER, 0, 0, 0),
+        step(JUMP_IF_EQUAL, 0, 1, libc::SYS_bpf as u32),
+        step(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | error as u32),
+        step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let install = move || {
+        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+        // SAFETY: plain system calls, as is allowed between fork and exec; the kernel copies the filter, which is live.
+        let refused = unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
+                || libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) != 0
+        };
+        if refused { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+    };
+    // SAFETY: the closure allocates nothing and takes no lock.
+    unsafe { command.pre_exec(install) };
+}
+
+#[test]
+fn where_bpf_is_forbidden_states_are_shown_and_the_reason() {
+    needs_server!(Kind::Nginx);
+    let server = Server::start(Kind::Nginx);
+    let port = format!(":{}", server.port);
+    for (error, words) in [(libc::EPERM, "not permitted"), (libc::ENOSYS, "Function not implemented")] {
+        let arguments: Vec<OsString> = watch_arguments(&port).into_iter().map(Into::into).collect();
+        let mut watch = straingauge(arguments);
+        forbid_bpf(&mut watch, error);
+        shows_states_and_says(&run(&mut watch).exits_with(0), &[words]);
+        let mut doctor = straingauge(["doctor"]);
+        forbid_bpf(&mut doctor, error);
+        let said = run(&mut doctor).exits_with(0).out;
+        assert!(said.contains("no   BPF ") && said.contains("no   requests of a server"), "{said}");
+    }
+}
