@@ -1,10 +1,14 @@
 /* A closed loop: CONNECTIONS connections, each with its next request under way as soon as it has its answer, until REQUESTS
  * answers have come. Prints one line: requests, errors, seconds from the first request.
  *
+ * With PID and SECONDS these requests are the warm-up: a window of SECONDS follows, and what the line tells is of the window: requests, errors,
+ * seconds, the CPU that the server with that PID had (ns, and of it user and system in clock ticks), how long it waited for its CPU, and the
+ * client's own CPU.
+ *
  * rounds: a connection's next request goes out when all have their answers, in a random order that is the same in each run. A server
  * that is slow beside its client (under cachegrind) would else meet the same few connections again and again.
  *
- * usage: client PORT CONNECTIONS REQUESTS keep|rounds|close PATH */
+ * usage: client PORT CONNECTIONS REQUESTS keep|rounds|close PATH [PID SECONDS] */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -16,8 +20,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "usage.h"
 
 struct connection {
 	int fd;
@@ -34,11 +39,12 @@ static long *order, answered_in_round;
 static char request[1024];
 static int epoll;
 
+static double window_s;
+static int server;
+
 static double now_s(void)
 {
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+	return clock_s(CLOCK_MONOTONIC);
 }
 
 static void fail(const char *what)
@@ -72,7 +78,7 @@ static void send_request(long i)
 {
 	struct connection *c = &connections[i];
 	ssize_t bytes = (ssize_t)strlen(request);
-	if (sent++ >= wanted)
+	if (sent++ >= wanted && window_s == 0)
 		return;
 	c->got = 0;
 	c->expected = -1;
@@ -97,7 +103,7 @@ static void ended(long i, bool is_whole)
 {
 	close(connections[i].fd);
 	errors += !is_whole;
-	if (answered + errors < wanted)
+	if (answered + errors < wanted || window_s > 0)
 		open_connection(i);
 }
 
@@ -132,10 +138,44 @@ static void receive(long i)
 	}
 }
 
+/* True: the run is over. */
+static bool is_done(void)
+{
+	static bool has_begun;
+	static struct usage before;
+	static double begin_s, client_s;
+	static long answered_before, errors_before;
+	struct usage after;
+	if (answered + errors < wanted)
+		return false;
+	if (window_s == 0)
+		return true;
+	double now = now_s();
+	if (!has_begun) {
+		has_begun = read_usage(server, &before);
+		if (!has_begun)
+			exit((fprintf(stderr, "client: process %d cannot be read\n", server), 1));
+		begin_s = now, client_s = clock_s(CLOCK_PROCESS_CPUTIME_ID);
+		answered_before = answered, errors_before = errors;
+	} else if (now - begin_s >= window_s) {
+		if (!read_usage(server, &after))
+			exit((fprintf(stderr, "client: process %d has ended\n", server), 1));
+		printf("requests=%ld errors=%ld seconds=%.4f server_ns=%lld waited_ns=%lld user_ticks=%ld system_ticks=%ld client_s=%.4f\n",
+		       answered - answered_before, errors - errors_before, now - begin_s, after.run_ns - before.run_ns, after.waited_ns - before.waited_ns,
+		       after.user_ticks - before.user_ticks, after.system_ticks - before.system_ticks, clock_s(CLOCK_PROCESS_CPUTIME_ID) - client_s);
+		return true;
+	}
+	return false;
+}
+
 int main(int argc, char **argv)
 {
-	if (argc != 6)
-		return fprintf(stderr, "usage: client PORT CONNECTIONS REQUESTS keep|rounds|close PATH\n"), 2;
+	if (argc != 6 && argc != 8)
+		return fprintf(stderr, "usage: client PORT CONNECTIONS REQUESTS keep|rounds|close PATH [PID SECONDS]\n"), 2;
+	if (argc == 8) {
+		server = atoi(argv[6]);
+		window_s = atof(argv[7]);
+	}
 	address.sin_port = htons((uint16_t)atoi(argv[1]));
 	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	count = atol(argv[2]);
@@ -151,13 +191,13 @@ int main(int argc, char **argv)
 	struct epoll_event events[512];
 	long connected = 0, opened = 0;
 	double start = now_s();
-	while (answered + errors < wanted) {
+	while (!is_done()) {
 		/* Kept connections are all there before the first request; some at a time, as the backlog is bounded. */
 		while (opened < count && opened - connected < 256)
 			open_connection(opened++);
-		int n = epoll_wait(epoll, events, 512, 60000);
+		int n = epoll_wait(epoll, events, 512, window_s > 0 ? 5000 : 60000);
 		if (n <= 0)
-			return fprintf(stderr, "client: stalled after %ld answers, %ld errors\n", answered, errors), 1;
+			return fprintf(stderr, "client: no answer for a long time after %ld, %ld errors\n", answered, errors), 1;
 		for (int e = 0; e < n; e++) {
 			long i = (long)events[e].data.u64;
 			if (connections[i].is_connected) {
@@ -182,6 +222,7 @@ int main(int argc, char **argv)
 			}
 		}
 	}
-	printf("requests=%ld errors=%ld seconds=%.4f\n", answered, errors, now_s() - start);
+	if (window_s == 0)
+		printf("requests=%ld errors=%ld seconds=%.4f\n", answered, errors, now_s() - start);
 	return errors != 0;
 }

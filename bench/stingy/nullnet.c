@@ -1,14 +1,17 @@
-/* A kernel that costs nothing, for tux and its Stingy versions: a preload library that plays listener, connections, epoll and
+/* A kernel that costs nothing, for tux and lighttpd and their Stingy versions: a preload library that plays listener, connections, epoll and
  * clients inside of the server's process. What is left is the server's own time, on this machine's caches.
  *
  * NULLNET_CONNECTIONS connections ask NULLNET_REQUESTS requests in all. In each epoll_wait a quarter of those whose client waits for
  * nothing ask, in random order, as many as the caller takes. At the end it prints a line, counts from the fifth part on, and
  * ends the process.
  *
- * It plays only what tux uses: listen, accept4, epoll_ctl, epoll_wait, recv, send, sendfile, close. One thread. */
+ * It plays what the two use for a small file: listen, accept4, epoll_ctl, epoll_wait, close; recv, send, sendfile (tux);
+ * read, pread, writev, getsockopt (lighttpd, which sends a small file from memory). One thread. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,6 +20,7 @@
 #include <sys/epoll.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,7 +33,7 @@ static struct connection {
 	bool is_busy;   /* not answered yet */
 } connections[MOST];
 static unsigned order[MOST], accepted, total;
-static int listener = -1;
+static int listener = -1, out = 1;
 static bool is_listening;
 static epoll_data_t listener_data;
 static long wanted, answered, polls;
@@ -63,6 +67,8 @@ __attribute__((constructor)) static void start(void)
 		exit(2);
 	for (unsigned i = 0; i < total; i++)
 		order[i] = i;
+	/* lighttpd turns its standard output away. */
+	out = fcntl(1, F_DUPFD_CLOEXEC, FIRST - 1);
 }
 
 int listen(int fd, int backlog)
@@ -74,10 +80,15 @@ int listen(int fd, int backlog)
 
 int accept4(int fd, struct sockaddr *address, socklen_t *length, int flags)
 {
-	(void)fd, (void)address, (void)length, (void)flags;
+	(void)fd, (void)flags;
 	if (accepted == total) {
 		errno = EAGAIN;
 		return -1;
+	}
+	if (address && *length >= sizeof(struct sockaddr_in)) {
+		struct sockaddr_in client = { .sin_family = AF_INET, .sin_port = htons((uint16_t)(FIRST + accepted)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+		memcpy(address, &client, sizeof client);
+		*length = sizeof client;
 	}
 	return FIRST + (int)accepted++;
 }
@@ -118,11 +129,9 @@ int epoll_wait(int epoll, struct epoll_event *events, int most, int timeout)
 	return count;
 }
 
-ssize_t recv(int fd, void *buffer, size_t bytes, int flags)
+static ssize_t heard(struct connection *c, void *buffer, size_t bytes)
 {
-	struct connection *c = mine(fd);
-	(void)flags;
-	if (!c || !c->is_asking || bytes < sizeof REQUEST - 1) {
+	if (!c->is_asking || bytes < sizeof REQUEST - 1) {
 		errno = EAGAIN;
 		return -1;
 	}
@@ -131,33 +140,92 @@ ssize_t recv(int fd, void *buffer, size_t bytes, int flags)
 	return sizeof REQUEST - 1;
 }
 
+static void has_answer(struct connection *c)
+{
+	c->is_busy = false;
+	if (++answered == wanted / 5)
+		begin_s = cpu_s();
+	if (answered == wanted) {
+		dprintf(out, "connections=%u requests=%ld ns=%.1f polls=%ld\n", total, wanted - wanted / 5, (cpu_s() - begin_s) * 1e9 / (double)(wanted - wanted / 5), polls);
+		_exit(0);
+	}
+}
+
+/* The next function of that name, for what is not played. */
+#define REAL(name) \
+	static __typeof__(&name) real; \
+	if (!real) \
+	*(void **)&real = dlsym(RTLD_NEXT, #name)
+
+ssize_t recv(int fd, void *buffer, size_t bytes, int flags)
+{
+	REAL(recv);
+	return mine(fd) ? heard(mine(fd), buffer, bytes) : real(fd, buffer, bytes, flags);
+}
+
+ssize_t read(int fd, void *buffer, size_t bytes)
+{
+	REAL(read);
+	return mine(fd) ? heard(mine(fd), buffer, bytes) : real(fd, buffer, bytes);
+}
+
 ssize_t send(int fd, const void *buffer, size_t bytes, int flags)
 {
-	(void)fd, (void)buffer, (void)flags;
-	return (ssize_t)bytes;
+	REAL(send);
+	return mine(fd) ? (ssize_t)bytes : real(fd, buffer, bytes, flags);
 }
 
 ssize_t sendfile(int fd, int file, off_t *offset, size_t bytes)
 {
 	(void)file;
 	*offset += (off_t)bytes;
-	mine(fd)->is_busy = false;
-	if (++answered == wanted / 5)
-		begin_s = cpu_s();
-	if (answered == wanted) {
-		printf("connections=%u requests=%ld ns=%.1f polls=%ld\n", total, wanted - wanted / 5, (cpu_s() - begin_s) * 1e9 / (double)(wanted - wanted / 5), polls);
-		fflush(stdout);
-		_exit(0);
-	}
+	has_answer(mine(fd));
 	return (ssize_t)bytes;
+}
+
+/* Head and body in one: the answer. */
+ssize_t writev(int fd, const struct iovec *parts, int count)
+{
+	REAL(writev);
+	ssize_t bytes = 0;
+	if (!mine(fd))
+		return real(fd, parts, count);
+	for (int i = 0; i < count; i++)
+		bytes += (ssize_t)parts[i].iov_len;
+	has_answer(mine(fd));
+	return bytes;
+}
+
+/* The file's bytes once connections are there; what is read at the start (configuration) is read. */
+static bool plays_file(size_t bytes)
+{
+	return accepted > 0 && bytes == BODY;
+}
+
+ssize_t pread(int fd, void *buffer, size_t bytes, off_t at)
+{
+	REAL(pread);
+	return plays_file(bytes) ? memset(buffer, 'x', bytes), (ssize_t)bytes : real(fd, buffer, bytes, at);
+}
+
+ssize_t pread64(int fd, void *buffer, size_t bytes, off64_t at)
+{
+	REAL(pread64);
+	return plays_file(bytes) ? memset(buffer, 'x', bytes), (ssize_t)bytes : real(fd, buffer, bytes, at);
+}
+
+int getsockopt(int fd, int level, int name, void *restrict value, socklen_t *restrict bytes)
+{
+	REAL(getsockopt);
+	if (!mine(fd))
+		return real(fd, level, name, value, bytes);
+	memset(value, 0, *bytes);
+	*(int *)value = 1; /* TCP_NODELAY, which is what is asked */
+	return 0;
 }
 
 int close(int fd)
 {
-	static int (*real)(int);
-	if (mine(fd))
-		return 0;
-	if (!real)
-		*(void **)&real = dlsym(RTLD_NEXT, "close");
-	return real(fd);
+	REAL(close);
+	return mine(fd) ? 0 : real(fd);
 }

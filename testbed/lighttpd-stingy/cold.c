@@ -35,7 +35,7 @@ static struct {
 	struct sockaddr_in6 *ipv6; /* by descriptor, for those that have such an address */
 	struct { int fd, revents; } *queue;
 	uint32_t size, count, queued;
-	char is_off; /* the server ends */
+	char is_off; /* STINGY_COLD=0, or the server ends */
 } cold;
 
 static handler_t cold_handle_fdevent(void *context, int revents)
@@ -51,6 +51,11 @@ static int cold_start(const server *srv)
 	uint32_t size = srv->ev->maxfds;
 	if (cold.at || cold.is_off)
 		return !cold.is_off;
+	const char *wanted = getenv("STINGY_COLD");
+	if (wanted && *wanted == '0') {
+		cold.is_off = 1;
+		return 0;
+	}
 	/* Nothing of it exists until a descriptor of that number does. */
 	void *at = mmap(NULL, size * sizeof(struct cold), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (at == MAP_FAILED)
@@ -92,7 +97,7 @@ void connection_freeze_if_idle(connection * const con)
 {
 	server * const srv = con->srv;
 	request_st * const r = &con->request;
-	if (!cold_can_be_frozen(con) || !cold_start(srv) || (uint32_t)con->fd >= cold.size)
+	if (!cold_start(srv) || (uint32_t)con->fd >= cold.size || !cold_can_be_frozen(con))
 		return;
 	struct cold *c = &cold.at[con->fd];
 	*c = (struct cold){ .fdn = con->fdn, .srv_socket = con->srv_socket, .bytes_in = r->read_queue.bytes_in,

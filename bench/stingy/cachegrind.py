@@ -1,0 +1,79 @@
+"""Misses of user space by the request, simulated (valgrind's cachegrind): D1 32 KiB 8-way, LL = the L2 cache, 16-way.
+
+Two runs of different length; their difference, by the request, leaves out the start. The client asks in rounds, so that the server meets its
+connections in turn; the server's clock is slowed as the server is (slowclock.c). Nothing here is timed: it needs no quiet machine, and
+two of these run side by side."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+
+import versions
+
+COLUMNS = ["round", "connections", "version", "l2_bytes", "requests", "instructions", "i1", "lli", "d1", "lld"]
+CACHES = ["--I1=32768,8,64", "--D1=32768,8,64"]
+FIELDS = {"instructions": r"I\s+refs", "i1": r"I1\s+misses", "lli": "LLi misses", "d1": r"D1\s+misses", "lld": "LLd misses"}
+
+
+def trials(options):
+    # cachegrind knows neither the kernel nor prefetch; stock against stock is the scatter of what is left of chance.
+    order = sorted(options.connections, key=lambda connections: (connections != 2500, connections))
+    return [(connections, version) for connections in order for version in options.versions if version not in ("edge", "loop")]
+
+
+def trial_seconds(options, trial):
+    return (10 + trial[0] * 3.2e-3) / 2
+
+
+def counted(options, connections, version, requests, documents):
+    with tempfile.TemporaryDirectory() as scratch:
+        log = os.path.join(scratch, "log")
+        options.isolation.new_network()
+        server = versions.Server(options.server, version, documents, ["setpriv", "--pdeathsig", "KILL", "valgrind", "--tool=cachegrind", "--cache-sim=yes", *CACHES, f"--LL={options.l2},16,64",
+                                                                      f"--cachegrind-out-file={scratch}/out", f"--log-file={log}"], ["slowclock.so"])
+        server.wait_until_it_accepts()
+        done = subprocess.run(["setpriv", "--pdeathsig", "KILL", os.path.join(versions.HERE, "client"), str(server.port), str(connections), str(requests), "rounds", "/1k.bin"],
+                              capture_output=True, text=True, timeout=500, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{version}, {connections} connections: the client ended early: {done.stderr.strip()}")
+        server.wait_for_the_last()
+        server.end(signal.SIGTERM)
+        with open(log, encoding="utf-8") as file:
+            text = file.read().replace(",", "")
+    return {name: int(re.search(pattern + r":\s+(\d+)", text).group(1)) for name, pattern in FIELDS.items()}
+
+
+def measure(options, trial, documents):
+    connections, version = trial
+    first, more = 2 * connections + 1000, max(4000, 2 * connections)
+    try:
+        low, high = (counted(options, connections, version, requests, documents) for requests in (first, first + more))
+    except RuntimeError as error:
+        options.say(f"{options.server} {error}")
+        return None
+    return {"connections": connections, "version": version, "l2_bytes": options.l2, "requests": more, **{name: f"{(high[name] - low[name]) / more:.3f}" for name in FIELDS}}
+
+
+def line(row):
+    return f"LL data {row['lld']}, D1 {row['d1']}, instructions {row['instructions']}"
+
+
+def why_not():
+    return None if shutil.which("valgrind") else "valgrind is not installed (apt-get install valgrind)"
+
+
+def table(rows, options):
+    out = []
+    for l2 in sorted({row["l2_bytes"] for row in rows}):
+        out += [f"\n#### LL {l2 >> 10} KiB, 16-way\n", "| connections | version | LL data | against stock | D1 data | LL instruction | instructions |", "|---|---|---|---|---|---|---|"]
+        for connections in sorted({row["connections"] for row in rows}):
+            last = {row["version"]: row for row in rows if row["connections"] == connections and row["l2_bytes"] == l2}
+            for version in (version for version in versions.VERSIONS[options.server] if version in last):
+                row = last[version]
+                stock = float(last["stock"]["lld"]) if "stock" in last else 0
+                less = f"{(float(row['lld']) / stock - 1) * 100:+.0f} %" if stock >= 0.5 else "-"
+                out.append(f"| {connections} | {version} | {float(row['lld']):.1f} | {less} | {float(row['d1']):.1f} | {float(row['lli']):.2f} | {float(row['instructions']):.0f} |")
+    return "\n".join(["### Misses by the request, user space, simulated (one difference of two runs each; `control` is stock once more)", *out]) + "\n"

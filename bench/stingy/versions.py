@@ -1,0 +1,201 @@
+"""The versions of each server, and how one is started: always the same port in a network namespace of its own, a CPU of its own."""
+
+import ctypes
+import fcntl
+import os
+import re
+import resource
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+TUX = os.path.join(ROOT, "testbed", "tux", "build")
+LIGHTTPD = os.path.join(ROOT, "testbed", "lighttpd-stingy", "build")
+REQUESTS = re.compile(r"STINGY_REQUESTS = (\d+)")
+SERVER_CPU, CLIENT_CPU = 0, 1
+
+LIGHTTPD_CONFIGURATION = """
+server.document-root = "{documents}"
+server.bind = "127.0.0.1"
+server.port = {port}
+server.max-fds = {descriptors}
+server.max-connections = {connections}
+server.listen-backlog = 4096
+server.max-keep-alive-requests = 100000000
+server.max-keep-alive-idle = 600
+server.max-read-idle = 600
+server.modules = ( "mod_access", "mod_expire", "mod_setenv" )
+mimetype.assign = ( ".bin" => "application/octet-stream" )
+"""
+
+# Version: program, environment, preload library, what it is. The first is what the others are compared with; `control` is the same
+# once more, and shows what a difference of nothing looks like here.
+VERSIONS = {
+    "tux": {
+        "stock": ("tux", {}, None, "as it is"),
+        "control": ("tux", {}, None, "stock once more"),
+        "slab": ("tux-slab", {}, None, "allocations in the slab, scheduled as stock"),
+        "loop": ("tux-stingy", {"STINGY_OFF": "1", "STINGY_ADMIT": "0", "STINGY_PREFETCH": "0"}, None,
+                 "memory from malloc; stage scheduler and cold connections, nobody kept out, no prefetch"),
+        "room": ("tux-stingy", {"STINGY_OFF": "1"}, None, "memory from malloc; stage scheduler, and as many requests let in as the slab would hold"),
+        "both": ("tux-stingy", {}, None, "slab, stage scheduler, admission by room"),
+        "prefetch": ("tux-stingy", {"STINGY_ADMIT": "0"}, None, "slab, stage scheduler with prefetch on election, nobody kept out"),
+    },
+    "lighttpd": {
+        "stock": ("stock", {}, None, "as it is"),
+        "control": ("stock", {}, None, "stock once more"),
+        "edge": ("stock", {}, "edge.so", "as it is, but epoll tells by edge (edge.c)"),
+        "slab": ("slab", {}, None, "allocations in the slab, scheduled as stock"),
+        "room": ("stingy", {"STINGY_OFF": "1"}, None, "memory from malloc; connections between requests are cold, ready ones are answered one after another"),
+        "both": ("stingy", {}, None, "slab and cold connections"),
+        "prefetch": ("stingy", {"STINGY_COLD": "0"}, None, "slab, connections stay as they are, the structure of the next ready one is fetched ahead"),
+    },
+}
+
+# Where a gain comes from: (name, of these two versions, what is told apart).
+SOURCES = {
+    "tux": [("allocator", "slab", "stock", "slab in place of malloc, stock's loop"),
+            ("batching", "loop", "stock", "stage scheduler and cold connections; what epoll by edge saves the kernel is in it"),
+            ("admission", "room", "loop", "as many requests let in as there is room for"),
+            ("allocator after that", "both", "room", "slab in place of malloc, with that loop"),
+            ("slab and prefetch", "prefetch", "loop", "in place of admission")],
+    "lighttpd": [("allocator", "slab", "stock", "slab in place of malloc, stock's loop"),
+                 ("epoll by edge", "edge", "stock", "the kernel's part alone"),
+                 ("cold connections", "room", "stock", "admission to structures: one is used again and again"),
+                 ("allocator after that", "both", "room", "slab in place of malloc, with cold connections"),
+                 ("prefetch", "prefetch", "slab", "in place of cold connections")],
+}
+
+
+def admitted():
+    with open(os.path.join(TUX, "steps", "gen", "stingy_gen.h"), encoding="ascii") as file:
+        return REQUESTS.search(file.read()).group(1)
+
+
+def build(server):
+    """The server's versions, the clients, the preload libraries."""
+    if server == "tux":
+        subprocess.run(["make", "-s", "-C", os.path.dirname(TUX)], check=True, stdout=subprocess.DEVNULL)
+    elif not os.path.exists(os.path.join(LIGHTTPD, "stingy", "src", "lighttpd")):
+        subprocess.run(["make", "-s", "-C", os.path.dirname(LIGHTTPD), "servers"], check=True)
+    flags = ["gcc", "-O2", "-Wall", "-Wextra"]
+    for program in ("client", "ramp"):
+        subprocess.run([*flags, "-o", os.path.join(HERE, program), os.path.join(HERE, program + ".c")], check=True)
+    for library in ("nullnet", "slowclock", "edge"):
+        subprocess.run([*flags, "-shared", "-fPIC", "-o", os.path.join(HERE, library + ".so"), os.path.join(HERE, library + ".c")], check=True)
+
+
+class Isolation:
+    """What keeps other work out of a measurement, as far as this process may: a namespace for each, real-time priority on both CPUs."""
+
+    def __init__(self, is_wanted):
+        self.is_new_network = is_wanted and os.geteuid() == 0
+        self.is_first = is_wanted and shutil.which("chrt") and subprocess.run(["chrt", "-f", "1", "true"], check=False, stderr=subprocess.DEVNULL).returncode == 0
+
+    def words(self, cpu):
+        """Before a command: its CPU, its priority, and that it ends with this program, even if that is killed."""
+        return ["setpriv", "--pdeathsig", "KILL", *(["chrt", "-f", "1"] if self.is_first else []), "taskset", "-c", str(cpu)]
+
+    def tell(self):
+        return (f"server on CPU {SERVER_CPU}, client on CPU {CLIENT_CPU}; "
+                + ("first-in-first-out priority 1: ordinary work waits for both" if self.is_first else "ordinary priority: other work takes its share")
+                + ("; each measurement in a new network namespace" if self.is_new_network else "; in this machine's network namespace"))
+
+    def new_network(self):
+        """Nothing is left in it of the measurement before: no TIME_WAIT, no cached metrics, no queue."""
+        if not self.is_new_network:
+            return
+        libc = ctypes.CDLL(None, use_errno=True)
+        clone_newnet = 0x40000000
+        if libc.unshare(clone_newnet) != 0:
+            raise OSError(ctypes.get_errno(), "unshare")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            get_flags, set_flags, up = 0x8913, 0x8914, 1
+            request = bytearray(fcntl.ioctl(probe, get_flags, struct.pack("16sH14s", b"lo", 0, b"")))
+            struct.pack_into("H", request, 16, struct.unpack_from("H", request, 16)[0] | up)
+            fcntl.ioctl(probe, set_flags, bytes(request))
+        for name, value in (("core/somaxconn", "4096"), ("ipv4/tcp_max_syn_backlog", "4096"), ("ipv4/ip_local_port_range", "10000 65000")):
+            with open(f"/proc/sys/net/{name}", "w", encoding="ascii") as file:
+                file.write(value)
+
+
+def network_counters():
+    """Of this namespace: connections and SYNs that found the listener's queue full."""
+    with open("/proc/thread-self/net/netstat", encoding="ascii") as file:
+        lines = file.read().splitlines()
+    names, values = (next(line.split() for line in lines[first:] if line.startswith("TcpExt:")) for first in (0, 1))
+    counters = dict(zip(names, values))
+    return {name: int(counters[key]) for name, key in (("queue_overflows", "ListenOverflows"), ("queue_drops", "ListenDrops"))}
+
+
+class Server:
+    """One version of a server, running until end()."""
+
+    def __init__(self, kind, version, documents, before=(), preload=(), extra=None, stdout=subprocess.DEVNULL):
+        self.port = 8080 if os.geteuid() == 0 else free_port()
+        self.scratch = tempfile.TemporaryDirectory()
+        program, environment, own_preload, _ = VERSIONS[kind][version]
+        words = self.tux(program, documents) if kind == "tux" else self.lighttpd(program, documents)
+        environment = dict(os.environ, **environment, **(extra or {}))
+        if kind == "tux" and version == "room":
+            environment["STINGY_ADMIT"] = admitted()
+        libraries = [os.path.join(HERE, name) for name in (*preload, *([own_preload] if own_preload else []))]
+        if libraries:
+            environment["LD_PRELOAD"] = ":".join(libraries)
+        self.name = f"{kind} {version}"
+        self.process = subprocess.Popen([*before, *words], env=environment, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.DEVNULL)
+
+    def wait_until_it_accepts(self):
+        until = time.monotonic() + 60
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 5).close()
+                return self
+            except OSError:
+                if self.process.poll() is not None or time.monotonic() > until:
+                    sys.exit(f"{self.name} does not start")
+                time.sleep(0.02)
+
+    def tux(self, program, documents):
+        return [os.path.join(TUX, program), "--port", str(self.port), "--documents", documents, "--timeout", "600"]
+
+    def lighttpd(self, folder, documents):
+        path = os.path.join(self.scratch.name, "lighttpd.conf")
+        descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(LIGHTTPD_CONFIGURATION.format(documents=documents, port=self.port, descriptors=descriptors, connections=descriptors // 2))
+        return [os.path.join(LIGHTTPD, folder, "src", "lighttpd"), "-D", "-f", path]
+
+    def wait_for_the_last(self):
+        """Until no connection is left: what is open when the server ends is closed in another way, and how many are is chance."""
+        until = time.monotonic() + 20
+        while self.sockets() > 1 and time.monotonic() < until:
+            time.sleep(0.1)
+
+    def sockets(self):
+        """Of the server, its listener among them."""
+        folder, count = f"/proc/{self.process.pid}/fd", 0
+        for name in os.listdir(folder):
+            try:
+                count += os.readlink(os.path.join(folder, name)).startswith("socket:")
+            except FileNotFoundError:
+                pass
+        return count
+
+    def end(self, how=signal.SIGKILL):
+        self.process.send_signal(how)
+        self.process.wait(120)
+        self.scratch.cleanup()
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
