@@ -4,6 +4,7 @@
 mod axis;
 pub(crate) mod beside;
 mod charts;
+pub(crate) mod frame;
 mod latency;
 mod layers;
 mod predicted;
@@ -14,15 +15,10 @@ use crate::chart::Rooms;
 use crate::verdict::{self, Verdict, interval};
 use crate::zones::{self, Findings, PointFinding, SweepFindings};
 pub(crate) use charts::Figure;
-use minijinja::Environment;
-use minijinja::value::{Serde, Value};
+use frame::{DoubtRow, Frame};
 use record::units::format_si;
-use record::{Doubt, RunDir, Severity, Status, Sweep};
+use record::{Doubt, RunDir, Status, Sweep};
 use serde::Serialize;
-pub(crate) use tables::{FactGroup, facts};
-
-const TEMPLATE: &str = include_str!("report/template.html");
-pub(crate) const STYLE: &str = include_str!("report/style.css");
 
 /// Sizes of a chart: for a column of a wide page, and for a phone.
 const WIDE: (f64, f64) = (540.0, 300.0);
@@ -31,15 +27,8 @@ const NARROW: (f64, f64) = (358.0, 270.0);
 /// What the template is filled with.
 #[derive(Serialize)]
 struct Page {
-    style: &'static str,
-    name: String,
-    url: String,
-    command: String,
-    started: String,
-    status: String,
-    is_complete: bool,
-    headline: String,
-    sentences: Vec<String>,
+    #[serde(flatten)]
+    frame: Frame,
     causes: Vec<CauseRow>,
     numbers: Vec<KeyNumber>,
     doubts: Vec<DoubtRow>,
@@ -48,9 +37,6 @@ struct Page {
     points: Vec<tables::PointRow>,
     points_left_out: usize,
     criteria: Vec<(&'static str, String, &'static str)>,
-    facts: Vec<tables::FactGroup>,
-    repeat_command: String,
-    version: &'static str,
 }
 
 /// A figure as SVG, for wide and narrow pages.
@@ -102,13 +88,6 @@ struct CauseRow {
     source: String,
 }
 
-#[derive(Serialize)]
-struct DoubtRow {
-    severity: &'static str,
-    what: String,
-    remedy: String,
-}
-
 /// The report of a run as one HTML document. Works for any run that can be opened, also empty, interrupted or abandoned.
 pub fn html(run: &RunDir) -> String {
     let findings = zones::of_run(run);
@@ -134,41 +113,18 @@ pub fn html(run: &RunDir) -> String {
         });
     }
     let (points, left_out) = tables::points(run);
-    let record = &run.record;
     let page = Page {
-        style: STYLE,
-        name: crate::text::plain(&record.scenario.name, 120),
-        url: crate::text::plain(&record.scenario.url, 300),
-        command: crate::text::plain(&record.scenario.command, 40),
-        started: record::time::utc_iso(record.started_unix_ms).replace('T', " ").replace('Z', " UTC"),
-        status: status(run),
-        is_complete: record.status == Status::Complete,
-        headline: unbroken(&verdict.headline),
-        sentences: verdict.without_causes().map(unbroken).collect(),
+        frame: Frame::of(run, status(run), &verdict.headline, verdict.without_causes().map(str::to_string).collect()),
         causes: causes(&verdict),
         numbers: key_numbers(&findings),
-        doubts: doubts(&verdict),
+        doubts: frame::doubts(&verdict.doubts),
         sections,
         workload: workload(run),
         points,
         points_left_out: left_out,
         criteria: tables::criteria(&findings.criteria),
-        facts: tables::facts(run),
-        repeat_command: crate::text::plain(&record.scenario.repeat_command, 4000),
-        version: env!("CARGO_PKG_VERSION"),
     };
-    let mut environment = Environment::new();
-    // The name's ending turns on escaping for HTML.
-    environment.add_template("report.html", TEMPLATE).expect("the template is part of the program and is tested");
-    let template = environment.get_template("report.html").expect("it was added above");
-    template.render(Value::from(Serde(&page))).unwrap_or_else(|error| {
-        // Only a fault of the template can bring us here; the findings are worth more than the form.
-        let text = crate::text::run(run, &findings, &verdict).replace('&', "&amp;").replace('<', "&lt;");
-        format!(
-            "<!doctype html><meta charset=\"utf-8\"><title>straingauge</title><pre>{text}</pre><!-- {} -->",
-            error.kind()
-        )
-    })
+    frame::render("report.html", &page, || crate::text::run(run, &findings, &verdict))
 }
 
 fn status(run: &RunDir) -> String {
@@ -338,21 +294,4 @@ fn causes(verdict: &Verdict) -> Vec<CauseRow> {
         source: cause.source.clone(),
     };
     verdict.causes.iter().map(row).collect()
-}
-
-fn doubts(verdict: &Verdict) -> Vec<DoubtRow> {
-    verdict
-        .doubts
-        .iter()
-        .take(60)
-        .map(|doubt| DoubtRow {
-            severity: match doubt.severity {
-                Severity::Note => "note",
-                Severity::Warning => "warning",
-                Severity::Invalid => "invalid",
-            },
-            what: unbroken(&crate::text::plain(&doubt.what, 600)),
-            remedy: crate::text::plain(&doubt.remedy, 600),
-        })
-        .collect()
 }

@@ -6,15 +6,12 @@ use super::tables::Table;
 use super::{WatchFindings, text};
 use crate::chart::{Band, Chart, Scale, Series};
 use crate::predict::regression::Line;
-use crate::report::{DrawnFigure, Figure, STYLE, draw, facts, unbroken};
-use crate::text::plain;
-use minijinja::Environment;
-use minijinja::value::{Serde, Value};
+use crate::report::frame::{DoubtRow, Frame, doubts, render};
+use crate::report::{DrawnFigure, Figure, draw};
 use record::units::format_si;
-use record::{RunDir, Severity, Status};
+use record::{RunDir, Status};
 use serde::Serialize;
 
-const TEMPLATE: &str = include_str!("../report/watch.html");
 /// Points of a line over time; a longer recording is averaged into as many parts.
 const MOST_POINTS: usize = 480;
 /// Stalls that are shaded; beyond it the picture would be all shade.
@@ -30,24 +27,16 @@ struct TableText {
 
 #[derive(Serialize)]
 struct Page {
-    style: &'static str,
-    name: String,
-    started: String,
-    status: &'static str,
-    is_complete: bool,
-    headline: String,
-    sentences: Vec<String>,
-    doubts: Vec<(&'static str, String, String)>,
+    #[serde(flatten)]
+    frame: Frame,
+    doubts: Vec<DoubtRow>,
+    figures_title: &'static str,
     figures: Vec<DrawnFigure>,
     tables: Vec<TableText>,
-    facts: Vec<crate::report::FactGroup>,
-    repeat_command: String,
-    version: &'static str,
 }
 
 /// The page.
 pub fn html(run: &RunDir, recording: &Recording, findings: &WatchFindings) -> String {
-    let record = &run.record;
     let mut sentences: Vec<String> = super::sentences(findings);
     sentences.extend(findings.lines.as_ref().err().map(|why| format!("CPU against rate: {why}.")));
     sentences.extend(findings.stalls.as_ref().err().map(|why| format!("Stalls: {why}.")));
@@ -55,46 +44,20 @@ pub fn html(run: &RunDir, recording: &Recording, findings: &WatchFindings) -> St
         sentences.push(format!("{} lines of watch.jsonl could not be read; {first}.", findings.unreadable_lines));
     }
     let figures = [rates(findings), against_rate(findings), states(recording)].into_iter().flatten().collect();
+    let status = match run.record.status {
+        Status::Complete => "complete",
+        Status::Interrupted => "ended by a signal",
+        Status::Running if run.is_abandoned() => "its process was killed; what was read is here",
+        Status::Running => "still running",
+    };
     let page = Page {
-        style: STYLE,
-        name: plain(&record.scenario.name, 120),
-        started: record::time::utc_iso(record.started_unix_ms).replace('T', " ").replace('Z', " UTC"),
-        status: match record.status {
-            Status::Complete => "complete",
-            Status::Interrupted => "ended by a signal",
-            Status::Running if run.is_abandoned() => "its process was killed; what was read is here",
-            Status::Running => "still running",
-        },
-        is_complete: record.status == Status::Complete,
-        headline: text::headline(run, findings),
-        sentences: sentences.iter().map(|sentence| unbroken(sentence)).collect(),
-        doubts: record.doubts.iter().take(60).map(doubt).collect(),
+        frame: Frame::of(run, status.into(), &text::headline(run, findings), sentences),
+        doubts: doubts(&run.record.doubts),
+        figures_title: "Over time and over rate",
         figures: draw(figures, &mut 0),
         tables: findings.tables.tables.iter().map(table).collect(),
-        facts: facts(run),
-        repeat_command: plain(&record.scenario.repeat_command, 4000),
-        version: env!("CARGO_PKG_VERSION"),
     };
-    let mut environment = Environment::new();
-    // The name's ending turns on escaping for HTML.
-    environment.add_template("watch.html", TEMPLATE).expect("the template is part of the program and is tested");
-    let template = environment.get_template("watch.html").expect("it was added above");
-    template.render(Value::from(Serde(&page))).unwrap_or_else(|error| {
-        let text = text::run(run, findings).replace('&', "&amp;").replace('<', "&lt;");
-        format!(
-            "<!doctype html><meta charset=\"utf-8\"><title>straingauge</title><pre>{text}</pre><!-- {} -->",
-            error.kind()
-        )
-    })
-}
-
-fn doubt(doubt: &record::Doubt) -> (&'static str, String, String) {
-    let severity = match doubt.severity {
-        Severity::Note => "note",
-        Severity::Warning => "warning",
-        Severity::Invalid => "invalid",
-    };
-    (severity, plain(&doubt.what, 600), plain(&doubt.remedy, 600))
+    render("watch.html", &page, || text::run(run, findings))
 }
 
 fn table(table: &Table) -> TableText {
