@@ -217,12 +217,12 @@ static void end(struct tux_thread *thread, struct stages *stages)
 	thread->scheduler = NULL;
 }
 
-int event_loop(struct tux_thread *thread)
+static void serve(struct tux_thread *thread, bool *is_started)
 {
 	struct epoll_event events[EVENTS];
 	struct stages stages = { 0 };
-	bool is_started = start(thread, &stages);
-	while (is_started && !tux_is_ended) {
+	*is_started = start(thread, &stages);
+	while (*is_started && !tux_is_ended) {
 		int timeout_ms = stingy_sched_waiting(stages.sched) ? 0 : stingy_gate_timeout_ms(stages.gate, thread->now_ms);
 		int count = epoll_wait(thread->epoll, events, EVENTS, timeout_ms < 0 || timeout_ms > 500 ? 500 : timeout_ms);
 		thread->now_ms = tux_now_ms();
@@ -234,5 +234,22 @@ int event_loop(struct tux_thread *thread)
 			stingy_gate_admit(stages.gate, thread->now_ms);
 	}
 	end(thread, &stages);
-	return is_started ? 0 : -1;
+}
+
+struct turn {
+	struct tux_thread *thread;
+	bool is_started;
+};
+
+static void serve_turn(void *turn)
+{
+	serve(((struct turn *)turn)->thread, &((struct turn *)turn)->is_started);
+}
+
+/* In the cache slab where the map keeps a part of it for the stack (stingygen --stack), else on the thread's own. */
+int event_loop(struct tux_thread *thread)
+{
+	struct turn turn = { .thread = thread };
+	stingy_call_on_stack(serve_turn, &turn);
+	return turn.is_started ? 0 : -1;
 }

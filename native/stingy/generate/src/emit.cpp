@@ -157,14 +157,17 @@ std::string emit_header(const Program &program, const Layout &layout, const Opti
 	return out.str();
 }
 
-std::string emit_source(const Program &program, const Layout &layout, const Options &options)
+std::string emit_source(const Program &program, const Layout &layout, const Options &options, bool has_section)
 {
 	std::ostringstream out;
 	out << ORIGIN << "#include \"stingy_gen.h\"\n\n#include <stdio.h>\n\n";
 	emit_objects(out, program, layout, options);
 	emit_regions(out, layout);
+	if (has_section)
+		out << "/* From stingy_globals.ld; NULL where the program was linked without. */\n"
+		       "extern char stingy_globals_begin[] __attribute__((weak)), stingy_globals_end[] __attribute__((weak));\n\n";
 	out << "const struct stingy_map stingy_gen_map = {\n\t.version = STINGY_MAP_VERSION,\n\t.layout = " << (options.is_frame ? "STINGY_FRAME" : "STINGY_POOL")
-	    << ",\n\t.stack_bytes = " << layout.stack_bytes << ",\n\t.globals_bytes = " << options.globals_bytes << ",\n\t.low_bytes = " << options.low_bytes
+	    << ",\n\t.stack_bytes = " << layout.stack_bytes << ",\n\t.globals_bytes = " << options.globals_bytes << (has_section ? ",\n\t.globals = stingy_globals_begin,\n\t.globals_end = stingy_globals_end" : "") << ",\n\t.low_bytes = " << options.low_bytes
 	    << ",\n\t.cache_bytes = " << layout.cache_bytes << ",\n\t.high_bytes = " << options.high_bytes
 	    << ",\n\t.object_count = STINGY_OBJECTS,\n\t.region_count = " << layout.regions.size() << ",\n\t.place_count = " << layout.places.size()
 	    << ",\n\t.objects = objects,\n\t.regions = regions,\n\t.places = " << (layout.places.empty() ? "NULL" : "places") << ",\n};\n\n";
@@ -172,6 +175,10 @@ std::string emit_source(const Program &program, const Layout &layout, const Opti
 	emit_stages(out, program);
 	out << "/* Before main, so that no allocation of the server comes earlier. */\n"
 	       "__attribute__((constructor)) static void begin(void)\n{\n\tint error = stingy_init(&stingy_gen_map, NULL);\n\tif (error)\n"
-	       "\t\tfprintf(stderr, \"stingy: the memory map cannot be used (%d); malloc is\\n\", error);\n}\n";
+	       "\t\tfprintf(stderr, \"stingy: the memory map cannot be used (%d); malloc is\\n\", error);\n";
+	if (has_section)
+		out << "\tif (!stingy_gen_map.globals)\n"
+		       "\t\tfputs(\"stingy: the globals are where the compiler put them: link with -Wl,-T,stingy_globals.ld\\n\", stderr);\n";
+	out << "}\n";
 	return out.str();
 }

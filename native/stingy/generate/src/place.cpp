@@ -179,7 +179,10 @@ Layout place(const Program &program, const Options &options)
 	for (const Object &object : program.objects)
 		layout.place_bytes.push_back(place_of(object));
 	uint64_t taken = round_up(layout.stack_bytes + options.globals_bytes, LINE);
-	uint64_t room_bytes = layout.cache_bytes > taken ? layout.cache_bytes - taken : 0;
+	if (taken && taken >= layout.cache_bytes)
+		throw Refusal("stack (" + std::to_string(layout.stack_bytes) + " bytes) and globals (" + std::to_string(options.globals_bytes) + ") leave nothing of a cache slab of " +
+		              std::to_string(layout.cache_bytes) + "; lower --stack or --globals, or raise --l2 or --share");
+	uint64_t room_bytes = layout.cache_bytes - taken;
 	if (options.is_frame)
 		place_frame(program, options, layout, room_bytes);
 	else

@@ -10,8 +10,15 @@
  *   frame   one region; a slot is a *frame*, one request's memory; each object has *places* in it, and objects that never
  *           live together share bytes
  *
+ * *Globals* are the program's own variables, which the linker puts into one section (stingygen's stingy_globals.ld). They cannot
+ * lie in the slab; the part of it that is theirs stays empty, and the slab begins where that part and the section have the same
+ * address modulo a huge page. So they meet in the cache as if they lay there: a huge page keeps the low 21 bits of an address,
+ * and a cache of up to 2 MiB a way chooses its set by these. The section gets huge pages of its own where the program leaves
+ * room around it, as stingy_globals.ld does; on small pages it holds for virtual addresses alone.
+ *
  * Invariants (stingy_init refuses a map that breaks one):
  *   stack_bytes + globals_bytes <= region.offset_bytes; region.offset_bytes + slots * slot_bytes <= cache_bytes
+ *   stack_bytes is a multiple of 4096; globals begin at a page, and are at most globals_bytes
  *   regions do not overlap; offsets and slot_bytes are multiples of 16; place_bytes >= object_bytes
  *   places i and j share a byte  =>  bit j of places[i].overlaps is set, and bit i of places[j].overlaps
  */
@@ -21,7 +28,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { STINGY_MAP_VERSION = 1, STINGY_MAX_OBJECTS = 1024, STINGY_MAX_PLACES = 64, STINGY_MAX_SLOTS = 65535 };
+enum { STINGY_MAP_VERSION = 2, STINGY_MAX_OBJECTS = 1024, STINGY_MAX_PLACES = 64, STINGY_MAX_SLOTS = 65535 };
 
 enum stingy_layout { STINGY_POOL = 0, STINGY_FRAME = 1 };
 
@@ -50,6 +57,7 @@ struct stingy_map {
 	uint32_t version;
 	enum stingy_layout layout;
 	uint32_t stack_bytes, globals_bytes; /* kept free at the beginning of the cache slab */
+	char *globals, *globals_end; /* the section; NULL: the program has none */
 	uint32_t low_bytes, cache_bytes, high_bytes;
 	uint16_t object_count, region_count, place_count;
 	const struct stingy_object *objects;

@@ -74,6 +74,9 @@ struct stingy_stats {
 	uint64_t live, peak_live; /* blocks of the cache slab; the peak is the sum of the threads' peaks */
 	uint64_t threads;        /* slabs in use or idle */
 	uint64_t huge_bytes;     /* of the slabs, on huge pages now; UINT64_MAX: not measured, /proc/self/smaps unreadable */
+	uint64_t globals_bytes;  /* of the section of globals, 0 where the program has none */
+	uint64_t stack_peak_bytes; /* of the slab with the deepest: from the stack's top to the lowest byte that was ever written */
+	uint64_t globals_huge_bytes; /* huge pages on which the section lies now; UINT64_MAX: not measured */
 };
 void stingy_stats(struct stingy_stats *stats);
 

@@ -55,6 +55,9 @@ const char *map_fault(const struct stingy_map *map)
 		return "no objects, too many, or no regions";
 	if (map->stack_bytes % 4096 || map->cache_bytes > UINT32_MAX / 4 || map->low_bytes > UINT32_MAX / 4)
 		return "sizes out of bounds";
+	if ((map->globals != NULL) != (map->globals_end != NULL) || map->globals_end < map->globals ||
+	    (size_t)(map->globals_end - map->globals) > map->globals_bytes || (uintptr_t)map->globals % 4096)
+		return "the section of globals does not begin at a page, or is larger than what is kept free for it";
 	if (!regions_fit(map))
 		return "regions overlap, or leave the cache slab";
 	for (unsigned o = 0; o < map->object_count; o++) {

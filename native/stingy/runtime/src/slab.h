@@ -2,7 +2,8 @@
  *
  * All slabs lie in one reserved range, `stride` bytes apart, so the owner of a block follows from its address:
  *
- *     control | low | cache (2 MiB aligned) | high        stride is a multiple of 2 MiB
+ *     control | low | cache | high        stride is a multiple of 2 MiB; cache begins at one, or so many pages behind it
+ *                                         that its part for globals meets their section (map.h)
  *
  * Only the owning thread touches a slab, but for three things: `remote` (a stack to which other threads push what they
  * free), the counters (others read them), and `is_idle` under the world's lock.
@@ -76,7 +77,7 @@ struct world {
 	const struct stingy_map *map;
 	void *reserved; /* as mapped */
 	char *base;     /* of the first slab */
-	size_t stride, control_bytes, low_bytes, high_bytes;
+	size_t stride, control_bytes, low_bytes, high_bytes, cache_offset; /* the cache slab's, from the slab's beginning */
 	uint32_t max_threads;
 	_Atomic uint32_t threads; /* slabs made */
 	_Atomic bool is_ready;
@@ -117,6 +118,12 @@ void spill_give(struct slab *slab, void *block);
 size_t spill_bytes(const void *block);
 /* Says that bytes of a block that are used have changed; for AddressSanitizer. */
 void spill_resized(void *block, size_t bytes);
+
+/* globals.c: puts the section of globals on huge pages, once, where nothing else lies on these. */
+void globals_place(const struct stingy_map *map);
+
+/* stack.c: how deep the stack in this slab has been, in bytes. */
+size_t stack_peak(const struct slab *slab);
 
 /* profile.c */
 void profile_start(const struct stingy_map *map);

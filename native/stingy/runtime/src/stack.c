@@ -36,3 +36,17 @@ void stingy_call_on_stack(void (*function)(void *), void *argument)
 	swapcontext(&back, &there);
 	slab->is_on_own_stack = false;
 }
+
+/* The slab's memory was all zero at first, so the lowest byte that is not was written; a frame that is never written does not
+ * count. Only the owner's thread writes there, and a byte read too early or too late is a figure that is too small. */
+size_t stack_peak(const struct slab *slab)
+{
+	const struct world *w = &stingy_world;
+	if (w->map->stack_bytes == 0)
+		return 0;
+	const char *top = slab->cache + w->map->stack_bytes;
+	for (const char *at = slab->low + 4096; at < top; at += sizeof(uint64_t))
+		if (*(const volatile uint64_t *)at)
+			return (size_t)(top - at);
+	return 0;
+}

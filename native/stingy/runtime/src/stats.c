@@ -28,13 +28,12 @@ static void sum(struct stingy_stats *stats)
 	stats->allocations = stats->in_cache_slab + stats->spilled_full + stats->spilled_large + stats->spilled_alone;
 }
 
-/* Bytes of huge pages below the slabs, as /proc/self/smaps has it: a line of addresses, then its figures. */
-static uint64_t huge_bytes(void)
+/* Bytes of huge pages in mappings that lie in a range, as /proc/self/smaps has it: a line of addresses, then its figures. */
+static uint64_t huge_bytes(uintptr_t low, uintptr_t high)
 {
 	FILE *smaps = fopen("/proc/self/smaps", "re");
 	if (!smaps)
 		return UINT64_MAX;
-	uintptr_t low = (uintptr_t)stingy_world.base, high = low + stingy_world.max_threads * stingy_world.stride;
 	uint64_t all = 0;
 	bool is_ours = false;
 	char line[512];
@@ -74,9 +73,18 @@ void stingy_stats(struct stingy_stats *stats)
 			add(stats, &slab->objects[o]);
 		stats->foreign_frees += counted(&slab->foreign_frees);
 		stats->remote_frees += counted(&slab->remote_frees);
+		size_t peak = stack_peak(slab);
+		if (peak > stats->stack_peak_bytes)
+			stats->stack_peak_bytes = peak;
 	}
 	sum(stats);
-	stats->huge_bytes = huge_bytes();
+	const struct world *w = &stingy_world;
+	stats->huge_bytes = huge_bytes((uintptr_t)w->base, (uintptr_t)w->base + w->max_threads * w->stride);
+	if (w->map->globals) {
+		stats->globals_bytes = (uint64_t)(w->map->globals_end - w->map->globals);
+		stats->globals_huge_bytes = huge_bytes((uintptr_t)w->map->globals / HUGE_PAGE * HUGE_PAGE,
+		                                       ((uintptr_t)w->map->globals_end + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
+	}
 }
 
 void stingy_report(FILE *out)
@@ -89,6 +97,10 @@ void stingy_report(FILE *out)
 	        s.threads, stingy_world.map->cache_bytes);
 	if (s.huge_bytes != UINT64_MAX)
 		fprintf(out, "\"huge_bytes\":%" PRIu64 ",", s.huge_bytes);
+	if (s.globals_bytes && s.globals_huge_bytes != UINT64_MAX)
+		fprintf(out, "\"globals_bytes\":%" PRIu64 ",\"globals_huge_bytes\":%" PRIu64 ",", s.globals_bytes, s.globals_huge_bytes);
+	if (stingy_world.map->stack_bytes)
+		fprintf(out, "\"stack_bytes\":%" PRIu32 ",\"stack_peak_bytes\":%" PRIu64 ",", stingy_world.map->stack_bytes, s.stack_peak_bytes);
 	fprintf(out,
 	        "\"allocations\":%" PRIu64 ",\"in_cache_slab\":%" PRIu64 ",\"spilled_full\":%" PRIu64 ",\"spilled_large\":%" PRIu64
 	        ",\"spilled_alone\":%" PRIu64 ",\"spilled_malloc\":%" PRIu64 ",\"foreign_frees\":%" PRIu64 ",\"remote_frees\":%" PRIu64

@@ -56,19 +56,19 @@ static struct slab *slab_make(uint32_t i)
 {
 	struct world *w = &stingy_world;
 	char *at = (char *)slab_at(i);
-	size_t cache_offset = round_up(w->control_bytes + w->low_bytes, HUGE_PAGE);
 	if (mprotect(at, w->stride, PROT_READ | PROT_WRITE) != 0)
 		return NULL;
 	struct slab *slab = (struct slab *)at;
 	lay_control(at);
 	slab->low = at + w->control_bytes;
-	slab->cache = at + cache_offset;
+	slab->cache = at + w->cache_offset;
 	slab->high = slab->high_next = slab->cache + round_up(w->map->cache_bytes, 4096);
 	slab->high_end = slab->high + w->high_bytes;
 	/* A stack that outgrows the low slab must not reach the control block. */
 	if (w->map->stack_bytes)
 		mprotect(slab->low, 4096, PROT_NONE);
-	madvise(slab->cache, round_up(w->map->cache_bytes, HUGE_PAGE), w->is_without_huge_pages ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
+	size_t into = w->cache_offset % HUGE_PAGE;
+	madvise(slab->cache - into, round_up(into + w->map->cache_bytes, HUGE_PAGE), w->is_without_huge_pages ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
 	memset(slab->cache, 0, w->map->cache_bytes);
 	slot_start(slab);
 	return slab;
@@ -150,13 +150,17 @@ int stingy_init(const struct stingy_map *map, const struct stingy_options *optio
 		w->control_bytes = round_up(lay_control(NULL), 4096);
 		w->low_bytes = round_up(map->low_bytes, 4096);
 		w->high_bytes = round_up(map->high_bytes, 4096);
-		w->stride = round_up(round_up(w->control_bytes + w->low_bytes, HUGE_PAGE) + round_up(map->cache_bytes, 4096) + w->high_bytes, HUGE_PAGE);
+		/* Low slab and control block stay out of the cache slab's huge pages: a guard page among them would split these. */
+		w->cache_offset = round_up(w->control_bytes + w->low_bytes, HUGE_PAGE) + (map->globals ? ((uintptr_t)map->globals - map->stack_bytes) % HUGE_PAGE : 0);
+		w->stride = round_up(w->cache_offset + round_up(map->cache_bytes, 4096) + w->high_bytes, HUGE_PAGE);
 		/* One more, so that the first slab can begin at a huge page. Nothing of it exists until it is used. */
 		size_t reserved = (w->max_threads + 1) * w->stride;
 		w->reserved = mmap(NULL, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		status = w->reserved == MAP_FAILED ? -ENOMEM : -pthread_key_create(&w->at_thread_end, thread_ends);
 		if (status == 0) {
 			w->base = (char *)round_up((size_t)w->reserved, HUGE_PAGE);
+			if (map->globals && !w->is_off && !w->is_without_huge_pages)
+				globals_place(map);
 			atomic_store(&w->threads, 0);
 			profile_start(map);
 			atomic_store_explicit(&w->is_ready, true, memory_order_release);

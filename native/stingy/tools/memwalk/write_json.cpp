@@ -228,6 +228,7 @@ private:
           text("name", global.name), number("bytes", global.bytes), number("align", global.align);
           place("at", global.place);
           j.attribute("is_written", global.is_written);
+          if (global.variable->isThreadLocal()) j.attribute("is_thread_local", true);
           names("stages", global.stages);
         });
     });

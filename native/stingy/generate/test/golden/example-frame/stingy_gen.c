@@ -21,11 +21,16 @@ static const struct stingy_place places[] = {
 	{ .offset_bytes = 320, .overlaps = UINT64_C(0x8) },
 };
 
+/* From stingy_globals.ld; NULL where the program was linked without. */
+extern char stingy_globals_begin[] __attribute__((weak)), stingy_globals_end[] __attribute__((weak));
+
 const struct stingy_map stingy_gen_map = {
 	.version = STINGY_MAP_VERSION,
 	.layout = STINGY_FRAME,
 	.stack_bytes = 12288,
 	.globals_bytes = 4096,
+	.globals = stingy_globals_begin,
+	.globals_end = stingy_globals_end,
 	.low_bytes = 262144,
 	.cache_bytes = 524288,
 	.high_bytes = 33554432,
@@ -71,4 +76,6 @@ __attribute__((constructor)) static void begin(void)
 	int error = stingy_init(&stingy_gen_map, NULL);
 	if (error)
 		fprintf(stderr, "stingy: the memory map cannot be used (%d); malloc is\n", error);
+	if (!stingy_gen_map.globals)
+		fputs("stingy: the globals are where the compiler put them: link with -Wl,-T,stingy_globals.ld\n", stderr);
 }
