@@ -89,12 +89,27 @@ static __always_inline __u64 hash_of(const __u64 *frames, __u32 count, __u32 lim
 	return hash | 1;
 }
 
+/* The timer of a clock event that comes late is set to the next period from now (hrtimer_forward_now in kernel/events/core.c):
+ * the periods between make no sample. Half a period is the timer's own scatter. */
+static __always_inline void note_arrival(struct cpu_row *own)
+{
+	__u64 now_ns = bpf_ktime_get_ns(), period_ns = target.period_ns, from_ns = own->last_ns;
+	if (from_ns < gate.opened_ns)
+		from_ns = gate.opened_ns;
+	if (period_ns && now_ns > from_ns + period_ns + period_ns / 2)
+		own->late += (now_ns - from_ns - period_ns / 2) / period_ns;
+	own->last_ns = now_ns;
+	own->arrived++;
+}
+
 SEC("perf_event")
 int sample_taken(struct perf_event_context *context)
 {
 	if (!gate.is_open)
 		return 0;
 	struct cpu_row *own = row();
+	if (!bpf_get_attach_cookie(context))
+		note_arrival(own);
 	struct sample key = { .event = bpf_get_attach_cookie(context), .side = own->side, .block = gate.block };
 	__u64 pid_tgid = bpf_get_current_pid_tgid();
 	__u32 tgid = pid_tgid >> 32, zero = 0;

@@ -50,17 +50,21 @@ struct cpu_row {
 	__u64 lost_stacks; /* table full */
 	__u64 lost_samples;
 	__u64 peer_packets; /* received by the other end on this machine */
-	__u64 reserved[3];
+	__u64 last_ns; /* the clock's last interrupt */
+	__u64 arrived; /* interrupts of the clock */
+	__u64 late; /* periods that passed without one: it came late, and the timer skips what it missed */
 };
 
 /* Written by the reader: samples and packets count only while it keeps the gate open. */
 struct gate {
 	__u32 is_open;
 	__u32 block;
+	__u64 opened_ns; /* interrupts are expected since then */
 };
 struct target {
 	__u32 port;
 	__u32 netns; /* inode number of the server's network namespace */
+	__u64 period_ns; /* of the clock */
 };
 
 _Static_assert(sizeof(struct sample) == 24, "layout.rs");

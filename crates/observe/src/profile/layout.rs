@@ -156,9 +156,29 @@ impl Losses {
     }
 }
 
+/// Interrupts of the sampling clock, over all CPUs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Interrupts {
+    /// That came.
+    pub arrived: u64,
+    /// Periods that passed without one, because the one before came late.
+    pub late: u64,
+}
+
+impl Interrupts {
+    /// Those after `earlier`.
+    pub fn since(&self, earlier: &Interrupts) -> Interrupts {
+        Interrupts {
+            arrived: self.arrived.saturating_sub(earlier.arrived),
+            late: self.late.saturating_sub(earlier.late),
+        }
+    }
+}
+
 /// Sums the per-CPU rows (`struct cpu_row`).
-pub fn parse_rows(bytes: &[u8]) -> (PacketCounts, Losses) {
+pub fn parse_rows(bytes: &[u8]) -> (PacketCounts, Losses, Interrupts) {
     let (mut packets, mut losses) = (PacketCounts::default(), Losses::default());
+    let mut interrupts = Interrupts::default();
     for row in bytes.chunks_exact(ROW_BYTES) {
         let word = |index: usize| u64_at(row, index * 8);
         for way in 0..2 {
@@ -171,8 +191,10 @@ pub fn parse_rows(bytes: &[u8]) -> (PacketCounts, Losses) {
         losses.stacks += word(10);
         losses.samples += word(11);
         packets.peer_packets += word(12);
+        interrupts.arrived += word(14);
+        interrupts.late += word(15);
     }
-    (packets, losses)
+    (packets, losses, interrupts)
 }
 
 /// Everything that a window left in the kernel.
@@ -189,18 +211,20 @@ pub struct RawSamples {
 }
 
 /// The gate (`struct gate`).
-pub fn gate_bytes(is_open: bool, block: u32) -> [u8; 8] {
-    let mut bytes = [0; 8];
+pub fn gate_bytes(is_open: bool, block: u32, opened_ns: u64) -> [u8; 16] {
+    let mut bytes = [0; 16];
     bytes[..4].copy_from_slice(&u32::from(is_open).to_ne_bytes());
-    bytes[4..].copy_from_slice(&block.to_ne_bytes());
+    bytes[4..8].copy_from_slice(&block.to_ne_bytes());
+    bytes[8..].copy_from_slice(&opened_ns.to_ne_bytes());
     bytes
 }
 
-/// What is profiled (`struct target`).
-pub fn target_bytes(port: u16, netns_inode: u32) -> [u8; 8] {
-    let mut bytes = [0; 8];
+/// What is profiled (`struct target`); `period_ns` of the clock, 0 where none samples.
+pub fn target_bytes(port: u16, netns_inode: u32, period_ns: u64) -> [u8; 16] {
+    let mut bytes = [0; 16];
     bytes[..4].copy_from_slice(&u32::from(port).to_ne_bytes());
-    bytes[4..].copy_from_slice(&netns_inode.to_ne_bytes());
+    bytes[4..8].copy_from_slice(&netns_inode.to_ne_bytes());
+    bytes[8..].copy_from_slice(&period_ns.to_ne_bytes());
     bytes
 }
 

@@ -7,9 +7,10 @@
 //! packets. docs/layers.md describes the rule, the biases and the checks.
 //!
 //! Rooms inside: `sampler`, `layout`, `events` (the kernel's side), `symbols`, `names` (addresses to functions),
-//! [`attribute`] (whose work, which layer), [`result`] (the tables), [`point`] (what a load point keeps of them), [`folded`], [`flame`] (stacks for viewers),
+//! [`attribute`] (whose work, which layer), [`arrivals`] (whether the samples came that should have), [`result`] (the tables), [`point`] (what a load point keeps of them), [`folded`], [`flame`] (stacks for viewers),
 //! [`scaling`] (what select, poll, epoll, accept and descriptors cost on this kernel).
 
+pub mod arrivals;
 pub mod attribute;
 pub mod error;
 pub mod events;

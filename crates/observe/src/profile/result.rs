@@ -1,5 +1,6 @@
 //! What a profile says: CPU time by layer, per packet and per request, functions, groups, checks.
 
+use super::arrivals::Arrivals;
 use super::attribute::{Coverage, Mode, Owner, Ran, Stack};
 use super::exact::calibrated::Calibration;
 use super::groups::FunctionGroup;
@@ -122,6 +123,8 @@ pub struct CpuCheck {
     pub difference_ratio: Option<f64>,
     /// Share of the machine's time that the hypervisor took: samples count it, the scheduler does not.
     pub steal_ratio: Option<f64>,
+    /// Whether the clock's interrupts came.
+    pub arrivals: Arrivals,
 }
 
 /// An event beside the CPU clock.

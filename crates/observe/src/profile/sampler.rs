@@ -2,8 +2,10 @@
 
 use super::error::ProfileError;
 use super::events::{self, Event, EventKind};
-use super::layout::{self, Losses, PacketCounts, RawSamples, SampleKey};
+use super::layout::{self, Interrupts, Losses, PacketCounts, RawSamples, SampleKey};
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, Object, ObjectBuilder, PerfEventOpts};
+use record::time::monotonic_ns;
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsRawFd, IntoRawFd};
 
@@ -53,6 +55,8 @@ pub struct Sampler {
     pub events: Vec<EventState>,
     object: Object,
     members: HashSet<u32>,
+    /// Since when the gate is open; 0 = it is shut.
+    opened_ns: Cell<u64>,
 }
 
 impl Sampler {
@@ -64,11 +68,13 @@ impl Sampler {
             if map.name() == ".rodata.target"
                 && let Some(bytes) = map.initial_value_mut()
             {
-                bytes[..8].copy_from_slice(&layout::target_bytes(options.port, options.netns_inode));
+                let period_ns = events::cpu_clock(options.frequency_hz).period;
+                bytes[..16].copy_from_slice(&layout::target_bytes(options.port, options.netns_inode, period_ns));
             }
         }
         let object = open.load().map_err(|error| refused(&error))?;
-        let mut sampler = Sampler { links: Vec::new(), events: Vec::new(), object, members: HashSet::new() };
+        let mut sampler =
+            Sampler { links: Vec::new(), events: Vec::new(), object, members: HashSet::new(), opened_ns: Cell::new(0) };
         for name in ["process_forked", "packet_received", "packet_queued"] {
             let link = sampler.program(name)?.attach_trace().map_err(|error| refused(&error))?;
             sampler.links.push(link);
@@ -131,9 +137,13 @@ impl Sampler {
 
     /// Lets samples and packets count, as part of `block`; or no longer.
     pub fn set_gate(&self, is_open: bool, block: u32) -> Result<(), ProfileError> {
-        self.map(".bss.gate")?
-            .update(&0u32.to_ne_bytes(), &layout::gate_bytes(is_open, block), MapFlags::ANY)
-            .map_err(|error| refused(&error))
+        self.opened_ns.set(match self.opened_ns.get() {
+            _ if !is_open => 0,
+            0 => monotonic_ns(),
+            since_ns => since_ns,
+        });
+        let gate = layout::gate_bytes(is_open, block, self.opened_ns.get());
+        self.map(".bss.gate")?.update(&0u32.to_ne_bytes(), &gate, MapFlags::ANY).map_err(|error| refused(&error))
     }
 
     /// Lets the events interrupt, or no longer: a shut gate ignores them, but each still costs an interrupt.
@@ -154,8 +164,8 @@ impl Sampler {
         Ok(())
     }
 
-    /// The port's packets so far, and what was lost so far.
-    pub fn rows(&self) -> Result<(PacketCounts, Losses), ProfileError> {
+    /// The port's packets so far, what was lost so far, and the clock's interrupts so far.
+    pub fn rows(&self) -> Result<(PacketCounts, Losses, Interrupts), ProfileError> {
         let bytes =
             self.map(".bss.rows")?.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).map_err(|error| refused(&error))?;
         Ok(layout::parse_rows(&bytes.unwrap_or_default()))

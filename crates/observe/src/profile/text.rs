@@ -174,11 +174,14 @@ fn checks(out: &mut String, profile: &Profile) {
     let difference = check.difference_ratio.map_or("not measured".into(), |ratio| format!("{:+.2} %", ratio * 100.0));
     let _ = writeln!(
         out,
-        "check: samples in the server's processes {:.3} s, the scheduler's account of them {:.3} s ({difference}); a sample counts {:.3} ms{}",
+        "check: samples in the server's processes {:.3} s, the scheduler's account of them {:.3} s ({difference}); a sample counts {:.3} ms{}; of the clock's interrupts {:.2} % were passed over by late ones, {:.2} % are missing (n = {:.0})",
         check.sampled_ns / 1e9,
         check.scheduler_ns / 1e9,
         profile.sample_ns / 1e6,
-        check.steal_ratio.map_or(String::new(), |steal| format!("; steal {:.1} %", steal * 100.0))
+        check.steal_ratio.map_or(String::new(), |steal| format!("; steal {:.1} %", steal * 100.0)),
+        check.arrivals.late_ratio() * 100.0,
+        check.arrivals.missing_ratio() * 100.0,
+        check.arrivals.expected,
     );
     let coverage = &profile.coverage;
     let _ = write!(

@@ -1,10 +1,11 @@
 //! A profile from beginning to end: find the server, sample it for a window, say where its time went.
 
+use super::arrivals::{self, Arrivals};
 use super::attribute::{attribute, coverage};
 use super::error::ProfileError;
 use super::events::{EventKind, HARDWARE_EVENTS};
 use super::groups::FunctionGroup;
-use super::layout::{BLOCKS, Losses, PacketCounts};
+use super::layout::{BLOCKS, Interrupts, Losses, PacketCounts};
 use super::names::Names;
 use super::result::{self, CpuCheck, Denominators, EventRow, Profile};
 use super::sampler::{Sampler, SamplerOptions};
@@ -18,8 +19,6 @@ use record::{Doubt, DoubtKind, Severity};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-/// The difference between sampled and scheduled CPU time that is not remarked upon.
-const CPU_TOLERANCE: f64 = 0.02;
 /// The share of kernel samples that the layer rule must place.
 const COVERAGE_WANTED: f64 = 0.98;
 /// Fewer samples than this say less about the length of a sample than its period does.
@@ -77,6 +76,7 @@ struct OpenWindow {
     cpu_before_ns: u64,
     machine_before: MachineReading,
     losses_before: Losses,
+    interrupts_before: Interrupts,
     edges: Vec<PacketCounts>,
     /// Since when nothing is sampled, and the server's CPU time then.
     paused: Option<(Instant, u64)>,
@@ -131,7 +131,7 @@ impl Profiler {
         }
         let machine_before = self.machine.read()?;
         self.group.read();
-        let (packets, losses_before) = self.sampler.rows()?;
+        let (packets, losses_before, interrupts_before) = self.sampler.rows()?;
         let cpu_before_ns = self.group.counters().cpu_ns;
         self.sampler.set_gate(true, 0)?;
         let opened = Instant::now();
@@ -143,6 +143,7 @@ impl Profiler {
             cpu_before_ns,
             machine_before,
             losses_before,
+            interrupts_before,
             edges,
             paused,
             left_out,
@@ -232,7 +233,8 @@ impl Profiler {
             let used = CpuUse::between(&window.machine_before, &machine, |_| true);
             used.share(used.times.steal)
         };
-        window.edges.push(self.sampler.rows()?.0);
+        let (packets_now, _, interrupts) = self.sampler.rows()?;
+        window.edges.push(packets_now);
         let counters: Vec<(u64, f64)> = self.sampler.events.iter().map(|event| event.read()).collect();
         let mut raw = self.sampler.read()?;
         raw.losses = raw.losses.since(&window.losses_before);
@@ -273,6 +275,12 @@ impl Profiler {
                 scheduler_ns,
                 difference_ratio: (scheduler_ns > 0.0).then(|| sampled_ns / scheduler_ns - 1.0),
                 steal_ratio,
+                arrivals: Arrivals::of(
+                    &interrupts.since(&window.interrupts_before),
+                    duration.as_nanos() as u64,
+                    super::events::online_cpus().len(),
+                    period_ns,
+                ),
             },
             coverage: coverage(stacks.iter().filter(|stack| stack.event == 0), rule),
             events,
@@ -347,7 +355,8 @@ fn check_patterns(groups: &[FunctionGroup], symbols: &KernelSymbols) -> Result<(
 }
 
 fn doubts(profile: &Profile, groups: &[FunctionGroup]) -> Vec<Doubt> {
-    let mut doubts = Vec::new();
+    let mut doubts =
+        Vec::from_iter(arrivals::doubt(&profile.cpu_check, profile.samples.in_server(), profile.period_ns));
     let mut add = |kind, severity, what: String, remedy: &str| doubts.push(Doubt::new(kind, severity, what, remedy));
     if profile.packets.total() == 0 {
         let what = format!("no packet of port {} was seen, so nothing can be given per packet", profile.port);
@@ -357,19 +366,6 @@ fn doubts(profile: &Profile, groups: &[FunctionGroup]) -> Vec<Doubt> {
             what,
             "put load on the server while it is profiled; a server in another network namespace is named with --netns-of",
         );
-    }
-    // Two standard deviations of as many independent samples: a timer that meets a server now and then does no better.
-    let scatter = 2.0 / (profile.samples.in_server().max(1) as f64).sqrt();
-    let is_remarkable = |difference: &f64| difference.abs() > CPU_TOLERANCE.max(scatter);
-    if let Some(difference) = profile.cpu_check.difference_ratio.filter(is_remarkable) {
-        let steal = profile.cpu_check.steal_ratio.filter(|steal| *steal >= 0.005);
-        let cause = steal
-            .map_or(String::new(), |steal| format!(" while a hypervisor took {:.1} % of the machine", steal * 100.0));
-        let what = format!(
-            "the samples' CPU time differs from the scheduler's by {:+.1} %{cause}; times are scaled to the scheduler's",
-            difference * 100.0
-        );
-        add(DoubtKind::SourcesDisagree, Severity::Warning, what, "profile for longer, or on a machine of its own");
     }
     let coverage = &profile.coverage;
     let covered = coverage.attributed as f64 / coverage.kernel_samples.max(1) as f64;

@@ -188,6 +188,7 @@ mod tests {
     use super::super::calibration::HookCosts;
     use super::super::result::{ExactRow, Machine, Perturbation, SumCheck};
     use super::*;
+    use crate::profile::arrivals::Arrivals;
     use crate::profile::attribute::{Coverage, Mode};
     use crate::profile::layout::{Losses, PacketCounts};
     use crate::profile::result::{CpuCheck, FunctionRow, SampleSums};
@@ -241,7 +242,13 @@ mod tests {
             packets: PacketCounts::default(),
             requests: 100,
             requests_are_counted: false,
-            cpu_check: CpuCheck { sampled_ns: CPU_NS, scheduler_ns: CPU_NS, difference_ratio: None, steal_ratio: None },
+            cpu_check: CpuCheck {
+                sampled_ns: CPU_NS,
+                scheduler_ns: CPU_NS,
+                difference_ratio: None,
+                steal_ratio: None,
+                arrivals: Arrivals::default(),
+            },
             coverage: Coverage::default(),
             events: Vec::new(),
             losses: Losses::default(),

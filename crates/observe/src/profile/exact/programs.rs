@@ -332,7 +332,7 @@ fn open(wanted: &[Boundary], optional: &[&str], port: u16, netns_inode: u32) -> 
     for mut map in open.maps_mut() {
         let Some(name) = map.name().to_str().map(str::to_owned) else { continue };
         match (name.as_str(), map.initial_value_mut()) {
-            (".rodata.target", Some(bytes)) => bytes[..8].copy_from_slice(&target_bytes(port, netns_inode)),
+            (".rodata.target", Some(bytes)) => bytes[..16].copy_from_slice(&target_bytes(port, netns_inode, 0)),
             (".rodata.options", Some(bytes)) => {
                 let options = layout::options_bytes(std::process::id(), &layers);
                 bytes[..options.len()].copy_from_slice(&options);

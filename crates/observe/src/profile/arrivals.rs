@@ -1,0 +1,188 @@
+//! Whether the samples came that should have come, and if not, why. Two sources of one number: samples in the server's processes,
+//! and the scheduler's account of them; where they differ, the interrupts of the sampling clock tell whose fault it is.
+
+use super::layout::Interrupts;
+use super::result::CpuCheck;
+use record::{Doubt, DoubtKind, Severity};
+use serde::Serialize;
+
+/// The difference between sampled and scheduled CPU time that is not remarked upon.
+const TOLERANCE: f64 = 0.02;
+/// A share of the machine's time that is worth a word.
+const NOTABLE: f64 = 0.005;
+
+/// Interrupts of the sampling clock on all CPUs against those that the window had room for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Arrivals {
+    /// Interrupts that came while samples were taken.
+    pub arrived: u64,
+    /// Periods that passed without one, because an interrupt came late: the timer makes one sample of them.
+    pub late: u64,
+    /// Interrupts that the window had room for: its length times the CPUs over the period.
+    pub expected: f64,
+    /// Samples a second to which the kernel holds a CPU (`kernel.perf_event_max_sample_rate`); absent where it cannot be read.
+    pub limit_hz: Option<u64>,
+}
+
+impl Arrivals {
+    /// Of a window of `sampled_ns` on so many CPUs.
+    pub fn of(interrupts: &Interrupts, sampled_ns: u64, cpus: usize, period_ns: u64) -> Arrivals {
+        let limit = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate");
+        Arrivals {
+            arrived: interrupts.arrived,
+            late: interrupts.late,
+            expected: sampled_ns as f64 * cpus as f64 / period_ns.max(1) as f64,
+            limit_hz: limit.ok().and_then(|text| text.trim().parse().ok()),
+        }
+    }
+
+    /// Share of the expected interrupts that were passed over because one before them came late.
+    pub fn late_ratio(&self) -> f64 {
+        self.late as f64 / self.expected.max(1.0)
+    }
+
+    /// Share of the expected interrupts that neither came nor were passed over by a late one.
+    pub fn missing_ratio(&self) -> f64 {
+        (1.0 - (self.arrived + self.late) as f64 / self.expected.max(1.0)).max(0.0)
+    }
+
+    /// Share of the expected interrupts of which there is no sample.
+    pub fn lost_ratio(&self) -> f64 {
+        self.late_ratio() + self.missing_ratio()
+    }
+}
+
+/// The difference between both accounts and its cause, where it is more than chance. `samples`: those in the server's processes;
+/// `period_ns`: from one to the next.
+pub fn doubt(check: &CpuCheck, samples: u64, period_ns: u64) -> Option<Doubt> {
+    // Two standard deviations of as many independent samples: a timer that meets a server now and then does no better.
+    let scatter = 2.0 / (samples.max(1) as f64).sqrt();
+    let difference = check.difference_ratio.filter(|difference| difference.abs() > TOLERANCE.max(scatter))?;
+    let (cause, remedy) = cause(check, difference, period_ns);
+    let what = format!(
+        "the samples' CPU time differs from the scheduler's by {:+.1} %: {cause}; times are scaled to the scheduler's",
+        difference * 100.0
+    );
+    Some(Doubt::new(DoubtKind::SourcesDisagree, Severity::Warning, what, remedy))
+}
+
+fn cause(check: &CpuCheck, difference: f64, period_ns: u64) -> (String, &'static str) {
+    let arrivals = &check.arrivals;
+    let steal = check.steal_ratio.unwrap_or(0.0);
+    let percent = |ratio: f64| format!("{:.1} %", ratio * 100.0);
+    if difference > 0.0 {
+        return if steal >= NOTABLE {
+            (
+                format!(
+                    "a hypervisor took {} of the machine, which samples count and the scheduler does not",
+                    percent(steal)
+                ),
+                "profile on a machine of its own",
+            )
+        } else {
+            (
+                "more interrupts than its share of the time met the server, as happens when it runs in step with a timer".into(),
+                "take another --frequency, or profile for longer",
+            )
+        };
+    }
+    let rate_hz = 1_000_000_000 / period_ns.max(1);
+    // What is lost of the machine's interrupts need not be lost of the server's alike; half of it is a cause.
+    let explains = |ratio: f64| ratio >= -difference / 2.0;
+    match arrivals.limit_hz {
+        Some(limit_hz) if limit_hz < rate_hz => (
+            format!(
+                "the kernel lets no more than {limit_hz} samples a second pass (kernel.perf_event_max_sample_rate)"
+            ),
+            "raise the limit, or take a lower --frequency",
+        ),
+        _ if explains(arrivals.late_ratio()) && steal >= arrivals.late_ratio() / 2.0 => (
+            format!(
+                "{} of the machine's samples were passed over by timers that came late, while a hypervisor took {} of it",
+                percent(arrivals.late_ratio()),
+                percent(steal)
+            ),
+            "profile on a machine of its own, or when its host is less busy",
+        ),
+        _ if explains(arrivals.late_ratio()) => (
+            format!(
+                "{} of the machine's samples were passed over by timers that came late, though only {} of it is accounted as \
+                 taken by a hypervisor: its CPUs were stopped without being told, or ran for long with interrupts off",
+                percent(arrivals.late_ratio()),
+                percent(steal)
+            ),
+            "profile on a machine of its own, or take a lower --frequency",
+        ),
+        _ if explains(arrivals.missing_ratio()) => (
+            format!(
+                "{} of the machine's samples never came, though their timers were not late: the kernel drops those that meet \
+                 another program of its own kind, or throttles the event",
+                percent(arrivals.missing_ratio())
+            ),
+            "end other profilers and tracers of this machine, or take a lower --frequency",
+        ),
+        _ => (
+            format!(
+                "the interrupts came ({} of them lost), but fell on the server less often than it ran",
+                percent(arrivals.lost_ratio())
+            ),
+            "profile for longer, or take another --frequency",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(difference: f64, late: u64, arrived: u64, steal: f64) -> CpuCheck {
+        CpuCheck {
+            sampled_ns: 1e9 * (1.0 + difference),
+            scheduler_ns: 1e9,
+            difference_ratio: Some(difference),
+            steal_ratio: Some(steal),
+            arrivals: Arrivals { arrived, late, expected: 10_000.0, limit_hz: Some(100_000) },
+        }
+    }
+
+    fn said(check: &CpuCheck) -> String {
+        doubt(check, 1_000_000, 1_003_009).expect("it is worth a doubt").what
+    }
+
+    #[test]
+    fn what_is_chance_is_no_doubt() {
+        assert!(doubt(&check(-0.019, 0, 10_000, 0.0), 1_000_000, 1_003_009).is_none());
+        assert!(doubt(&check(-0.15, 0, 10_000, 0.0), 100, 1_003_009).is_none(), "a hundred samples scatter by a tenth");
+        assert!(doubt(&check(-0.15, 0, 10_000, 0.0), 1_000_000, 1_003_009).is_some());
+    }
+
+    #[test]
+    fn each_cause_has_its_own_words() {
+        for (check, words) in [
+            (check(-0.4, 3_800, 6_200, 0.3), "while a hypervisor took 30.0 %"),
+            (check(-0.4, 3_800, 6_200, 0.01), "without being told"),
+            (check(-0.4, 100, 6_200, 0.0), "37.0 % of the machine's samples never came"),
+            (check(-0.4, 100, 9_900, 0.0), "fell on the server less often"),
+            (check(0.1, 0, 10_000, 0.08), "which samples count"),
+            (check(0.1, 0, 10_000, 0.0), "in step with a timer"),
+        ] {
+            let said = said(&check);
+            assert!(said.contains(words) && said.contains("scaled"), "{said}");
+        }
+        let mut limited = check(-0.4, 0, 6_000, 0.0);
+        limited.arrivals.limit_hz = Some(500);
+        assert!(said(&limited).contains("no more than 500 samples a second"), "{}", said(&limited));
+    }
+
+    #[test]
+    fn what_came_what_was_late_and_what_is_missing_are_the_whole() {
+        let interrupts = Interrupts { arrived: 900, late: 60 };
+        let arrivals = Arrivals::of(&interrupts, 1_000_000_000, 2, 2_000_000);
+        assert_eq!(arrivals.expected, 1000.0);
+        assert!((arrivals.late_ratio() - 0.06).abs() < 1e-9 && (arrivals.missing_ratio() - 0.04).abs() < 1e-9);
+        assert!((arrivals.lost_ratio() - 0.1).abs() < 1e-9);
+        // A window's ends are read a moment apart from its samples: a sample too many is no negative loss.
+        let more = Arrivals { arrived: 1001, late: 0, ..arrivals };
+        assert_eq!(more.lost_ratio(), 0.0);
+    }
+}
