@@ -3,7 +3,7 @@
 use crate::cold::Cold;
 use crate::layers::LayerGauge;
 use crate::progress::Progress;
-use crate::requests::RequestGauge;
+use crate::requests::{RequestGauge, client_side};
 use crate::signals::Stop;
 use crate::time_wait::TimeWait;
 use crate::watching::{Ended, Watch};
@@ -98,8 +98,11 @@ impl LoadEvents for Watching<'_> {
         if let Some(path) = self.path {
             path.take();
         }
-        if let Some(watch) = self.watch.as_deref_mut() {
-            self.trouble = watch.window_begins().err();
+        // What went wrong before the load stands, and is told instead of a window.
+        if let Some(watch) = self.watch.as_deref_mut()
+            && self.trouble.is_none()
+        {
+            self.trouble = watch.window_begins(self.planned_ns).err();
         }
         if let Some(layers) = self.layers.as_deref_mut() {
             layers.begin();
@@ -296,6 +299,7 @@ impl Gauge {
         if let Some(requests) = &mut self.requests {
             requests.load_begins();
         }
+        let before = self.watch.as_mut().ok().map(Watch::load_begins);
         let mut events = Watching {
             watch: self.watch.as_mut().ok(),
             cold: self.cold.as_ref(),
@@ -306,7 +310,7 @@ impl Gauge {
             path: self.path.as_ref(),
             crossed: None,
             window: None,
-            trouble: None,
+            trouble: before.and_then(Result::err),
             progress,
             label: if self.is_microbenchmark { segments_label(plan) } else { label(plan) },
         };
@@ -345,7 +349,7 @@ impl Gauge {
             doubts: result.doubts.clone(),
         };
         let seen = match (&mut self.watch, window) {
-            (Ok(watch), Some(window)) => watch.seen(window, result.outcomes.completed()),
+            (Ok(watch), Some(window)) => watch.seen(window, result.outcomes.completed(), &client_side(&result)),
             (Ok(_), None) => Err(trouble.unwrap_or_else(|| "the window never began".into())),
             (Err(doubt), _) => Err(doubt.what.clone()),
         };
@@ -354,6 +358,7 @@ impl Gauge {
                 point.figures.extend(seen.figures);
                 point.connection_states = seen.connection_states;
                 point.doubts.extend(seen.doubts);
+                point.watched = seen.watched;
             }
             (Err(doubt), _) => point.doubts.push(doubt.clone()),
             (Ok(_), Err(why)) => point.doubts.push(Doubt::new(

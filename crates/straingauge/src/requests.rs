@@ -2,12 +2,15 @@
 
 use crate::cli::{WatchWord, WatchingOptions};
 use crate::failure::wrong_usage;
+use crate::server::Server;
+use crate::watching::Watch;
+use crate::worker::WireWatch;
 use anyhow::Result;
 use load::LoadResult;
 use observe::Group;
 use observe::watch::point::{self, ClientSide, PointSeen};
 use observe::watch::{Mode, PointWatch, SizeClasses, WatchOptions};
-use record::Point;
+use record::{Doubt, Point};
 
 /// How requests are to be watched, as typed.
 #[derive(Debug, Clone)]
@@ -15,7 +18,13 @@ pub struct RequestWatchPlan {
     mode: Mode,
     overhead_ratio: f64,
     classes: SizeClasses,
+    /// Their boundaries as typed, which another machine is told.
+    classes_text: Option<String>,
 }
+
+/// Modes by their words on the wire and in files.
+const MODES: [(&str, Mode); 4] =
+    [("zero", Mode::Zero), ("counts", Mode::Counts), ("default", Mode::Default), ("exact", Mode::Exact)];
 
 impl RequestWatchPlan {
     /// Checks the options; `None`: not at all. `default`: what holds when nothing was typed.
@@ -35,7 +44,30 @@ impl RequestWatchPlan {
             WatchWord::Default => Mode::Default,
             WatchWord::Exact => Mode::Exact,
         };
-        Ok(Some(RequestWatchPlan { mode, overhead_ratio, classes }))
+        Ok(Some(RequestWatchPlan { mode, overhead_ratio, classes, classes_text: options.watch_classes.clone() }))
+    }
+
+    /// As a driver asks another machine for it.
+    pub fn to_wire(&self) -> WireWatch {
+        let mode = MODES.iter().find(|(_, mode)| *mode == self.mode).map_or("", |(word, _)| word);
+        WireWatch { mode: mode.into(), overhead_ratio: self.overhead_ratio, classes: self.classes_text.clone() }
+    }
+
+    /// As a driver asked for it; else why it cannot be meant, in one sentence.
+    pub fn from_wire(how: &WireWatch) -> Result<RequestWatchPlan, String> {
+        let known = MODES.iter().find(|(word, _)| *word == how.mode);
+        let (_, mode) = known.ok_or("the driver asks for a way of watching that this straingauge does not know")?;
+        if !(how.overhead_ratio > 0.0 && how.overhead_ratio.is_finite()) {
+            return Err("the driver's budget for watching is not above 0".into());
+        }
+        let classes = match &how.classes {
+            Some(text) => {
+                SizeClasses::parse(text).map_err(|error| format!("the driver's size classes are refused: {error}"))?
+            }
+            None => SizeClasses::default(),
+        };
+        let classes_text = how.classes.clone();
+        Ok(RequestWatchPlan { mode: *mode, overhead_ratio: how.overhead_ratio, classes, classes_text })
     }
 }
 
@@ -43,8 +75,20 @@ impl RequestWatchPlan {
 pub enum RequestGauge {
     /// It runs, perhaps without programs; then every point says why.
     Watching(Box<PointWatch>),
+    /// A watcher on the server's machine does it, and tells with the rest of what it saw; or it tells why it cannot.
+    Elsewhere(Option<String>),
     /// There is none, and why.
     Not(String),
+}
+
+/// What the client says of a load that is over.
+pub fn client_side(result: &LoadResult) -> ClientSide {
+    ClientSide {
+        completed_in_window: result.completed_in_window,
+        window_ns: result.window_ns,
+        answered_in_all: result.answered_in_all,
+        given_up: result.outcomes.errors().saturating_add(result.outcomes.unfinished),
+    }
 }
 
 impl RequestGauge {
@@ -70,10 +114,32 @@ impl RequestGauge {
         }
     }
 
+    /// Has the requests counted by whoever watches the server, here or there.
+    pub fn beside(
+        how: &RequestWatchPlan,
+        watch: &mut Result<Watch, Doubt>,
+        port: u16,
+        server: Option<&Server>,
+        server_cpus: &[usize],
+    ) -> RequestGauge {
+        match watch {
+            Err(doubt) => RequestGauge::Not(doubt.what.clone()),
+            Ok(Watch::There(watcher)) => match watcher.watch_requests(how.to_wire()) {
+                Ok(why_not) => RequestGauge::Elsewhere(why_not),
+                Err(why) => RequestGauge::Not(why),
+            },
+            Ok(Watch::Here(_)) => {
+                let group = server.and_then(Server::pid).map_or(Group::ListeningOn(port), Group::Tree);
+                RequestGauge::start(how, port, group, server.and_then(Server::netns_pid), server_cpus)
+            }
+        }
+    }
+
     /// Why requests are not counted.
     pub fn why_not(&self) -> Option<&str> {
         match self {
             RequestGauge::Watching(watch) => watch.why_not(),
+            RequestGauge::Elsewhere(why) => why.as_deref(),
             RequestGauge::Not(why) => Some(why),
         }
     }
@@ -99,27 +165,60 @@ impl RequestGauge {
         }
     }
 
-    /// The load is over: puts what was seen into its point.
-    pub fn note(&mut self, point: &mut Point, result: &LoadResult) {
-        let seen = match self {
+    /// The load is over: what was seen of it.
+    pub fn seen(&mut self, client: &ClientSide) -> PointSeen {
+        match self {
             RequestGauge::Not(why) => point::not_watched(why),
+            RequestGauge::Elsewhere(_) => point::not_watched("the watcher on the server's machine did not tell"),
             RequestGauge::Watching(watch) => match watch.load_ended() {
                 None => point::not_watched("the watch's thread does not answer"),
-                Some(readings) => {
-                    let outcomes = &result.outcomes;
-                    let client = ClientSide {
-                        completed_in_window: result.completed_in_window,
-                        window_ns: result.window_ns,
-                        answered_in_all: result.answered_in_all,
-                        given_up: outcomes.errors().saturating_add(outcomes.unfinished),
-                    };
-                    point::seen(&readings, watch.classes(), &client, watch.why_not())
-                }
+                Some(readings) => point::seen(&readings, watch.classes(), client, watch.why_not()),
             },
-        };
-        let PointSeen { figures, watched, doubts } = seen;
+        }
+    }
+
+    /// The load is over: puts what was seen into its point.
+    pub fn note(&mut self, point: &mut Point, result: &LoadResult) {
+        if matches!(self, RequestGauge::Elsewhere(_)) && point.watched.is_some() {
+            return;
+        }
+        let PointSeen { figures, watched, doubts } = self.seen(&client_side(result));
         point.figures.extend(figures);
         point.watched = Some(watched);
         point.doubts.extend(doubts);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_machine_is_asked_comes_back_as_it_was_meant() {
+        for watch in [WatchWord::Zero, WatchWord::Counts, WatchWord::Default, WatchWord::Exact] {
+            let typed = WatchingOptions {
+                watch: Some(watch),
+                watch_classes: Some("1KiB,64KiB".into()),
+                ..WatchingOptions::default()
+            };
+            let plan = RequestWatchPlan::new(&typed, WatchWord::Off).unwrap().unwrap();
+            let back = RequestWatchPlan::from_wire(&plan.to_wire()).unwrap();
+            assert_eq!((back.mode, back.overhead_ratio), (plan.mode, plan.overhead_ratio));
+            assert_eq!(back.classes, plan.classes);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_in_words() {
+        let good = WireWatch { mode: "counts".into(), overhead_ratio: 0.01, classes: None };
+        assert!(RequestWatchPlan::from_wire(&good).is_ok());
+        for (bad, word) in [
+            (WireWatch { mode: "closely".into(), ..good.clone() }, "way of watching"),
+            (WireWatch { overhead_ratio: f64::NAN, ..good.clone() }, "budget"),
+            (WireWatch { classes: Some("9KiB,1KiB".into()), ..good.clone() }, "ascend"),
+        ] {
+            let why = RequestWatchPlan::from_wire(&bad).unwrap_err();
+            assert!(why.contains(word), "{why}");
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! Who watches the server: the observer of this machine, or a watcher on the server's (`--watch-with`).
 
-use crate::worker::Watcher;
+use crate::worker::{Watcher, WireClient};
+use observe::watch::point::ClientSide;
 use observe::{Observer, Window};
-use record::Doubt;
 use record::figure::{Figure, Figures};
+use record::{Doubt, Watched};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -31,14 +32,24 @@ pub struct Seen {
     pub figures: Figures,
     pub connection_states: BTreeMap<String, Figure>,
     pub doubts: Vec<Doubt>,
+    /// Requests by size class, where a watcher elsewhere counts them.
+    pub watched: Option<Watched>,
 }
 
 impl Watch {
-    /// A window begins; an error is a sentence.
-    pub fn window_begins(&mut self) -> Result<(), String> {
+    /// A load begins; returns when a watcher elsewhere is ready for it. One that is lost is noticed with the window.
+    pub fn load_begins(&mut self) -> Result<(), String> {
+        match self {
+            Watch::Here(_) => Ok(()),
+            Watch::There(watcher) => watcher.load_begins(),
+        }
+    }
+
+    /// A window of this planned length begins; an error is a sentence.
+    pub fn window_begins(&mut self, planned_ns: u64) -> Result<(), String> {
         match self {
             Watch::Here(observer) => observer.window_begins().map_err(|error| error.to_string()),
-            Watch::There(watcher) => watcher.window_begins(),
+            Watch::There(watcher) => watcher.window_begins(planned_ns),
         }
     }
 
@@ -52,16 +63,32 @@ impl Watch {
         }
     }
 
-    /// What was seen in it, with the number of requests that the load completed.
-    pub fn seen(&mut self, ended: Ended, completed: u64) -> Result<Seen, String> {
+    /// What was seen in it, with the number of requests that the load completed, and the client's own counts.
+    pub fn seen(&mut self, ended: Ended, completed: u64, client: &ClientSide) -> Result<Seen, String> {
         match (self, ended) {
             (_, Ended::Here(window)) => {
                 let seen = window.observation(completed);
-                Ok(Seen { figures: seen.figures, connection_states: seen.connection_states, doubts: seen.doubts })
+                Ok(Seen {
+                    figures: seen.figures,
+                    connection_states: seen.connection_states,
+                    doubts: seen.doubts,
+                    watched: None,
+                })
             }
             (Watch::There(watcher), Ended::There) => {
-                let seen = watcher.observation(completed)?;
-                Ok(Seen { figures: seen.figures, connection_states: seen.connection_states, doubts: seen.doubts })
+                let client = WireClient {
+                    completed_in_window: client.completed_in_window,
+                    window_ns: client.window_ns,
+                    answered_in_all: client.answered_in_all,
+                    given_up: client.given_up,
+                };
+                let seen = watcher.observation(completed, client)?;
+                Ok(Seen {
+                    figures: seen.figures,
+                    connection_states: seen.connection_states,
+                    doubts: seen.doubts,
+                    watched: seen.watched,
+                })
             }
             (Watch::Here(_), Ended::There) => Err("the window belongs to another watcher".into()),
         }

@@ -1,7 +1,7 @@
 //! A server watched from its own machine (`--watch-with`): its side stands in every point, and a watcher that cannot watch, or is
 //! lost, is said in one sentence. The watchers are local commands, as ssh would start them elsewhere.
 
-use crate::rig::{needs_server, open_dir, points, run, run_record, straingauge};
+use crate::rig::{is_root, needs_server, open_dir, points, run, run_record, skipped, straingauge};
 use crate::server::{Kind, Server};
 use crate::workers::{Spoken, doubt_kinds, worker};
 
@@ -29,6 +29,86 @@ fn a_watcher_tells_of_the_server_in_the_window() {
     assert!(!doubt_kinds(&json).contains(&"not-watched".to_string()), "{json:#}");
 }
 
+/// Why requests were not counted there; as root that may not be.
+fn why_not_counted(json: &serde_json::Value) -> Option<String> {
+    let why = json["point"]["figures"]["watch.requests"]["not_measured"].as_str()?.to_string();
+    assert!(!is_root(), "requests were not counted: {why}");
+    Some(why)
+}
+
+#[test]
+fn a_watcher_counts_every_request_that_the_client_counts() {
+    needs_server!(Kind::Nginx);
+    let server = Server::start(Kind::Nginx);
+    let mut command = load(&server.url("1k.bin"), &watcher(server.port), "800ms");
+    command.args(["--watch", "exact", "--watch-classes", "100,64KiB"]);
+    let json = run(&mut command).exits_with(0).json();
+    if let Some(why) = why_not_counted(&json) {
+        return skipped(&why);
+    }
+    let point = &json["point"];
+    let value = |name: &str| point["figures"][name]["value"].as_f64();
+    let of = |name: &str| point["outcomes"][name].as_u64().unwrap_or(0) as f64;
+    let given_up = of("sent") - of("ok") - of("non_2xx");
+    let difference = value("watch.whole_load_difference").expect("the whole load was counted");
+    assert!((0.0..=given_up).contains(&difference), "{difference} apart, {given_up} given up: {point:#}");
+    assert_eq!(point["watched"]["mode"], "exact");
+    for name in ["watch.cpu_us_per_request", "watch.parse_us", "watch.process_us", "watch.cost_ratio"] {
+        assert!(value(name).is_some(), "{name}: {}", point["figures"][name]);
+    }
+    let classes = point["watched"]["classes"].as_array().expect("by class");
+    assert_eq!(classes.len(), 1, "{classes:#?}");
+    assert_eq!((&classes[0]["from_bytes"], &classes[0]["below_bytes"]), (&100.into(), &(64 << 10).into()));
+    assert_eq!(classes[0]["figures"]["watch.requests"]["value"].as_f64(), value("watch.requests"));
+}
+
+/// What an older straingauge's `watch --worker` is in the protocol: its hello claims nothing, and messages that came later get no
+/// answer.
+fn older(port: u16) -> String {
+    let watch = format!("{} watch --worker :{port}", env!("CARGO_BIN_EXE_straingauge"));
+    format!(
+        r#"grep --line-buffered -v -e '"type":"watch"' -e '"type":"load-begins"' | {watch} |
+        sed -u 's/,"can":\[[^]]*\]//; s/"version":"[^"]*"/"version":"0.0.9"/'"#
+    )
+}
+
+#[test]
+fn an_older_watcher_still_works_and_is_said() {
+    needs_server!(Kind::Nginx);
+    let server = Server::start(Kind::Nginx);
+    let json = run(&mut load(&server.url("1k.bin"), &older(server.port), "600ms")).exits_with(0).json();
+    let point = &json["point"];
+    assert!(point["figures"]["server.cpu_us_per_request"]["value"].as_f64().unwrap() > 0.0, "{point:#}");
+    let why = point["figures"]["watch.requests"]["not_measured"].as_str().unwrap();
+    assert!(why.contains("older straingauge (0.0.9)"), "{why}");
+    assert!(json.to_string().contains("requests were not watched from the server's side"), "{json:#}");
+}
+
+#[test]
+fn an_older_driver_is_answered_as_before() {
+    needs_server!(Kind::Nginx);
+    let server = Server::start(Kind::Nginx);
+    let mut spoken = Spoken::start_with(&["watch", "--worker", &format!(":{}", server.port)]);
+    for text in [r#"{"type":"begin"}"#, r#"{"type":"end"}"#, r#"{"type":"observe","completed":1}"#] {
+        spoken.say(text);
+    }
+    let seen = spoken.hear_of("observation");
+    assert!(seen["figures"]["server.cpu_us_per_request"].is_object(), "{seen:#}");
+    assert!(seen.get("watched").is_none() && seen["figures"].get("watch.requests").is_none(), "{seen:#}");
+}
+
+#[test]
+fn a_watcher_says_what_of_the_watch_it_cannot_do() {
+    needs_server!(Kind::Nginx);
+    let server = Server::start(Kind::Nginx);
+    let mut spoken = Spoken::start_with(&["watch", "--worker", &format!(":{}", server.port)]);
+    spoken.say(r#"{"type":"watch","mode":"closely","overhead_ratio":0.01}"#);
+    let why = spoken.hear_of("watching")["why_not"].as_str().unwrap().to_string();
+    assert!(why.contains("does not know"), "{why}");
+    spoken.say(r#"{"type":"watch","mode":"counts","overhead_ratio":-1}"#);
+    assert!(spoken.hear_of("watching")["why_not"].as_str().unwrap().contains("budget"));
+}
+
 #[test]
 fn find_with_clients_and_a_watcher_has_both_sides_in_every_point() {
     needs_server!(Kind::Nginx);
@@ -53,6 +133,9 @@ fn find_with_clients_and_a_watcher_has_both_sides_in_every_point() {
     assert!(points.len() >= 2, "{}", points.len());
     for point in &points {
         assert!(point["figures"]["server.cpu_us_per_request"]["value"].is_number(), "{point:#}");
+        if is_root() {
+            assert!(point["figures"]["watch.requests"]["value"].is_number(), "{point:#}");
+        }
     }
     assert_eq!(run_record(&out)["server_facts"]["program"], "nginx");
 }
@@ -89,6 +172,7 @@ fn a_watcher_refuses_what_it_cannot_do() {
     for (text, words) in [
         (r#"{"type":"start","at_ns":0}"#, "asks a watcher to send load"),
         (r#"{"type":"observe","completed":1}"#, "did not begin and end"),
+        (r#"{"type":"end"}"#, "the window cannot end"),
     ] {
         let mut spoken = Spoken::start_with(&["watch", "--worker", &format!(":{}", server.port)]);
         spoken.say(text);

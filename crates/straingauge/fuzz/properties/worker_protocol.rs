@@ -28,6 +28,10 @@ pub fn hold_for(bytes: &[u8]) {
                 assert!(seen.figures.0.len() <= 500 && seen.doubts.len() <= 50 && seen.server_facts.len() <= 500);
                 let is_fit = |text: &String| !text.chars().any(char::is_control);
                 assert!(seen.server_facts.iter().all(|(name, fact)| is_fit(name) && is_fit(fact)));
+                for class in seen.watched.iter().flat_map(|watched| &watched.classes) {
+                    assert!(class.figures.0.len() <= 500 && is_fit(&class.name));
+                    assert!(class.half_widths.keys().all(is_fit));
+                }
                 // Bounds are bounds: a second time changes nothing.
                 assert_eq!(line(&seen), line(&seen.clone().bounded()));
             }

@@ -7,10 +7,10 @@ use serde::Deserialize;
 /// Options of the watch in points.
 #[derive(Debug, Default, Clone, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-#[command(next_help_heading = "Watching the requests of a server on this machine")]
+#[command(next_help_heading = "Watching the requests of a server, on this machine or with --watch-with")]
 pub struct WatchingOptions {
     /// Count requests from the server's side in every point, and time their phases [default: default; load without --
-    /// SERVER: off]
+    /// SERVER or --watch-with: off]
     #[arg(long, value_enum)]
     pub watch: Option<WatchWord>,
     /// Share of the server's CPU time that --watch default may cost in a point [default: 1%]

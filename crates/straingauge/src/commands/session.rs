@@ -94,8 +94,11 @@ impl Session {
                 "--watch-with is about a server elsewhere: a server that straingauge starts is watched here, so leave one of both out",
             ));
         }
-        let watch_unasked =
-            if wanted.is_sweep || !wanted.command.is_empty() { WatchWord::Default } else { WatchWord::Off };
+        let watch_unasked = if wanted.is_sweep || !wanted.command.is_empty() || wanted.fleet.watch_with.is_some() {
+            WatchWord::Default
+        } else {
+            WatchWord::Off
+        };
         let request_watch = RequestWatchPlan::new(wanted.watching, watch_unasked)?;
         let path_plan = plan::path_plan(wanted.path, plan.seed)?;
         if path_plan.is_some() && wanted.command.is_empty() {
@@ -115,7 +118,7 @@ impl Session {
             path = server.path.to_string();
         }
         doubts.extend(shared_cpus(&plan, &server_cpus));
-        let watch = match &wanted.fleet.watch_with {
+        let mut watch = match &wanted.fleet.watch_with {
             Some(command) => {
                 progress.show("starting the watcher");
                 Ok(Watch::There(Box::new(Watcher::connect(command, stop.flag())?)))
@@ -123,29 +126,14 @@ impl Session {
             None => watch(&plan, wanted.target.port, server.as_ref(), &server_cpus)
                 .map(|observer| Watch::Here(Box::new(observer))),
         };
-        let is_elsewhere = match &watch {
-            Ok(Watch::Here(_)) => None,
-            Ok(Watch::There(_)) => {
-                Some("the watcher on the server's machine reads its CPU, memory and connections only".to_string())
-            }
-            Err(doubt) => Some(doubt.what.clone()),
-        };
+        let requests = request_watch.map(|how| {
+            progress.show("attaching the watch of requests");
+            RequestGauge::beside(&how, &mut watch, wanted.target.port, server.as_ref(), &server_cpus)
+        });
         let mut gauge = Gauge::new(watch, stop.clone(), server_cpus.first().copied());
         gauge.supply(supplied);
         gauge.server_pid = server.as_ref().and_then(Server::netns_pid);
-        if let Some(wanted_watch) = &request_watch {
-            progress.show("attaching the watch of requests");
-            let requests = match is_elsewhere {
-                Some(why) => RequestGauge::Not(why),
-                None => {
-                    let group = server
-                        .as_ref()
-                        .and_then(Server::pid)
-                        .map_or(Group::ListeningOn(wanted.target.port), Group::Tree);
-                    let netns_pid = server.as_ref().and_then(Server::netns_pid);
-                    RequestGauge::start(wanted_watch, wanted.target.port, group, netns_pid, &server_cpus)
-                }
-            };
+        if let Some(requests) = requests {
             // A server that is not watched at all has its doubt already.
             doubts.extend(requests.why_not().filter(|_| gauge.watches_server()).map(|why| {
                 Doubt::new(

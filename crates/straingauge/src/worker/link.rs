@@ -15,6 +15,9 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+/// Abilities that are kept of those that a worker claims.
+const MOST_WORDS: usize = 32;
+
 /// What the reading threads hand to the driver.
 pub enum Event {
     /// A message, and when it came on the driver's monotonic clock.
@@ -106,8 +109,16 @@ pub struct Link {
     pub progress: WireProgress,
     /// What a watcher saw, until it is taken.
     pub observation: Option<Box<WireObservation>>,
+    /// Whether a watcher counts requests, until it is taken: why not, where it does not.
+    pub watching: Option<Option<String>>,
+    /// A watcher has said that it awaits the load.
+    pub awaits_load: bool,
     /// Its host's name, by its own word.
     pub host: String,
+    /// Its straingauge's version, by its own word.
+    pub version: String,
+    /// What it can beyond what the protocol's version began with.
+    pub can: Vec<String>,
     heard_ns: u64,
     carrier: Carrier,
     out: Out,
@@ -152,7 +163,11 @@ impl Link {
             pongs: 0,
             progress: WireProgress::default(),
             observation: None,
+            watching: None,
+            awaits_load: false,
             host: String::new(),
+            version: String::new(),
+            can: Vec::new(),
             heard_ns: monotonic_ns(),
             carrier,
             out: Out(Arc::new(Mutex::new(Some(out)))),
@@ -216,14 +231,15 @@ impl Link {
             return self.lose("its first message was no hello: it was not its turn".into());
         }
         match message {
-            FromWorker::Hello { protocol, version, host, .. } => {
+            FromWorker::Hello { protocol, version, host, can, .. } => {
+                let version = clean(&version, 20);
                 if protocol != PROTOCOL {
-                    let version = clean(&version, 20);
                     return self.lose(format!(
                         "it speaks version {protocol} of the worker protocol (straingauge {version}), this driver {PROTOCOL}; use the same straingauge on all machines"
                     ));
                 }
-                self.host = clean(&host, 60);
+                (self.host, self.version) = (clean(&host, 60), version);
+                self.can = can.into_iter().take(MOST_WORDS).collect();
                 if matches!(self.stand, Stand::Greeting) {
                     // A watcher gets ready without a plan.
                     self.stand = if self.role == "watcher" { Stand::Preparing } else { Stand::Idle };
@@ -251,12 +267,18 @@ impl Link {
             FromWorker::Ready {} if matches!(self.stand, Stand::Preparing) => self.stand = Stand::Ready,
             FromWorker::Progress(progress) => self.progress = progress,
             FromWorker::Observation(seen) if self.role == "watcher" => self.observation = Some(seen),
+            FromWorker::Watching { why_not } if self.role == "watcher" => self.watching = Some(why_not),
+            FromWorker::LoadAwaited {} if self.role == "watcher" => self.awaits_load = true,
             FromWorker::Result(result) if matches!(self.stand, Stand::Running | Stand::Preparing | Stand::Ready) => {
                 self.stand = Stand::Done(result);
             }
             FromWorker::Gone { why } => self.lose(clean(&why, 300)),
             FromWorker::Refused { why } => self.lose(format!("it refused: {}", clean(&why, 300))),
-            FromWorker::Ready {} | FromWorker::Result(_) | FromWorker::Observation(_) => {
+            FromWorker::Ready {}
+            | FromWorker::Result(_)
+            | FromWorker::Observation(_)
+            | FromWorker::Watching { .. }
+            | FromWorker::LoadAwaited {} => {
                 self.lose("it sent a message that was not its turn".into());
             }
         }

@@ -5,11 +5,14 @@
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use load::{EngineCost, LoadResult, Progress};
-use record::figure::{Figure, Figures};
 use record::{Doubt, Latency, LoadPlan, Outcomes};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
+
+#[path = "observation.rs"]
+mod observation;
+
+pub use observation::{WireClient, WireObservation, WireWatch};
 
 /// Version of the protocol; both ends must speak the same.
 pub const PROTOCOL: u32 = 1;
@@ -21,8 +24,8 @@ pub const LEASE_NS: u64 = 5_000_000_000;
 const MAX_SPAN_NS: u64 = 7 * 24 * 3_600_000_000_000;
 const MAX_SERIES_BYTES: usize = 8 << 20;
 const MAX_WORDS: usize = 300;
-/// Figures, states or facts of a watcher.
-const MAX_FIGURES: usize = 500;
+/// What a watcher says in its hello when it can count requests.
+pub const CAN_COUNT_REQUESTS: &str = "requests";
 
 /// What the driver says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -36,12 +39,24 @@ pub enum ToWorker {
     Start { at_ns: u64 },
     /// End the load now and send the result.
     Stop {},
-    /// To a watcher: a window begins.
-    Begin {},
+    /// To a watcher that can: from now on count requests, too.
+    Watch(WireWatch),
+    /// To a watcher that counts requests: a load begins, connections will be opened. Answered when that is known.
+    LoadBegins {},
+    /// To a watcher: a window begins; how long it is planned to be, where requests are counted.
+    Begin {
+        #[serde(default)]
+        planned_ns: u64,
+    },
     /// To a watcher: the window ends.
     End {},
-    /// To a watcher: say what was seen in the window; the load completed this many requests in it.
-    Observe { completed: u64 },
+    /// To a watcher: say what was seen in the window; the load completed this many requests in it. `client`: where requests
+    /// are counted, what the client counted.
+    Observe {
+        completed: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        client: Option<WireClient>,
+    },
 }
 
 /// A worker's share of a load.
@@ -63,8 +78,15 @@ pub struct PlanMessage {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum FromWorker {
-    /// First line: who is there.
-    Hello { protocol: u32, version: String, host: String, pid: u32 },
+    /// First line: who is there, and what it can beyond what version 1 began with.
+    Hello {
+        protocol: u32,
+        version: String,
+        host: String,
+        pid: u32,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        can: Vec<String>,
+    },
     /// Answer to a ping: its number, and the worker's monotonic clock.
     Pong { sent_ns: u64, clock_ns: u64 },
     /// The connections are open, or have failed once.
@@ -75,6 +97,13 @@ pub enum FromWorker {
     Result(Box<WireResult>),
     /// The plan or a line cannot be followed; one sentence.
     Refused { why: String },
+    /// A watcher counts requests from now on; or why it cannot, in one sentence.
+    Watching {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why_not: Option<String>,
+    },
+    /// What was there before the load that begins is known.
+    LoadAwaited {},
     /// What a watcher saw in the window.
     Observation(Box<WireObservation>),
     /// Said by what carries the worker's bytes, where it knows why they end; one sentence.
@@ -134,45 +163,6 @@ pub struct WireResult {
     pub doubts: Vec<Doubt>,
     /// How long after the agreed instant requests began; 0 = in time.
     pub started_late_ns: u64,
-}
-
-/// What a watcher saw of its server in a window: as in point.json, and facts as in run.json.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct WireObservation {
-    pub figures: Figures,
-    pub connection_states: BTreeMap<String, Figure>,
-    pub doubts: Vec<Doubt>,
-    pub server_facts: BTreeMap<String, String>,
-}
-
-impl WireObservation {
-    /// The same with bounds: names of figures as straingauge has them, texts fit to be shown.
-    pub fn bounded(self) -> WireObservation {
-        let figures = |figures: BTreeMap<String, Figure>| -> BTreeMap<String, Figure> {
-            figures.into_iter().filter(|(name, _)| is_name(name)).take(MAX_FIGURES).map(bounded_figure).collect()
-        };
-        WireObservation {
-            figures: Figures(figures(self.figures.0)),
-            connection_states: figures(self.connection_states),
-            doubts: bounded_doubts(&self.doubts),
-            server_facts: self
-                .server_facts
-                .iter()
-                .take(MAX_FIGURES)
-                .map(|(name, fact)| (clean(name, 80), clean(fact, MAX_WORDS)))
-                .collect(),
-        }
-    }
-}
-
-fn is_name(text: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte);
-    !text.is_empty() && text.len() <= 80 && text.bytes().all(is_plain)
-}
-
-fn bounded_figure((name, figure): (String, Figure)) -> (String, Figure) {
-    let not_measured = figure.not_measured.map(|why| clean(&why, MAX_WORDS));
-    (name, Figure { unit: clean(&figure.unit, 20), not_measured, ..figure })
 }
 
 fn bounded_doubts(doubts: &[Doubt]) -> Vec<Doubt> {

@@ -20,7 +20,7 @@ const MAX_LEAD_NS: u64 = 60_000_000_000;
 
 /// Serves one driver until it goes away, breaks the protocol, or is silent for the lease.
 pub fn serve(sources: &Sources) -> Result<ExitCode> {
-    session::hold(|lease, out, orders| obey(sources, lease, out, orders))
+    session::hold(&[], |lease, out, orders| obey(sources, lease, out, orders))
 }
 
 fn obey(sources: &Sources, lease: &Lease, out: &SyncSender<String>, orders: &Receiver<Order>) -> Result<()> {
@@ -35,7 +35,7 @@ fn obey(sources: &Sources, lease: &Lease, out: &SyncSender<String>, orders: &Rec
             }
             // Behind a load that ended before its start.
             Ok(Order::Start(_)) => {}
-            Ok(Order::Begin | Order::End | Order::Observe(_)) => {
+            Ok(Order::Watch(_) | Order::LoadBegins | Order::Begin(_) | Order::End | Order::Observe(..)) => {
                 bail!("the driver broke the protocol: it asks a worker of load what only watch --worker sees")
             }
             Ok(Order::Broken(why)) => bail!("the driver broke the protocol: {why}"),
@@ -88,9 +88,14 @@ impl LoadEvents for Telling<'_> {
                     self.started_late_ns = now.saturating_sub(at_ns);
                     return at_ns.min(now + MAX_LEAD_NS);
                 }
-                Ok(Order::Plan(_) | Order::Begin | Order::End | Order::Observe(_)) => {
-                    self.lease.stop.store(true, Ordering::Relaxed)
-                }
+                Ok(
+                    Order::Plan(_)
+                    | Order::Watch(_)
+                    | Order::LoadBegins
+                    | Order::Begin(_)
+                    | Order::End
+                    | Order::Observe(..),
+                ) => self.lease.stop.store(true, Ordering::Relaxed),
                 // The reading thread has set `stop`, and says so again behind this load.
                 Ok(Order::Broken(_) | Order::Gone)
                 | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}

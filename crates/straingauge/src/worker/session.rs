@@ -1,7 +1,7 @@
 //! The worker's end of a session: one thread reads (and answers pings at once), one writes (so that a driver that does not read
 //! never holds anything up), one watches the lease, and the main thread does the work.
 
-use super::protocol::{FromWorker, LEASE_NS, Lines, PROTOCOL, PlanMessage, ToWorker, line};
+use super::protocol::{FromWorker, LEASE_NS, Lines, PROTOCOL, PlanMessage, ToWorker, WireClient, WireWatch, line};
 use crate::failure::sentence;
 use anyhow::Result;
 use record::machine;
@@ -18,9 +18,12 @@ use std::time::Duration;
 pub enum Order {
     Plan(Box<PlanMessage>),
     Start(u64),
-    Begin,
+    Watch(WireWatch),
+    LoadBegins,
+    /// With the window's planned length, nanoseconds.
+    Begin(u64),
     End,
-    Observe(u64),
+    Observe(u64, Option<WireClient>),
     Broken(String),
     Gone,
 }
@@ -35,7 +38,12 @@ pub struct Lease {
 }
 
 /// Serves one driver until it goes away, breaks the protocol, or is silent for the lease.
-pub fn hold(work: impl FnOnce(&Lease, &SyncSender<String>, &Receiver<Order>) -> Result<()>) -> Result<ExitCode> {
+///
+/// `can`: what it can beyond what version 1 of the protocol began with.
+pub fn hold(
+    can: &[&str],
+    work: impl FnOnce(&Lease, &SyncSender<String>, &Receiver<Order>) -> Result<()>,
+) -> Result<ExitCode> {
     machine::raise_descriptor_limit();
     let lease = Arc::new(Lease::default());
     lease.heard_ns.store(monotonic_ns(), Ordering::Release);
@@ -45,6 +53,7 @@ pub fn hold(work: impl FnOnce(&Lease, &SyncSender<String>, &Receiver<Order>) -> 
         version: env!("CARGO_PKG_VERSION").into(),
         host: std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_string(),
         pid: std::process::id(),
+        can: can.iter().map(ToString::to_string).collect(),
     };
     let _ = out.send(line(&hello));
     // One plan and one start wait at most; a driver that sends more is held up by the pipe.
@@ -109,9 +118,11 @@ fn read(lease: &Lease, out: &SyncSender<String>, tell: &SyncSender<Order>) {
                         Order::Plan(plan)
                     }
                     ToWorker::Start { at_ns } => Order::Start(at_ns),
-                    ToWorker::Begin {} => Order::Begin,
+                    ToWorker::Watch(how) => Order::Watch(how),
+                    ToWorker::LoadBegins {} => Order::LoadBegins,
+                    ToWorker::Begin { planned_ns } => Order::Begin(planned_ns),
                     ToWorker::End {} => Order::End,
-                    ToWorker::Observe { completed } => Order::Observe(completed),
+                    ToWorker::Observe { completed, client } => Order::Observe(completed, client),
                 }
             }
             Ok(None) => Order::Gone,

@@ -2,7 +2,7 @@
 
 use super::fleet::keep_leases;
 use super::link::{Event, Link, Source, Stand};
-use super::protocol::{LEASE_NS, ToWorker, WireObservation};
+use super::protocol::{CAN_COUNT_REQUESTS, LEASE_NS, ToWorker, WireClient, WireObservation, WireWatch, clean};
 use anyhow::{Result, bail};
 use record::figure::{Figure, Origin};
 use record::time::monotonic_ns;
@@ -15,6 +15,8 @@ use std::time::Duration;
 const GREETING_NS: u64 = 60_000_000_000;
 /// How long an observation may take to come.
 const ANSWER_NS: u64 = 10_000_000_000;
+/// How long programs may take to be loaded and calibrated there, or connections to be scanned before a load.
+const PREPARING_NS: u64 = 60_000_000_000;
 
 /// A watcher and what it last said.
 #[derive(Debug)]
@@ -23,6 +25,8 @@ pub struct Watcher {
     events: Receiver<(usize, Event)>,
     /// What the server is, by the last observation.
     pub server_facts: BTreeMap<String, String>,
+    /// Requests are counted there.
+    counts_requests: bool,
 }
 
 impl Watcher {
@@ -31,7 +35,7 @@ impl Watcher {
         let (tell, events) = sync_channel(64);
         let link = Link::start(0, &Source::Command(command.into()), tell)?;
         keep_leases(std::slice::from_ref(&link));
-        let mut watcher = Watcher { link, events, server_facts: BTreeMap::new() };
+        let mut watcher = Watcher { link, events, server_facts: BTreeMap::new(), counts_requests: false };
         watcher.link.role = "watcher";
         let until_ns = monotonic_ns() + GREETING_NS;
         while matches!(watcher.link.stand, Stand::Greeting) && monotonic_ns() < until_ns {
@@ -77,9 +81,52 @@ impl Watcher {
         self.link.look(monotonic_ns(), patience_ns);
     }
 
-    /// A window begins now, there as soon as the word has gone over.
-    pub fn window_begins(&mut self) -> Result<(), String> {
-        self.say(&ToWorker::Begin {})
+    /// From now on requests are counted there. `Ok(Some)`: why they cannot be counted, of which the points tell, too; an
+    /// error is why there is nobody to count them.
+    pub fn watch_requests(&mut self, how: WireWatch) -> Result<Option<String>, String> {
+        if !self.link.can.iter().any(|word| word == CAN_COUNT_REQUESTS) {
+            return Err(format!(
+                "the watcher on the server's machine is an older straingauge ({}), which reads CPU, memory and connections only",
+                self.link.version
+            ));
+        }
+        self.link.watching = None;
+        self.say(&ToWorker::Watch(how))?;
+        let why_not = self.answer(PREPARING_NS, "whether it can count requests", |link| link.watching.take())?;
+        self.counts_requests = true;
+        Ok(why_not.map(|why| clean(&why, 300)))
+    }
+
+    /// A load begins: returns when what is there before it is known there.
+    pub fn load_begins(&mut self) -> Result<(), String> {
+        if !self.counts_requests {
+            return Ok(());
+        }
+        self.link.awaits_load = false;
+        self.say(&ToWorker::LoadBegins {})?;
+        self.answer(PREPARING_NS, "that it awaits the load", |link| link.awaits_load.then_some(()))
+    }
+
+    /// Waits for what it is to say.
+    fn answer<T>(&mut self, within_ns: u64, what: &str, take: impl Fn(&mut Link) -> Option<T>) -> Result<T, String> {
+        let until_ns = monotonic_ns() + within_ns;
+        loop {
+            if let Some(answer) = take(&mut self.link) {
+                return Ok(answer);
+            }
+            if let Some(why) = self.loss() {
+                return Err(why);
+            }
+            if monotonic_ns() > until_ns {
+                return Err(format!("{} did not say within {} s {what}", self.link.name(), within_ns / 1_000_000_000));
+            }
+            self.pump(0);
+        }
+    }
+
+    /// A window of this planned length begins now, there as soon as the word has gone over.
+    pub fn window_begins(&mut self, planned_ns: u64) -> Result<(), String> {
+        self.say(&ToWorker::Begin { planned_ns })
     }
 
     /// The window ends now.
@@ -100,32 +147,19 @@ impl Watcher {
         }
     }
 
-    /// What was seen in the window that ended last, in which this many requests completed.
-    pub fn observation(&mut self, completed: u64) -> Result<WireObservation, String> {
+    /// What was seen in the window that ended last, in which this many requests completed; `client`: what the client counted.
+    pub fn observation(&mut self, completed: u64, client: WireClient) -> Result<WireObservation, String> {
         self.link.observation = None;
-        self.say(&ToWorker::Observe { completed })?;
-        let until_ns = monotonic_ns() + ANSWER_NS;
-        loop {
-            if let Some(seen) = self.link.observation.take() {
-                let mut seen = seen.bounded();
-                self.server_facts = seen.server_facts.clone();
-                let trip_us = self.link.clock.map(|clock| clock.uncertainty_ns as f64 * 2.0 / 1e3);
-                let figure = match trip_us {
-                    Some(us) => {
-                        Figure::new(us, "us", self.link.clock.map_or(0, |clock| clock.exchanges), Origin::Timed)
-                    }
-                    None => Figure::not_measured("us", "it answered no ping"),
-                };
-                seen.figures.set("watcher.round_trip_us", figure);
-                return Ok(seen);
-            }
-            if let Some(why) = self.loss() {
-                return Err(why);
-            }
-            if monotonic_ns() > until_ns {
-                return Err(format!("{} did not say within 10 s what it saw", self.link.name()));
-            }
-            self.pump(0);
-        }
+        self.say(&ToWorker::Observe { completed, client: self.counts_requests.then_some(client) })?;
+        let seen = self.answer(ANSWER_NS, "what it saw", |link| link.observation.take())?;
+        let mut seen = seen.bounded();
+        self.server_facts = seen.server_facts.clone();
+        let trip_us = self.link.clock.map(|clock| clock.uncertainty_ns as f64 * 2.0 / 1e3);
+        let figure = match trip_us {
+            Some(us) => Figure::new(us, "us", self.link.clock.map_or(0, |clock| clock.exchanges), Origin::Timed),
+            None => Figure::not_measured("us", "it answered no ping"),
+        };
+        seen.figures.set("watcher.round_trip_us", figure);
+        Ok(seen)
     }
 }

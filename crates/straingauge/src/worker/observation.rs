@@ -1,0 +1,108 @@
+//! What a watcher is asked and tells of its server: the messages of `watch --worker` beside those of every worker.
+
+use super::{MAX_SPAN_NS, MAX_WORDS, bounded_doubts, clean};
+use record::figure::{Figure, Figures};
+use record::{Doubt, Watched, WatchedClass};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Figures, states or facts of a watcher.
+const MAX_FIGURES: usize = 500;
+/// Size classes; no watcher has as many.
+const MAX_CLASSES: usize = 16;
+
+/// How requests are to be watched.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WireWatch {
+    /// `zero`, `counts`, `default` or `exact`.
+    pub mode: String,
+    /// Share of the server's CPU time that mode default may cost.
+    pub overhead_ratio: f64,
+    /// Boundaries of the size classes as typed; absent for the usual ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classes: Option<String>,
+}
+
+/// What the client counted of a load that is over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WireClient {
+    /// Complete responses within its window.
+    pub completed_in_window: u64,
+    /// Its window's length.
+    pub window_ns: u64,
+    /// Complete responses since the load began; absent where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_in_all: Option<u64>,
+    /// Requests that it gave up.
+    pub given_up: u64,
+}
+
+impl WireClient {
+    /// The same with a window that can be meant.
+    pub fn bounded(self) -> WireClient {
+        WireClient { window_ns: self.window_ns.min(MAX_SPAN_NS), ..self }
+    }
+}
+
+/// What a watcher saw of its server in a window: as in point.json, and facts as in run.json.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct WireObservation {
+    pub figures: Figures,
+    pub connection_states: BTreeMap<String, Figure>,
+    pub doubts: Vec<Doubt>,
+    pub server_facts: BTreeMap<String, String>,
+    /// Requests by size class, where they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watched: Option<Watched>,
+}
+
+impl WireObservation {
+    /// The same with bounds: names of figures as straingauge has them, texts fit to be shown.
+    pub fn bounded(self) -> WireObservation {
+        WireObservation {
+            figures: Figures(bounded_figures(self.figures.0)),
+            connection_states: bounded_figures(self.connection_states),
+            doubts: bounded_doubts(&self.doubts),
+            server_facts: self
+                .server_facts
+                .iter()
+                .take(MAX_FIGURES)
+                .map(|(name, fact)| (clean(name, 80), clean(fact, MAX_WORDS)))
+                .collect(),
+            watched: self.watched.map(bounded_watched),
+        }
+    }
+}
+
+fn bounded_watched(watched: Watched) -> Watched {
+    Watched {
+        mode: clean(&watched.mode, 20),
+        classes: watched.classes.into_iter().take(MAX_CLASSES).map(bounded_class).collect(),
+        states: bounded_figures(watched.states),
+        why_not: watched.why_not.map(|why| clean(&why, MAX_WORDS)),
+    }
+}
+
+fn bounded_class(class: WatchedClass) -> WatchedClass {
+    let half_widths = class.half_widths.into_iter().filter(|(name, half)| is_name(name) && half.is_finite());
+    WatchedClass {
+        name: clean(&class.name, 40),
+        figures: Figures(bounded_figures(class.figures.0)),
+        half_widths: half_widths.take(MAX_FIGURES).collect(),
+        ..class
+    }
+}
+
+fn bounded_figures(figures: BTreeMap<String, Figure>) -> BTreeMap<String, Figure> {
+    figures.into_iter().filter(|(name, _)| is_name(name)).take(MAX_FIGURES).map(bounded_figure).collect()
+}
+
+fn is_name(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte);
+    !text.is_empty() && text.len() <= 80 && text.bytes().all(is_plain)
+}
+
+fn bounded_figure((name, figure): (String, Figure)) -> (String, Figure) {
+    let not_measured = figure.not_measured.map(|why| clean(&why, MAX_WORDS));
+    (name, Figure { unit: clean(&figure.unit, 20), not_measured, ..figure })
+}
