@@ -17,12 +17,22 @@ static __always_inline struct thread *thread_of(__u32 pid)
 
 static __always_inline void take_over_thread(struct thread *c, struct task_struct *t)
 {
-	if (c->pid) {
+	if (c->tgid) {
 		__sync_fetch_and_add(&counts.displaced_thread_requests, c->requests);
 		__sync_fetch_and_add(&counts.displaced_thread_bytes_in, c->bytes_in);
 		__sync_fetch_and_add(&counts.displaced_thread_bytes_out, c->bytes_out);
 		__sync_fetch_and_add(&counts.displaced_thread_other_cpu_ns, c->other_cpu_ns);
+		__sync_fetch_and_add(&counts.displaced_thread_timed, c->timed);
+#pragma unroll
+		for (int p = 0; p < PHASES; p++) {
+			__sync_fetch_and_add(&counts.displaced_thread_elapsed_ns[p], c->elapsed_ns[p]);
+			__sync_fetch_and_add(&counts.displaced_thread_phase_cpu_ns[p], c->phase_cpu_ns[p]);
+		}
 	}
+	c->timed = 0;
+#pragma unroll
+	for (int p = 0; p < PHASES; p++)
+		c->elapsed_ns[p] = c->phase_cpu_ns[p] = 0;
 	c->requests = c->bytes_in = c->bytes_out = 0;
 	c->other_cpu_ns = 0;
 	c->disk_window = 0;

@@ -16,7 +16,8 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-static __always_inline void record_phases(struct request *r, __u64 bytes_out)
+/* `c`: the thread that finished the request, which runs now, so that its record needs no atomic instructions. */
+static __always_inline void record_phases(struct request *r, __u64 bytes_out, struct thread *c)
 {
 	__u32 i = bpf_get_smp_processor_id() * SIZE_CLASSES + class_of(bytes_out);
 	struct phase_row *row = bpf_map_lookup_elem(&phases, &i);
@@ -37,10 +38,16 @@ static __always_inline void record_phases(struct request *r, __u64 bytes_out)
 	row->disk_bytes += r->disk_bytes;
 	row->disk_reads += r->disk_reads;
 	row->split += r->is_split;
+	if (control.by_thread)
+		c->timed++;
 #pragma unroll
 	for (int p = 0; p < PHASES; p++) {
 		__s64 cpu = r->phase_cpu_ns[p];
 
+		if (control.by_thread) {
+			c->elapsed_ns[p] += elapsed[p];
+			c->phase_cpu_ns[p] += cpu;
+		}
 		row->elapsed_ns[p] += elapsed[p];
 		row->elapsed[p][bucket_of(elapsed[p])]++;
 		row->cpu_ns[p] += cpu;
@@ -99,6 +106,9 @@ static __always_inline void received(struct sock *sk, struct tcp_sock *tp, __u32
 	if (!c)
 		return;
 	if (is_new) {
+		/* A connection that is known is of this namespace: asking each time would follow three pointers more. */
+		if (!is_ours(sk))
+			return;
 		r = claim((__u64)sk, hash, &slot);
 		if (!r)
 			return;
@@ -124,7 +134,7 @@ static __always_inline void received(struct sock *sk, struct tcp_sock *tp, __u32
 			return;
 		}
 		if (control.window && has_phases(r) && r->phase == PHASE_LOG)
-			record_phases(r, at - r->written);
+			record_phases(r, at - r->written, c);
 		record_finished(r, at - r->written, tp->first_tx_mstamp * 1000);
 		c->requests++;
 		c->bytes_in += r->bytes_in;
@@ -141,7 +151,7 @@ int BPF_PROG(on_receive, struct sock *sk, int bytes, int flags)
 {
 	struct tcp_sock *tp;
 
-	if (sk->__sk_common.skc_num != options.port || bytes <= 0 || flags & MSG_PEEK || !is_ours(sk))
+	if (sk->__sk_common.skc_num != options.port || bytes <= 0 || flags & MSG_PEEK)
 		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (tp)
@@ -155,7 +165,7 @@ int BPF_PROG(on_copied, struct sock *sk)
 {
 	struct tcp_sock *tp;
 
-	if (sk->__sk_common.skc_num != options.port || !is_ours(sk))
+	if (sk->__sk_common.skc_num != options.port)
 		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (tp)
@@ -172,8 +182,9 @@ static __always_inline void sent(struct sock *sk, __u32 bytes)
 	__u32 slot = 0;
 	__u64 now_ns;
 
-	if (!control.window || !is_ours(sk))
+	if (!control.window)
 		return;
+	/* Known connections only, which are of this namespace. */
 	r = find((__u64)sk, sk->__sk_common.skc_hash, &slot);
 	if (!r || !has_phases(r))
 		return;
@@ -317,7 +328,7 @@ static __always_inline void on_own_close(struct sock *sk, struct tcp_sock *tp, s
 			end_ns = now_ns;
 
 		if (control.window && has_phases(r) && r->phase == PHASE_LOG)
-			record_phases(r, at - r->written);
+			record_phases(r, at - r->written, c);
 		record_finished_atomically(r, at - r->written, end_ns);
 		c->requests++;
 		c->bytes_in += r->bytes_in;

@@ -45,7 +45,7 @@ struct request {
 struct thread {
 	__u32 pid, tgid;
 	__u32 slot; /* where the record of `sk` lies */
-	__u32 reserved0;
+	__u32 timed; /* requests that it finished whose phases are summed below */
 	__u64 sk; /* socket of the last event; 0 = between connections */
 	__s64 mark_ns; /* the thread's CPU clock, up to a constant */
 	__s64 other_cpu_ns; /* of no request: accept, close */
@@ -55,6 +55,8 @@ struct thread {
 	__u64 disk_mark_bytes; /* the thread's reads from disks, up to its last event in a window */
 	__u32 disk_window;
 	__u32 sends_in_windows;
+	__u64 elapsed_ns[PHASES]; /* written in windows only */
+	__s64 phase_cpu_ns[PHASES];
 } __attribute__((aligned(64)));
 
 /* Where the server's own functions saw the request of a slot. */
@@ -109,6 +111,8 @@ struct port_counts {
 	__u64 displaced; /* records displaced after their response, closed then */
 	__s64 displaced_thread_other_cpu_ns;
 	__u64 displaced_thread_requests, displaced_thread_bytes_in, displaced_thread_bytes_out;
+	__u64 displaced_thread_timed, displaced_thread_elapsed_ns[PHASES];
+	__s64 displaced_thread_phase_cpu_ns[PHASES];
 	__u64 switches_seen, syscalls_seen; /* events that ended a phase */
 	__u64 boundaries_seen; /* functions of the server that were hit, in windows */
 };
@@ -144,7 +148,7 @@ struct control {
 	__u32 window; /* number of the window that is open or draining; 0 = none */
 	__u32 gate; /* requests that begin now are given phases */
 	__u32 looks_granted; /* reads that may be looked into, since attach; grows */
-	__u32 reserved;
+	__u32 by_thread; /* phases are summed by thread, too; not in windows of probes, which change what they time */
 };
 
 /* What a sweep found: requests that are not finished by an event yet. */
@@ -171,7 +175,7 @@ struct sweep {
 
 _Static_assert(sizeof(struct watch_options) == 120, "layout.rs");
 _Static_assert(sizeof(struct look) == 1040, "layout.rs");
-_Static_assert(sizeof(struct port_counts) == 656, "layout.rs");
+_Static_assert(sizeof(struct port_counts) == 712, "layout.rs");
 _Static_assert(sizeof(struct sweep) == 12656, "layout.rs");
 _Static_assert(sizeof(struct request) == 128, "two cache lines");
 _Static_assert(sizeof(struct thread) == 128, "two cache lines");

@@ -63,6 +63,17 @@ pub struct GroupSize {
     pub resident_pages: u64,
 }
 
+/// CPU time of one living process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcessCpu {
+    /// Its number.
+    pub pid: u32,
+    /// Since it was first seen, by the scheduler, nanoseconds: its part of [`GroupCounters::cpu_ns`].
+    pub cpu_ns: u64,
+    /// Name of its program; untrusted text.
+    pub name: String,
+}
+
 #[derive(Debug)]
 struct Thread {
     file: Option<KeptFile>,
@@ -76,6 +87,8 @@ struct Member {
     parent: u32,
     last: ProcessStat,
     cpu_ns: u64,
+    /// What of it is in the group's CPU time.
+    counted_ns: u64,
     threads: HashMap<u32, Thread>,
 }
 
@@ -190,6 +203,7 @@ impl ServerGroup {
             parent: table.get(pid).map_or(stat.parent, |origin| origin.parent),
             last: stat,
             cpu_ns,
+            counted_ns: if is_born_under_watch { cpu_ns } else { 0 },
             threads: HashMap::new(),
         };
         self.read_threads(pid, &mut member, is_born_under_watch);
@@ -229,7 +243,9 @@ impl ServerGroup {
             let Some(member) = self.members.get_mut(&pid) else { continue };
             match cpu_clock::of_process(pid) {
                 Ok(cpu_ns) => {
-                    self.counters.cpu_ns += cpu_ns.saturating_sub(member.cpu_ns);
+                    let grown_ns = cpu_ns.saturating_sub(member.cpu_ns);
+                    self.counters.cpu_ns += grown_ns;
+                    member.counted_ns += grown_ns;
                     member.cpu_ns = cpu_ns;
                 }
                 Err(_) => ended.push(pid),
@@ -370,6 +386,16 @@ impl ServerGroup {
     /// The totals as of the last reading.
     pub fn counters(&self) -> GroupCounters {
         self.counters
+    }
+
+    /// The living processes with their parts of the group's CPU time; what is missing to the whole is of ended ones.
+    pub fn by_process(&self) -> Vec<ProcessCpu> {
+        let of_member = |(pid, member): (&u32, &Member)| ProcessCpu {
+            pid: *pid,
+            cpu_ns: member.counted_ns,
+            name: member.last.command.clone(),
+        };
+        self.members.iter().map(of_member).collect()
     }
 
     /// Whether threads were left out because there are too many.

@@ -203,6 +203,8 @@ pub(crate) struct Cost {
 #[serde(default)]
 pub(crate) struct System {
     pub(crate) at_ns: u64,
+    /// By kind of counters; empty in recordings of when all were read at once.
+    pub(crate) read_at_ns: BTreeMap<String, u64>,
     pub(crate) cpus: u64,
     pub(crate) cpu: Option<CpuModes>,
     pub(crate) disk: Option<BTreeMap<String, u64>>,
@@ -234,6 +236,19 @@ enum Line {
     Reading {
         totals: Box<Totals>,
     },
+}
+
+impl System {
+    /// When this kind of counters was read.
+    pub(crate) fn read_ns(&self, kind: &str) -> u64 {
+        self.read_at_ns.get(kind).copied().unwrap_or(self.at_ns)
+    }
+
+    /// Seconds between the readings of this kind; `None` where there were not two.
+    pub(crate) fn seconds_since(&self, earlier: &System, kind: &str) -> Option<f64> {
+        let span_ns = self.read_ns(kind).saturating_sub(earlier.read_ns(kind));
+        (span_ns > 0).then_some(span_ns as f64 / 1e9)
+    }
 }
 
 impl Recording {
@@ -323,7 +338,7 @@ impl Recording {
             requests: totals.classes.iter().fold(0, |sum, class| sum.saturating_add(class.requests)),
             server_cpu_s,
             server_user_s: cpu.user_ratio.filter(|ratio| (0.0..=1.0).contains(ratio)).map(|ratio| server_cpu_s * ratio),
-            machine: totals.system.cpu.map(|modes| (totals.system.at_ns as f64 / 1e9, modes)),
+            machine: totals.system.cpu.map(|modes| (totals.system.read_ns("cpu") as f64 / 1e9, modes)),
             states: totals.connections.states.iter().take(MOST_ENTRIES).map(|(name, n)| (name.clone(), *n)).collect(),
         };
         if self.readings == 0 {

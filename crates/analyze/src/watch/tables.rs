@@ -282,8 +282,10 @@ fn machine(span: &Span<'_>) -> Option<Table> {
             rows.push((format!("{name}, % of {} CPUs", last.cpus), vec![Cell::default(), share.into()]));
         }
     }
-    let mut rate = |name: &str, before: Option<u64>, after: Option<u64>, scale: f64| {
-        let per_sec = before.zip(after).map(|(before, after)| after.saturating_sub(before) as f64 * scale / seconds);
+    // Each kind of counters may have been read at an interval of its own.
+    let mut rate = |name: &str, kind: &str, before: Option<u64>, after: Option<u64>| {
+        let counts = before.zip(after).zip(last.seconds_since(first, kind));
+        let per_sec = counts.map(|((before, after), seconds)| after.saturating_sub(before) as f64 / seconds);
         if per_sec.is_some() {
             rows.push((name.to_string(), vec![per_sec.into(), Cell::default()]));
         }
@@ -295,7 +297,7 @@ fn machine(span: &Span<'_>) -> Option<Table> {
         ("disk writes", "writes"),
         ("disk bytes written", "written_bytes"),
     ] {
-        rate(words, member(&first.disk, key), member(&last.disk, key), 1.0);
+        rate(words, "disk", member(&first.disk, key), member(&last.disk, key));
     }
     for (words, key) in [
         ("bytes paged in", "in_bytes"),
@@ -303,28 +305,36 @@ fn machine(span: &Span<'_>) -> Option<Table> {
         ("faults", "faults"),
         ("major faults", "major_faults"),
     ] {
-        rate(words, member(&first.paging, key), member(&last.paging, key), 1.0);
+        rate(words, "paging", member(&first.paging, key), member(&last.paging, key));
     }
-    rate("interrupts", first.interrupts, last.interrupts, 1.0);
+    rate("interrupts", "cpu", first.interrupts, last.interrupts);
     let mut kinds: Vec<(&String, u64)> = last.interrupts_by_kind.iter().map(|(kind, n)| (kind, *n)).collect();
     let since = |kind: &String, now: u64| now.saturating_sub(first.interrupts_by_kind.get(kind).copied().unwrap_or(0));
     kinds.sort_by_key(|(kind, now)| std::cmp::Reverse(since(kind, *now)));
     for (kind, now) in kinds.into_iter().take(5).filter(|(kind, now)| since(kind, *now) > 0) {
         let before = first.interrupts_by_kind.get(kind).copied().unwrap_or(0);
-        rate(&format!("interrupts of {}", crate::text::plain(kind, 40)), Some(before), Some(now), 1.0);
+        rate(&format!("interrupts of {}", crate::text::plain(kind, 40)), "interrupts", Some(before), Some(now));
     }
-    rate("context switches", first.context_switches, last.context_switches, 1.0);
-    rate("processes and threads started", first.started, last.started, 1.0);
+    rate("context switches", "cpu", first.context_switches, last.context_switches);
+    rate("processes and threads started", "cpu", first.started, last.started);
     let io = |of: &Totals, part: fn(&super::recording::Io) -> u64| of.io.as_ref().map(part);
-    rate("server: disk bytes read", io(span.first, |io| io.read_bytes), io(span.last, |io| io.read_bytes), 1.0);
-    rate(
-        "server: disk bytes written",
-        io(span.first, |io| io.written_bytes),
-        io(span.last, |io| io.written_bytes),
-        1.0,
-    );
-    rate("server: context switches", Some(span.first.cpu.switches), Some(span.last.cpu.switches), 1.0);
-    rate("server: major faults", Some(span.first.cpu.major_faults), Some(span.last.cpu.major_faults), 1.0);
+    for (words, part) in [
+        ("server: disk bytes read", (|io| io.read_bytes) as fn(&super::recording::Io) -> u64),
+        ("server: disk bytes written", |io| io.written_bytes),
+    ] {
+        rate(words, "server", io(span.first, part), io(span.last, part));
+    }
+    // Read with every reading.
+    let seconds_of_all = span.last.at_ns.saturating_sub(span.first.at_ns) as f64 / 1e9;
+    let (before, after) = (&span.first.cpu, &span.last.cpu);
+    for (words, n) in [
+        ("server: context switches", after.switches.saturating_sub(before.switches)),
+        ("server: major faults", after.major_faults.saturating_sub(before.major_faults)),
+    ] {
+        if seconds_of_all > 0.0 {
+            rows.push((words.into(), vec![(n as f64 / seconds_of_all).into(), Cell::default()]));
+        }
+    }
     (!rows.is_empty()).then(|| Table {
         title: "Machine",
         note: format!("Means over {seconds:.0} s; counted by the kernel, CPU by its ticks of 10 ms."),

@@ -7,6 +7,8 @@ use super::pack_places::Place;
 use super::phases::PhaseSums;
 use super::probe_cost::ProbeCosts;
 use super::reading::{ClassTotals, PackTotals};
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 /// A window in which functions are probed is short: probes cost more than all else together.
@@ -68,13 +70,33 @@ impl ActivePack {
         }
     }
 
-    /// What the probes add to a request: one hit for each boundary, the dearest where there are several.
+    /// What the probes add to a request. A function that is probed at its call and its return is called once; of several for one
+    /// and the same boundary the dearest counts.
     fn request_ns(&self) -> f64 {
-        let of_boundary = |boundary: u64| {
-            let places = self.places.iter().filter(move |place| place.boundary == boundary);
-            places.map(|place| self.costs.of(place.at_return)).fold(0.0, f64::max)
-        };
-        (1..=3).map(of_boundary).sum()
+        let mut functions: BTreeMap<(&Path, u64), Vec<&Place>> = BTreeMap::new();
+        for place in &self.places {
+            functions.entry((place.path.as_path(), place.offset)).or_default().push(place);
+        }
+        let mut by_boundaries: BTreeMap<Vec<u64>, f64> = BTreeMap::new();
+        for places in functions.values() {
+            let mut boundaries: Vec<u64> = places.iter().map(|place| place.boundary).collect();
+            boundaries.sort_unstable();
+            let dearest = by_boundaries.entry(boundaries).or_default();
+            *dearest = dearest.max(self.function_ns(places));
+        }
+        by_boundaries.values().sum()
+    }
+
+    /// Of one call of a function, with what is probed of it.
+    fn function_ns(&self, places: &[&Place]) -> f64 {
+        let at = |at_return: bool| places.iter().any(|place| place.at_return == at_return);
+        self.costs.of(places.iter().any(|place| place.is_stepped), at(false), at(true))
+    }
+
+    /// The dearest probe of this kind alone; 0 where there is none.
+    fn dearest_ns(&self, at_return: bool) -> f64 {
+        let places = self.places.iter().filter(|place| place.at_return == at_return);
+        places.map(|place| self.costs.of(place.is_stepped, !at_return, at_return)).fold(0.0, f64::max)
     }
 
     /// A window was held: what the functions showed (all so far), and what reads and sends showed of the same requests (new).
@@ -106,8 +128,8 @@ impl ActivePack {
             server: self.name.clone(),
             windows: self.windows,
             window_ns: self.window_ns,
-            call_ns: self.costs.call_ns,
-            return_ns: self.costs.return_ns,
+            call_ns: self.dearest_ns(false),
+            return_ns: self.dearest_ns(true),
             request_ns: self.request_ns(),
             period_ns: self.period.as_nanos() as u64,
             hits,
@@ -124,13 +146,33 @@ impl ActivePack {
 
 #[cfg(test)]
 mod tests {
+    use super::super::probe_cost::FunctionCosts;
     use super::*;
 
-    fn pack() -> ActivePack {
-        let place = |boundary, at_return| Place { path: "/bin/true".into(), offset: 1, boundary, at_return };
-        let costs = ProbeCosts { call_ns: 2_000.0, return_ns: 4_000.0 };
-        let places = vec![place(1, false), place(2, false), place(3, true)];
+    fn place(offset: u64, boundary: u64, at_return: bool, is_stepped: bool) -> Place {
+        Place { path: "/bin/true".into(), offset, boundary, at_return, is_stepped }
+    }
+
+    fn pack_of(places: Vec<Place>) -> ActivePack {
+        let emulated = FunctionCosts { call_ns: 2_000.0, return_ns: 4_000.0, both_ns: 5_000.0 };
+        let stepped = FunctionCosts { call_ns: 3_000.0, return_ns: 6_000.0, both_ns: 7_000.0 };
+        let costs = ProbeCosts { emulated: Some(emulated), stepped: Some(stepped) };
         ActivePack::new(&Pack::open("nginx").unwrap(), places, costs, 4)
+    }
+
+    fn pack() -> ActivePack {
+        // As nginx's: the first function is single-stepped, of the second both ends are probed.
+        pack_of(vec![place(1, 1, false, true), place(2, 2, false, false), place(2, 3, true, false)])
+    }
+
+    #[test]
+    fn a_request_pays_for_each_function_once_and_for_the_dearest_alternative() {
+        assert_eq!(pack().request_ns(), 3_000.0 + 5_000.0);
+        let mut places = pack().places;
+        places.push(place(9, 1, false, false));
+        assert_eq!(pack_of(places.clone()).request_ns(), 8_000.0, "the cheaper of two for one boundary adds nothing");
+        places[2].offset = 3;
+        assert_eq!(pack_of(places).request_ns(), 3_000.0 + 2_000.0 + 4_000.0, "three functions, three calls");
     }
 
     #[test]

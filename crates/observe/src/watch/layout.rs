@@ -72,7 +72,7 @@ pub struct ThreadRecord {
     pub pid: u32,
     pub tgid: u32,
     pub slot: u32,
-    pub reserved0: u32,
+    pub timed: u32,
     pub sk: u64,
     pub mark_ns: i64,
     pub other_cpu_ns: i64,
@@ -82,7 +82,8 @@ pub struct ThreadRecord {
     pub disk_mark_bytes: u64,
     pub disk_window: u32,
     pub sends_in_windows: u32,
-    pub padding: [u64; 6],
+    pub elapsed_ns: [u64; PHASES],
+    pub phase_cpu_ns: [i64; PHASES],
 }
 
 /// `struct class_row`.
@@ -148,6 +149,9 @@ pub struct PortCounts {
     pub displaced_thread_requests: u64,
     pub displaced_thread_bytes_in: u64,
     pub displaced_thread_bytes_out: u64,
+    pub displaced_thread_timed: u64,
+    pub displaced_thread_elapsed_ns: [u64; PHASES],
+    pub displaced_thread_phase_cpu_ns: [i64; PHASES],
     pub switches_seen: u64,
     pub syscalls_seen: u64,
     pub boundaries_seen: u64,
@@ -174,7 +178,7 @@ pub struct Control {
     pub window: u32,
     pub gate: u32,
     pub looks_granted: u32,
-    pub reserved: u32,
+    pub by_thread: u32,
 }
 
 /// `struct look_count`.
@@ -236,7 +240,7 @@ pub struct Sweep {
 }
 
 shared! {
-    RequestRecord = 128, ThreadRecord = 128, ClassRow = 384, PhaseRow = 2048, PortCounts = 656, ProgramOptions = 120,
+    RequestRecord = 128, ThreadRecord = 128, ClassRow = 384, PhaseRow = 2048, PortCounts = 712, ProgramOptions = 120,
     Control = 16, LookCount = 8, LookRecord = 1040, OpenRecord = 48, SweepRow = 40, Sweep = 12656,
 }
 

@@ -8,11 +8,13 @@
 //! [`Watcher`] is the entrance; it holds windows while it waits ([`Watcher::wait_until`]) and hands out [`Reading`]s.
 //! Rooms inside: `layout`, `mapped`, `programs`, `kernel` (the programs), `calibration` (their cost), `schedule`,
 //! [`pack`] (the server's own functions), [`estimate`] (windows), [`point_watch`] with [`held`], [`shares`] and [`point`] (the
-//! watch of a load's points), [`states`] (connections), [`classes`], [`reading`], `totals`, [`traffic`] (what is read), [`rates`] and
+//! watch of a load's points), [`states`] (connections), [`classes`], [`reading`], `totals`, [`by_process`], [`traffic`] (what is read), [`rates`] and
 //! [`demand`] (what follows).
 
 #[cfg(feature = "bpf")]
 mod active_pack;
+#[cfg_attr(not(feature = "bpf"), allow(dead_code))]
+pub mod by_process;
 #[cfg(feature = "bpf")]
 mod calibration;
 pub mod classes;
@@ -21,6 +23,7 @@ mod error;
 pub mod estimate;
 pub mod group_io;
 pub mod held;
+pub mod intervals;
 #[cfg(feature = "bpf")]
 mod kernel;
 #[cfg_attr(not(feature = "bpf"), allow(dead_code))]
@@ -55,6 +58,7 @@ mod watcher;
 
 pub use classes::{ClassError, SizeClass, SizeClasses};
 pub use error::WatchError;
+pub use intervals::Intervals;
 pub use layout::{BUCKETS, bucket_end_ns};
 pub use point_watch::PointWatch;
 pub use rates::Rates;

@@ -19,6 +19,8 @@ pub struct Place {
     pub boundary: u64,
     /// At the function's return.
     pub at_return: bool,
+    /// Its first instruction has to be single-stepped, which is dear.
+    pub is_stepped: bool,
 }
 
 /// Finds the pack's functions in the first process of the server that it fits. An error is a sentence for people.
@@ -61,7 +63,10 @@ fn places(pack: &Pack, pid: u32, name: &str) -> Result<Vec<Place>, String> {
             },
         };
         match offset_of(&path, mark) {
-            Ok(offset) => found.push(Place { path, offset, boundary: mark.boundary as u64, at_return: mark.at_return }),
+            Ok((offset, is_stepped)) => {
+                let (boundary, at_return) = (mark.boundary as u64, mark.at_return);
+                found.push(Place { path, offset, boundary, at_return, is_stepped });
+            }
             Err(why) => missing.push(format!("{file} {why} (line {})", mark.line)),
         }
     }
@@ -86,7 +91,8 @@ fn mapped_library(pid: u32, pattern: &str) -> Option<(PathBuf, String)> {
     })
 }
 
-fn offset_of(path: &std::path::Path, mark: &Mark) -> Result<u64, String> {
+/// Where the function begins in the file, and whether a probe there has to single-step.
+fn offset_of(path: &std::path::Path, mark: &Mark) -> Result<(u64, bool), String> {
     let unreadable = |why: String| format!("cannot be read ({why})");
     let length = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?.len();
     if length > MOST_BYTES {
@@ -102,13 +108,28 @@ fn offset_of(path: &std::path::Path, mark: &Mark) -> Result<u64, String> {
         .find(|symbol| symbol.name() == Ok(name))
         .map(|symbol| symbol.address())
         .ok_or_else(|| format!("has no symbol {name}"))?;
-    file.segments()
+    let offset = file
+        .segments()
         .find_map(|segment| {
             let into = address.checked_sub(segment.address()).filter(|into| *into < segment.size())?;
             let (start, size) = segment.file_range();
             (into < size).then(|| start + into)
         })
-        .ok_or_else(|| format!("has {name} in no part of the file"))
+        .ok_or_else(|| format!("has {name} in no part of the file"))?;
+    let first_bytes = bytes.get(offset as usize..).unwrap_or_default();
+    Ok((offset, is_stepped(first_bytes)))
+}
+
+/// Whether the kernel has to single-step the first instruction of a function, by its bytes.
+pub fn is_stepped(first_bytes: &[u8]) -> bool {
+    if cfg!(not(target_arch = "x86_64")) {
+        // Elsewhere instructions are simulated or stepped by other rules; one function stands for all.
+        return false;
+    }
+    !matches!(
+        first_bytes,
+        [0x50..=0x57 | 0x90 | 0xe8 | 0xe9 | 0xeb | 0x70..=0x7f, ..] | [0x41, 0x50..=0x57, ..] | [0x0f, 0x80..=0x8f, ..]
+    )
 }
 
 #[cfg(test)]
@@ -132,6 +153,17 @@ mod tests {
     }
 
     #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn first_instructions_are_told_apart_as_the_kernel_does() {
+        // push rbp; push r13; nop; call; jmp; je (long).
+        let emulated: [&[u8]; 6] = [&[0x55], &[0x41, 0x55], &[0x90], &[0xe8, 0], &[0xe9, 0], &[0x0f, 0x84]];
+        assert!(emulated.iter().all(|bytes| !is_stepped(bytes)));
+        // mov rax, [rdi+8]; sub rsp, 8; endbr64; a function of no bytes.
+        let stepped: [&[u8]; 4] = [&[0x48, 0x8b, 0x47, 8], &[0x48, 0x83, 0xec, 8], &[0xf3, 0x0f, 0x1e, 0xfa], &[]];
+        assert!(stepped.iter().all(|bytes| is_stepped(bytes)));
+    }
+
+    #[test]
     fn what_is_missing_is_named() {
         let own = std::process::id();
         let missing = find(&pack("no_such_function"), &[own]).unwrap_err();
@@ -152,6 +184,6 @@ mod tests {
             library: None,
             line: 1,
         };
-        assert!(offset_of(&path, &mark).unwrap() > 0);
+        assert!(offset_of(&path, &mark).unwrap().0 > 0);
     }
 }

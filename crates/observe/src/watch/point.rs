@@ -2,10 +2,13 @@
 
 use super::classes::SizeClasses;
 use super::estimate::Estimate;
+use super::intervals::Kind;
 use super::point_watch::PointReadings;
 use super::reading::{ClassTotals, PhaseTotals, Reading};
 use super::schedule::Mode;
 use super::shares::Shares;
+use super::system::Paging;
+use super::system_text::DiskCounts;
 use crate::sock_diag::STATES;
 use record::figure::{Figure, Figures, Origin};
 use record::{Doubt, DoubtKind, Severity, Watched, WatchedClass, names};
@@ -397,34 +400,41 @@ fn states(watched: &mut Watched, readings: &PointReadings) {
 /// What Table 2 of Almeida, Almeida and Yates lists beyond what every point has.
 fn machine(figures: &mut Figures, readings: &PointReadings) {
     let (begin, end) = (&readings.begin.system, &readings.end.system);
-    let span_ns = end.at_ns.saturating_sub(begin.at_ns);
-    let mut rate = |name: &str, counts: Option<(u64, u64)>, why: &str| {
-        let figure = match counts {
-            Some((now, earlier)) if span_ns > 0 => {
+    let mut rate = |name: &str, kind: Kind, counts: Option<(u64, u64)>, why: &str| {
+        let figure = match counts.zip(end.seconds_since(begin, kind)) {
+            Some(((now, earlier), seconds)) => {
                 let n = now.saturating_sub(earlier);
-                Figure::new(n as f64 * 1e9 / span_ns as f64, unit_of(name), n, Origin::Counted)
+                Figure::new(n as f64 / seconds, unit_of(name), n, Origin::Counted)
             }
-            _ => Figure::not_measured(unit_of(name), why),
+            None => Figure::not_measured(unit_of(name), why),
         };
         figures.set(name, figure);
     };
     let disk = end.disk.as_ref().zip(begin.disk.as_ref());
-    let no_disk = "no device that is not a part of another";
-    rate(names::MACHINE_DISK_READS, disk.map(|(now, then)| (now.reads, then.reads)), no_disk);
-    rate(names::MACHINE_DISK_READ_BYTES, disk.map(|(now, then)| (now.read_bytes, then.read_bytes)), no_disk);
-    rate(names::MACHINE_DISK_WRITES, disk.map(|(now, then)| (now.writes, then.writes)), no_disk);
-    rate(names::MACHINE_DISK_WRITTEN_BYTES, disk.map(|(now, then)| (now.written_bytes, then.written_bytes)), no_disk);
+    let mut of_disk = |name, pick: fn(&DiskCounts) -> u64| {
+        let counts = disk.map(|(now, then)| (pick(now), pick(then)));
+        rate(name, Kind::Disk, counts, "no device that is not a part of another");
+    };
+    of_disk(names::MACHINE_DISK_READS, |disk| disk.reads);
+    of_disk(names::MACHINE_DISK_READ_BYTES, |disk| disk.read_bytes);
+    of_disk(names::MACHINE_DISK_WRITES, |disk| disk.writes);
+    of_disk(names::MACHINE_DISK_WRITTEN_BYTES, |disk| disk.written_bytes);
     let paging = end.paging.as_ref().zip(begin.paging.as_ref());
-    let no_paging = "/proc/vmstat cannot be read";
-    rate(names::MACHINE_PAGED_IN, paging.map(|(now, then)| (now.in_bytes, then.in_bytes)), no_paging);
-    rate(names::MACHINE_PAGED_OUT, paging.map(|(now, then)| (now.out_bytes, then.out_bytes)), no_paging);
-    rate(names::MACHINE_FAULTS, paging.map(|(now, then)| (now.faults, then.faults)), no_paging);
-    rate(names::MACHINE_MAJOR_FAULTS, paging.map(|(now, then)| (now.major_faults, then.major_faults)), no_paging);
-    rate(names::MACHINE_STARTED, end.started.zip(begin.started), "/proc/stat cannot be read");
+    let mut of_paging = |name, pick: fn(&Paging) -> u64| {
+        let counts = paging.map(|(now, then)| (pick(now), pick(then)));
+        rate(name, Kind::Paging, counts, "/proc/vmstat cannot be read");
+    };
+    of_paging(names::MACHINE_PAGED_IN, |paging| paging.in_bytes);
+    of_paging(names::MACHINE_PAGED_OUT, |paging| paging.out_bytes);
+    of_paging(names::MACHINE_FAULTS, |paging| paging.faults);
+    of_paging(names::MACHINE_MAJOR_FAULTS, |paging| paging.major_faults);
+    rate(names::MACHINE_STARTED, Kind::Cpu, end.started.zip(begin.started), "/proc/stat cannot be read");
     let io = readings.end.io.zip(readings.begin.io);
     let no_io = "the server's processes may not be looked into";
-    rate(names::SERVER_DISK_READ, io.map(|(now, then)| (now.read_bytes, then.read_bytes)), no_io);
-    rate(names::SERVER_DISK_WRITTEN, io.map(|(now, then)| (now.written_bytes, then.written_bytes)), no_io);
+    let read = io.map(|(now, then)| (now.read_bytes, then.read_bytes));
+    rate(names::SERVER_DISK_READ, Kind::Server, read, no_io);
+    let written = io.map(|(now, then)| (now.written_bytes, then.written_bytes));
+    rate(names::SERVER_DISK_WRITTEN, Kind::Server, written, no_io);
 }
 
 fn doubts(doubts: &mut Vec<Doubt>, readings: &PointReadings, all: &ClassTotals, lost: u64) {

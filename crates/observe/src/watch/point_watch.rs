@@ -6,6 +6,7 @@
 //! ([`super::shares`]). So a point is watched within the budget or in part, and says in which part.
 
 use super::held::Glance;
+use super::intervals::Intervals;
 use super::reading::{PhaseTotals, Reading};
 use super::schedule::Mode;
 use super::shares::{Shares, affordable, drain_ns, windows};
@@ -105,7 +106,7 @@ impl PointWatch {
                     mode: first,
                     splits: false,
                     looks: false,
-                    system_interval: Duration::ZERO,
+                    system_intervals: Intervals::all(Duration::ZERO),
                     ..options
                 };
                 match Watcher::start(options) {

@@ -1,40 +1,96 @@
-//! What a probe in a function costs, measured on a function of this program's own.
+//! What a probe in a function costs, measured on functions of this program's own that begin as the server's do.
+//!
+//! What a trap costs depends on the instruction that it replaces. Those that the kernel can carry out by itself (on x86-64 a
+//! push of a register, a nop, a jump or a call: arch/x86/kernel/uprobes.c) cost one trap; all others are executed from a copy in
+//! single-step mode, which is a second trap, and in a virtual machine may be an exit to the hypervisor: four to six times as much.
+//! So a function is measured for each of both kinds, and each function of a pack is charged as its own first instruction is.
 
 use super::error::WatchError;
+use super::pack_places::Place;
 use super::programs::Programs;
 use crate::cpu_clock;
 use std::hint::black_box;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 const CALLS: u32 = 200;
-const ROUNDS: usize = 9;
+const ROUNDS: usize = 5;
 
-/// Nanoseconds of CPU time for each hit, trap included.
+/// Nanoseconds of CPU time for each call of a function that is probed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FunctionCosts {
+    /// At its call.
+    pub call_ns: f64,
+    /// At its return; the call traps, too, to be told of the return.
+    pub return_ns: f64,
+    /// At both: the trap at the call serves them together.
+    pub both_ns: f64,
+}
+
+/// Costs by how the probed function begins; absent where no function of the pack begins so.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ProbeCosts {
-    /// At a function's call.
-    pub call_ns: f64,
-    /// At its return.
-    pub return_ns: f64,
+    /// With an instruction that the kernel carries out itself.
+    pub emulated: Option<FunctionCosts>,
+    /// With one that is single-stepped.
+    pub stepped: Option<FunctionCosts>,
 }
 
 impl ProbeCosts {
-    /// Of one hit.
-    pub fn of(&self, at_return: bool) -> f64 {
-        if at_return { self.return_ns } else { self.call_ns }
+    /// Of a call of one probed function.
+    pub fn of(&self, is_stepped: bool, at_call: bool, at_return: bool) -> f64 {
+        let Some(costs) = (if is_stepped { self.stepped } else { self.emulated }) else { return 0.0 };
+        match (at_call, at_return) {
+            (true, true) => costs.both_ns,
+            (false, true) => costs.return_ns,
+            (true, false) => costs.call_ns,
+            (false, false) => 0.0,
+        }
     }
 }
 
-/// The function that is probed. Called through a pointer, so that there is one body.
+type Probed = extern "C" fn(u64) -> u64;
+
+/// Begins with a push.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+extern "C" fn emulated(number: u64) -> u64 {
+    std::arch::naked_asm!("push rbp", "lea rax, [rdi + rdi*2]", "pop rbp", "ret")
+}
+
+/// Begins with an instruction on memory, as a function that looks into its argument does; the red zone is its own.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+extern "C" fn stepped(number: u64) -> u64 {
+    std::arch::naked_asm!("mov qword ptr [rsp - 8], rdi", "lea rax, [rdi + rdi*2]", "ret")
+}
+
+/// The function that is probed where instructions are not told apart. Called through a pointer, so that there is one body.
+#[cfg(not(target_arch = "x86_64"))]
 #[inline(never)]
-extern "C" fn probed(number: u64) -> u64 {
+extern "C" fn emulated(number: u64) -> u64 {
     black_box(number).wrapping_mul(3)
 }
 
-/// Measures both: calls with the probe less calls without, the lower quartile of the rounds. Takes some ms.
-pub fn measure(programs: &Programs) -> Result<ProbeCosts, WatchError> {
+#[cfg(not(target_arch = "x86_64"))]
+use emulated as stepped;
+
+/// One measures at a time: calls without a probe must not meet another's.
+static MEASURING: Mutex<()> = Mutex::new(());
+
+/// Measures what these places need. Takes some ms for each kind of them.
+pub fn measure(programs: &Programs, places: &[Place]) -> Result<ProbeCosts, WatchError> {
+    let _alone = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
+    let of_kind = |kind: bool, function: Probed| {
+        let is_needed = places.iter().any(|place| place.is_stepped == kind);
+        is_needed.then(|| function_costs(programs, function)).transpose()
+    };
+    Ok(ProbeCosts { emulated: of_kind(false, emulated)?, stepped: of_kind(true, stepped)? })
+}
+
+/// Calls with probes less calls without; of the rounds the lower quartile.
+fn function_costs(programs: &Programs, function: Probed) -> Result<FunctionCosts, WatchError> {
     let io = |source| WatchError::System { doing: "find a function of this program to probe", source };
-    let function: extern "C" fn(u64) -> u64 = probed;
     let offset = offset_in_own_file(function as usize as u64).map_err(io)?;
     let path = Path::new("/proc/self/exe");
     let calls = || {
@@ -44,19 +100,24 @@ pub fn measure(programs: &Programs) -> Result<ProbeCosts, WatchError> {
         }
         (cpu_clock::of_this_thread() - before_ns) as f64 / f64::from(CALLS)
     };
-    let cost = |at_return: bool| -> Result<f64, WatchError> {
+    let mut costs = [0.0; 3];
+    for (cost, at) in costs.iter_mut().zip([&[false][..], &[true], &[false, true]]) {
         let mut differences = Vec::with_capacity(ROUNDS);
         for _ in 0..ROUNDS {
             let without = calls();
-            let link = programs.probe(std::process::id() as i32, path, offset, 0, at_return)?;
+            let probe = |at_return: &bool| programs.probe(std::process::id() as i32, path, offset, 0, *at_return);
+            let links = at.iter().map(probe).collect::<Result<Vec<_>, _>>()?;
+            // The first hits break the file's page off its cache, and find a place for copies of instructions.
+            black_box(black_box(function)(0));
             let with = calls();
-            drop(link);
+            drop(links);
             differences.push(with - without);
         }
         differences.sort_by(f64::total_cmp);
-        Ok(differences[ROUNDS / 4].max(0.0))
-    };
-    Ok(ProbeCosts { call_ns: cost(false)?, return_ns: cost(true)? })
+        *cost = differences[ROUNDS / 4].max(0.0);
+    }
+    let [call_ns, return_ns, both_ns] = costs;
+    Ok(FunctionCosts { call_ns, return_ns, both_ns })
 }
 
 /// Where an address of this program's text lies in its file.
@@ -74,13 +135,26 @@ fn offset_in_own_file(address: u64) -> std::io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::pack_places::is_stepped;
     use super::*;
+    use std::os::unix::fs::FileExt;
 
     #[test]
-    fn a_function_lies_within_the_file() {
-        let function: extern "C" fn(u64) -> u64 = probed;
-        let offset = offset_in_own_file(function as usize as u64).unwrap();
-        let length = std::fs::metadata("/proc/self/exe").unwrap().len();
-        assert!(offset > 0 && offset < length, "{offset} of {length}");
+    fn the_functions_that_are_probed_begin_as_they_are_said_to() {
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        for (function, wanted) in [(emulated as Probed, false), (stepped, cfg!(target_arch = "x86_64"))] {
+            assert_eq!(function(7), 21);
+            let mut first = [0; 4];
+            file.read_exact_at(&mut first, offset_in_own_file(function as usize as u64).unwrap()).unwrap();
+            assert_eq!(is_stepped(&first), wanted, "{first:x?}");
+        }
+    }
+
+    #[test]
+    fn a_function_is_charged_by_its_kind_and_for_what_is_probed_of_it() {
+        let costs = |scale: f64| FunctionCosts { call_ns: scale, return_ns: 1.5 * scale, both_ns: 1.75 * scale };
+        let both = ProbeCosts { emulated: Some(costs(1000.0)), stepped: Some(costs(4000.0)) };
+        assert_eq!((both.of(false, true, false), both.of(true, true, false)), (1000.0, 4000.0));
+        assert_eq!((both.of(true, false, true), both.of(false, true, true)), (6000.0, 1750.0));
     }
 }

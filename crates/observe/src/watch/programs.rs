@@ -113,7 +113,7 @@ impl Programs {
             sized.map_err(|error| refused(&error))?;
         }
         let object = open.load().map_err(|error| refused(&error))?;
-        Ok(Programs {
+        let programs = Programs {
             counts: mapped(&object, ".bss.counts", 1)?,
             classes: mapped(&object, "classes", rows)?,
             phases: mapped(&object, "phases", rows)?,
@@ -130,7 +130,9 @@ impl Programs {
             object,
             hooks,
             looked: 0,
-        })
+        };
+        programs.sum_by_thread(true);
+        Ok(programs)
     }
 
     /// Attaches what sees connections: states, resets, retransmissions.
@@ -220,6 +222,11 @@ impl Programs {
                 _ => refused(&error),
             }
         })
+    }
+
+    /// Whether phases are summed by thread, too: not while probes change what is timed.
+    pub fn sum_by_thread(&self, is_wanted: bool) {
+        self.control.set(0, Control { by_thread: u32::from(is_wanted), ..self.control.get(0) });
     }
 
     /// No further request begins in the window; those that did go on to be timed.

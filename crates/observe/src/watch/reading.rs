@@ -159,17 +159,37 @@ pub struct ConnectionTotals {
     pub connects_with_cpu: u64,
 }
 
-/// Requests of one process.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct ProcessTotals {
-    /// Its number; 0 = of processes whose place was taken by others.
-    pub pid: u32,
+/// What the programs counted of one process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct ProcessCounts {
     /// Requests that it finished.
     pub requests: u64,
     /// Bytes read.
     pub bytes_in: u64,
     /// Bytes written.
     pub bytes_out: u64,
+    /// Requests that it finished whose phases were timed.
+    pub timed: u64,
+    /// Their means, elapsed nanoseconds: parse, process, log.
+    pub elapsed_ns: [Option<f64>; PHASES],
+    /// Their means, CPU nanoseconds as timed.
+    pub phase_cpu_ns: [Option<f64>; PHASES],
+}
+
+/// One process of the server, or all that are not listed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct ProcessTotals {
+    /// Its number; 0 = all others: those beyond the list, those that ended, and requests that no process's own event has ended.
+    pub pid: u32,
+    /// Name of its program; empty for the others and for one that has ended.
+    pub name: String,
+    /// Processes that the row is of; of the others those that are known by number.
+    pub processes: u64,
+    /// CPU time by the scheduler since the watch began; absent for one that has ended, whose time is the others'.
+    pub cpu_ns: Option<u64>,
+    /// Requests; absent when requests are not counted.
+    #[serde(flatten)]
+    pub counted: Option<ProcessCounts>,
 }
 
 /// A request that has not ended.
@@ -237,7 +257,8 @@ pub struct PackTotals {
     pub windows: u64,
     /// See `windows`.
     pub window_ns: u64,
-    /// Cost of a probe at a function's call and at its return, measured on a function of straingauge's own.
+    /// Cost of the dearest of its probes at a function's call and at a return, measured on functions of straingauge's own that begin
+    /// alike.
     pub call_ns: f64,
     /// See `call_ns`.
     pub return_ns: f64,
@@ -301,7 +322,7 @@ pub struct Reading {
     pub pack: Option<PackTotals>,
     /// Connections.
     pub connections: ConnectionTotals,
-    /// Requests by process, most first.
+    /// The server's work by process, most CPU time first, the others last: CPU time, requests and bytes add up to the group's.
     pub processes: Vec<ProcessTotals>,
     /// Requests in progress.
     pub open: OpenTotals,

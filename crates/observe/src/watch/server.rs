@@ -1,7 +1,7 @@
 //! The unprivileged half of a watch: the server's processes, its listeners, scans of its sockets.
 
 use crate::error::ObserveError;
-use crate::group::{Group, GroupCounters, GroupSize, ServerGroup};
+use crate::group::{Group, GroupCounters, GroupSize, ProcessCpu, ServerGroup};
 use crate::listening::server_on_port;
 use crate::namespace::in_namespace_of;
 use crate::network::{NetworkReader, NetworkReading};
@@ -44,6 +44,8 @@ pub struct ServerReading {
     pub counters: GroupCounters,
     /// Processes now.
     pub size: GroupSize,
+    /// The living ones with their CPU time.
+    pub processes: Vec<ProcessCpu>,
     /// Connections waiting to be accepted, over all listeners; `None` when nobody listens.
     pub accept_queue: Option<u64>,
     /// The smallest limit among the listeners.
@@ -163,6 +165,7 @@ impl ServerSide {
         self.group.read();
         reading.counters = self.group.counters();
         reading.size = self.group.size();
+        reading.processes = self.group.by_process();
         reading
     }
 

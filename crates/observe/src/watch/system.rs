@@ -2,6 +2,7 @@
 //! paging, interrupts by kind, context switches, processes started and running, memory. All are cumulative since boot and
 //! carry the moment of their reading, so that any two give rates.
 
+use super::intervals::{Kind, WORDS};
 use super::system_text::{DiskCounts, parse_counts_by_kind, parse_disks, parse_named_numbers, parse_scheduled};
 use crate::group::clock_ticks_per_sec;
 use crate::kept_file::KeptFile;
@@ -67,8 +68,10 @@ pub struct Memory {
 /// One reading of the machine. What the kernel does not tell is absent, never 0.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct SystemTotals {
-    /// CLOCK_MONOTONIC.
+    /// CLOCK_MONOTONIC, of the last reading of any kind.
     pub at_ns: u64,
+    /// When each kind of counters was read last, by its word; rates are taken between such moments.
+    pub read_at_ns: BTreeMap<&'static str, u64>,
     /// CPUs online.
     pub cpus: u64,
     /// CPU time by mode.
@@ -93,6 +96,15 @@ pub struct SystemTotals {
     pub blocked: Option<u64>,
     /// Memory.
     pub memory: Option<Memory>,
+}
+
+impl SystemTotals {
+    /// Seconds between the readings of this kind in an earlier reading and in this one; `None` where there were not two.
+    pub fn seconds_since(&self, earlier: &SystemTotals, kind: Kind) -> Option<f64> {
+        let at = |totals: &SystemTotals| totals.read_at_ns.get(kind.word()).copied();
+        let span_ns = at(self)?.saturating_sub(at(earlier)?);
+        (span_ns > 0).then_some(span_ns as f64 / 1e9)
+    }
 }
 
 /// Keeps the files open: reading a kept file costs half of opening it each time.
@@ -126,38 +138,50 @@ impl SystemReader {
 
     /// Reads everything.
     pub fn read(&mut self) -> SystemTotals {
-        let mut totals = SystemTotals { at_ns: monotonic_ns(), ..SystemTotals::default() };
-        let buffer = &mut self.buffer;
-        if let Some(text) = read(&self.stat, buffer) {
-            if let Some(stat) = parse_machine_stat(text) {
-                let mut times = CpuTimes::default();
-                stat.cpus.iter().for_each(|(_, cpu)| times.add(cpu));
-                totals.cpus = stat.cpus.len() as u64;
-                totals.cpu = Some(modes(&times, self.tick_ms));
-                totals.interrupts = Some(stat.interrupts);
-                totals.context_switches = Some(stat.context_switches);
-            }
-            let scheduled = parse_scheduled(text);
-            totals.started = scheduled.started;
-            totals.running = scheduled.running;
-            totals.blocked = scheduled.blocked;
-        }
-        if let Some(text) = read(&self.vmstat, buffer) {
-            totals.paging = paging(text);
-        }
-        if let Some(text) = read(&self.disks, buffer) {
-            totals.disk = parse_disks(text);
-        }
-        if let Some(text) = read(&self.interrupts, buffer) {
-            totals.interrupts_by_kind = parse_counts_by_kind(text, MOST_KINDS);
-        }
-        if let Some(text) = read(&self.softirqs, buffer) {
-            totals.softirqs_by_kind = parse_counts_by_kind(text, MOST_KINDS);
-        }
-        if let Some(text) = read(&self.memory, buffer) {
-            totals.memory = memory(text);
-        }
+        let mut totals = SystemTotals::default();
+        self.read_into(&mut totals, &WORDS.map(|(_, kind)| kind));
         totals
+    }
+
+    /// Reads these kinds; what else `totals` holds stays.
+    pub fn read_into(&mut self, totals: &mut SystemTotals, kinds: &[Kind]) {
+        for kind in kinds {
+            totals.at_ns = monotonic_ns();
+            totals.read_at_ns.insert(kind.word(), totals.at_ns);
+            match kind {
+                Kind::Cpu => self.read_cpu(totals),
+                Kind::Interrupts => {
+                    let buffer = &mut self.buffer;
+                    if let Some(text) = read(&self.interrupts, buffer) {
+                        totals.interrupts_by_kind = parse_counts_by_kind(text, MOST_KINDS);
+                    }
+                    if let Some(text) = read(&self.softirqs, buffer) {
+                        totals.softirqs_by_kind = parse_counts_by_kind(text, MOST_KINDS);
+                    }
+                }
+                Kind::Disk => totals.disk = read(&self.disks, &mut self.buffer).and_then(parse_disks),
+                Kind::Paging => totals.paging = read(&self.vmstat, &mut self.buffer).and_then(paging),
+                Kind::Memory => totals.memory = read(&self.memory, &mut self.buffer).and_then(memory),
+                // Of processes: read by others at this moment.
+                Kind::Server => {}
+            }
+        }
+    }
+
+    fn read_cpu(&mut self, totals: &mut SystemTotals) {
+        let Some(text) = read(&self.stat, &mut self.buffer) else { return };
+        if let Some(stat) = parse_machine_stat(text) {
+            let mut times = CpuTimes::default();
+            stat.cpus.iter().for_each(|(_, cpu)| times.add(cpu));
+            totals.cpus = stat.cpus.len() as u64;
+            totals.cpu = Some(modes(&times, self.tick_ms));
+            totals.interrupts = Some(stat.interrupts);
+            totals.context_switches = Some(stat.context_switches);
+        }
+        let scheduled = parse_scheduled(text);
+        totals.started = scheduled.started;
+        totals.running = scheduled.running;
+        totals.blocked = scheduled.blocked;
     }
 }
 
@@ -224,5 +248,20 @@ mod tests {
         let (before, after) = (first.cpu.unwrap(), second.cpu.unwrap());
         assert!(after.user_ms >= before.user_ms && after.system_ms >= before.system_ms);
         assert!(!second.softirqs_by_kind.is_empty());
+    }
+
+    #[test]
+    fn a_kind_that_is_not_read_keeps_its_counts_and_their_moment() {
+        let mut reader = SystemReader::open();
+        let first = reader.read();
+        let mut second = first.clone();
+        assert!(std::process::Command::new("true").status().unwrap().success());
+        reader.read_into(&mut second, &[Kind::Cpu]);
+        assert!(second.started > first.started, "{second:?}");
+        assert!(second.seconds_since(&first, Kind::Cpu) > Some(0.0));
+        assert_eq!((&second.paging, second.seconds_since(&first, Kind::Paging)), (&first.paging, None));
+        reader.read_into(&mut second, &[Kind::Paging]);
+        assert!(second.paging.unwrap().faults > first.paging.unwrap().faults);
+        assert!(second.seconds_since(&first, Kind::Paging) > Some(0.0));
     }
 }

@@ -150,8 +150,10 @@ impl Tracer {
 
     /// Takes up a pack for these processes. Where its functions are not there, that is said in the doubts.
     pub fn use_pack(&mut self, pack: &super::pack::Pack, pids: &[u32]) {
-        let found = pack_places::find(pack, pids)
-            .and_then(|places| Ok((places, probe_cost::measure(&self.programs).map_err(|error| error.to_string())?)));
+        let found = pack_places::find(pack, pids).and_then(|places| {
+            let costs = probe_cost::measure(&self.programs, &places).map_err(|error| error.to_string())?;
+            Ok((places, costs))
+        });
         match found {
             Ok((places, costs)) => {
                 self.pack = Some(ActivePack::new(pack, places, costs, self.sizes.count()));
@@ -174,10 +176,19 @@ impl Tracer {
 
     fn open_pack_window(&mut self) -> Result<(), WatchError> {
         self.window = self.window.wrapping_add(1).max(1);
-        self.programs.open_window(self.window, false)?;
+        self.programs.sum_by_thread(false);
+        let opened = self.programs.open_window(self.window, false);
+        if opened.is_err() {
+            self.programs.sum_by_thread(true);
+        }
+        opened?;
         if let Some(pack) = &self.pack {
             // Requests that began before the probes were there have no mark of their first boundary, and are left out.
-            self.programs.attach_boundaries(&pack.places)?;
+            let attached = self.programs.attach_boundaries(&pack.places);
+            if attached.is_err() {
+                self.programs.sum_by_thread(true);
+            }
+            attached?;
         }
         self.is_pack_window = true;
         Ok(())
@@ -308,6 +319,7 @@ impl Tracer {
 
     fn end_pack_window(&mut self, now_ns: u64) {
         self.programs.close_window();
+        self.programs.sum_by_thread(true);
         self.stage = Stage::Idle;
         self.is_pack_window = false;
         let unfinished = self.programs.requests.iter();

@@ -1,8 +1,10 @@
 //! The watch of one port: programs where the kernel lets them in, scans where it does not, one form of reading.
 
+use super::by_process;
 use super::classes::SizeClasses;
 use super::error::WatchError;
 use super::group_io::{ControlGroupTotals, GroupIo, GroupIoReader, processes_of, read_control_group};
+use super::intervals::{Due, Intervals, Kind};
 use super::layout::{PortCounts, zeroed};
 use super::pack::Pack;
 use super::reading::{ConnectionTotals, CpuTotals, Log2Histogram, Losses, Reading};
@@ -19,6 +21,8 @@ use crate::group::Group;
 use crate::sock_diag::STATES;
 use record::time::{monotonic_ns, unix_ms};
 use record::{Doubt, DoubtKind, Severity};
+#[cfg(feature = "bpf")]
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -49,8 +53,8 @@ pub struct WatchOptions {
     pub splits: bool,
     /// The server is what runs in this control group (version 2), whatever listens; `group` is then not asked.
     pub control_group: Option<PathBuf>,
-    /// Time between readings of the machine's counters.
-    pub system_interval: Duration,
+    /// Times between readings of the machine's counters.
+    pub system_intervals: Intervals,
     /// Make room for this many connections; `None` = for those that are there at the start, and some more.
     pub room: Option<u32>,
     /// Look into the first bytes of a few reads a second, to say what is spoken.
@@ -73,7 +77,7 @@ impl WatchOptions {
             classes: SizeClasses::default(),
             splits: true,
             control_group: None,
-            system_interval: Duration::from_secs(1),
+            system_intervals: Intervals::default(),
             room: None,
             looks: true,
             pack: None,
@@ -101,16 +105,18 @@ pub struct Watcher {
 
 /// CPU time that the programs charged.
 #[cfg(feature = "bpf")]
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Charged {
     requests_ns: i64,
     between_ns: i64,
+    /// Where requests are counted.
+    work: Option<BTreeMap<u32, by_process::Work>>,
 }
 
-/// What is read at an interval of its own.
+/// What is read at intervals of its own.
 #[derive(Debug)]
 struct Slow {
-    next_ns: u64,
+    due: Due,
     reader: SystemReader,
     io_reader: GroupIoReader,
     system: SystemTotals,
@@ -121,7 +127,7 @@ struct Slow {
 impl Slow {
     fn new() -> Self {
         Slow {
-            next_ns: 0,
+            due: Due::default(),
             reader: SystemReader::open(),
             io_reader: GroupIoReader::default(),
             system: SystemTotals::default(),
@@ -131,14 +137,12 @@ impl Slow {
     }
 
     fn read(&mut self, now_ns: u64, options: &WatchOptions, pids: &[u32]) {
-        if now_ns < self.next_ns {
-            return;
+        let due = self.due.at(now_ns, &options.system_intervals);
+        self.reader.read_into(&mut self.system, &due);
+        if due.contains(&Kind::Server) {
+            self.io = self.io_reader.read(pids);
+            self.control_group = options.control_group.as_deref().map(read_control_group);
         }
-        // A little early is on time: otherwise every second reading of a watch at the same interval would miss.
-        self.next_ns = now_ns + (options.system_interval.as_nanos() as u64) * 9 / 10;
-        self.system = self.reader.read();
-        self.io = self.io_reader.read(pids);
-        self.control_group = options.control_group.as_deref().map(read_control_group);
     }
 }
 
@@ -296,7 +300,12 @@ impl Watcher {
         reading.connections = self.connections(now_ns, &counts, &server);
         reading.cpu = cpu(&server, self.server.trouble.is_none());
         #[cfg(feature = "bpf")]
-        self.read_cost(&mut reading, &counts, charged);
+        self.read_cost(&mut reading, &counts, &charged);
+        #[cfg(feature = "bpf")]
+        let work = charged.work.as_ref();
+        #[cfg(not(feature = "bpf"))]
+        let work = None;
+        reading.processes = by_process::rows(work, &server.processes, reading.cpu.group_ns, &reading.all());
         reading.cost.own_cpu_ns =
             cpu_clock::of_process(std::process::id()).unwrap_or(0).saturating_sub(self.own_cpu_at_start_ns);
         reading.losses = Losses {
@@ -326,12 +335,14 @@ impl Watcher {
             reading.pack = tracer.pack();
             charged.requests_ns = reading.classes.iter().map(|class| class.cpu_ns).sum::<i64>() + swept.waiting_cpu_ns;
         }
-        (reading.processes, charged.between_ns) = totals::processes(tracer.programs().threads.iter(), counts);
+        let (work, between_ns) = by_process::work(tracer.programs().threads.iter(), counts);
+        charged.between_ns = between_ns;
+        charged.work = self.options.mode.counts_requests().then_some(work);
         charged
     }
 
     #[cfg(feature = "bpf")]
-    fn read_cost(&mut self, reading: &mut Reading, counts: &PortCounts, charged: Charged) {
+    fn read_cost(&mut self, reading: &mut Reading, counts: &PortCounts, charged: &Charged) {
         let Some(tracer) = &mut self.tracer else { return };
         let receives: u64 = reading.classes.iter().map(|class| class.receives).sum();
         let group_ns = reading.cpu.group_ns;

@@ -2,7 +2,7 @@
 
 use crate::client::{close_each, keep_alive};
 use crate::rig::{Server, check_states, counted, counting, free_port, settle, watch};
-use observe::watch::reading::CpuTotals;
+use observe::watch::reading::{CpuTotals, ProcessCounts};
 use observe::watch::{Mode, WatchOptions};
 use std::process::Command;
 
@@ -36,8 +36,10 @@ fn check_server(
     println!("{test}: {cpu:?}: {of_requests:.3} of the CPU time is of requests");
     assert!(of_requests > least_cpu_share, "only {of_requests:.2} of the CPU time is explained: {cpu:?}");
     assert!(of_requests < 1.02, "more CPU time is charged than the scheduler knows: {of_requests:.3} {cpu:?}");
-    let by_process: u64 = reading.processes.iter().map(|process| process.requests).sum();
-    assert!(by_process > 0 && by_process <= count.requests, "{by_process} requests by process");
+    let by_process = reading.processes.iter().filter_map(|process| process.counted);
+    assert_eq!(by_process.map(|counts| counts.requests).sum::<u64>(), count.requests, "{:?}", reading.processes);
+    let by_process = reading.processes.iter().filter_map(|process| process.cpu_ns);
+    assert_eq!(by_process.sum::<u64>(), cpu.group_ns, "{:?}", reading.processes);
     check_states(&mut watcher);
     drop(open);
     let mut count = count;
@@ -71,6 +73,38 @@ fn apache_event_requests_and_bytes_equal_the_clients() {
 #[test]
 fn apache_prefork_requests_and_bytes_equal_the_clients() {
     check("apache_prefork_requests_and_bytes_equal_the_clients", "apache-prefork", &["/1k.bin", "/100k.bin"], 0.3);
+}
+
+#[test]
+fn each_process_of_a_prefork_server_has_its_share_of_work_cpu_time_and_phases() {
+    let test = "each_process_of_a_prefork_server_has_its_share_of_work_cpu_time_and_phases";
+    let Some(server) = Server::start(test, "apache-prefork") else { return };
+    let options = WatchOptions { mode: Mode::Exact, splits: false, ..counting(server.port) };
+    let Some(mut watcher) = watch(test, options) else { return };
+    // A connection is served by one process to its end: four at once are four processes at least.
+    let (open, count) = keep_alive(server.port, 4, 100, &["/1k.bin", "/100k.bin"]);
+    settle(&mut watcher);
+    let reading = watcher.read();
+    println!("{:#?}", reading.processes);
+    let (others, listed): (Vec<_>, Vec<_>) = reading.processes.iter().partition(|process| process.pid == 0);
+    let served: Vec<_> =
+        listed.iter().filter_map(|process| process.counted.filter(|counts| counts.requests > 0)).collect();
+    assert!(served.len() >= 4, "{} processes served four connections at once", served.len());
+    assert!(listed.iter().all(|process| process.name.starts_with("apache2") && process.cpu_ns.is_some()));
+    for counts in &served {
+        // The last request of each connection is finished by no event of its process yet.
+        assert!(counts.timed + 1 >= counts.requests && counts.timed <= counts.requests, "{counts:?}");
+        let sum: f64 = counts.phase_cpu_ns.iter().map(|mean| mean.expect("timed")).sum();
+        assert!(sum > 0.0 && counts.elapsed_ns.iter().all(|mean| *mean >= Some(0.0)), "{counts:?}");
+    }
+    let sum = |of: fn(&ProcessCounts) -> u64| -> u64 {
+        let counted = reading.processes.iter().filter_map(|process| process.counted.as_ref());
+        counted.map(of).sum()
+    };
+    assert_eq!((sum(|counts| counts.requests), sum(|counts| counts.bytes_out)), (count.requests, count.bytes_received));
+    assert_eq!(reading.processes.iter().filter_map(|process| process.cpu_ns).sum::<u64>(), reading.cpu.group_ns);
+    assert!(others.len() <= 1, "{others:?}");
+    drop(open);
 }
 
 #[test]

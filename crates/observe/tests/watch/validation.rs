@@ -4,7 +4,7 @@
 use crate::client::{Count, keep_alive};
 use crate::rig::{Server, counting, settle, watch};
 use observe::watch::system::SystemTotals;
-use observe::watch::{WatchOptions, Watcher};
+use observe::watch::{Intervals, WatchOptions, Watcher};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ fn bracketed(watcher: &mut Watcher) -> BTreeMap<&'static str, u64> {
 fn counters_of_the_machine_are_those_of_proc() {
     let test = "counters_of_the_machine_are_those_of_proc";
     let Some(server) = Server::start(test, "nginx") else { return };
-    let options = WatchOptions { system_interval: Duration::ZERO, ..counting(server.port) };
+    let options = WatchOptions { system_intervals: Intervals::all(Duration::ZERO), ..counting(server.port) };
     let Some(mut watcher) = watch(test, options) else { return };
     let proc_first = by_proc();
     let first = bracketed(&mut watcher);

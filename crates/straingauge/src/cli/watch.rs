@@ -35,9 +35,10 @@ pub struct WatchArgs {
     /// The server is what runs in this control group (version 2), as /sys/fs/cgroup/system.slice/nginx.service
     #[arg(long, value_name = "DIR", conflicts_with = "pid")]
     pub cgroup: Option<PathBuf>,
-    /// Time between readings of the machine's counters: CPU by mode, disk, paging, interrupts, memory [default: 1s]
-    #[arg(long, value_name = "TIME")]
-    pub system_interval: Option<Time>,
+    /// Time between readings of the machine's counters, for all or by kind, as 5s,disk=30s: cpu, interrupts, disk, paging,
+    /// memory, server (disk bytes of the server's processes, its control group) [default: 1s]
+    #[arg(long, value_name = "TIMES")]
+    pub system_interval: Option<String>,
     /// Watch in the network namespace of this process [default: in this one]
     #[arg(long, value_name = "PID")]
     pub netns_of: Option<u32>,

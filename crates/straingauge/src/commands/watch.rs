@@ -3,6 +3,7 @@
 mod exporter;
 mod machine;
 mod privileges;
+mod processes;
 mod recording;
 mod view;
 
@@ -14,7 +15,7 @@ use exporter::Exporter;
 use observe::Group;
 use observe::watch::demand::DemandTracker;
 use observe::watch::pack::{BUILT_IN, Pack};
-use observe::watch::{Mode, Rates, Reading, SizeClasses, WatchOptions, Watcher};
+use observe::watch::{Intervals, Mode, Rates, Reading, SizeClasses, WatchOptions, Watcher};
 use record::time::monotonic_ns;
 use recording::Recording;
 use std::process::ExitCode;
@@ -120,7 +121,10 @@ fn options(args: &WatchArgs) -> Result<WatchOptions> {
         // Always on, this hook would cost every system call of the machine a detour: it is for windows.
         splits: !args.no_splits && args.mode != Some(WatchModeWord::Exact),
         control_group: args.cgroup.clone(),
-        system_interval: args.system_interval.map_or(Duration::from_secs(1), |interval| interval.0),
+        system_intervals: match &args.system_interval {
+            Some(text) => Intervals::parse(text).map_err(|error| wrong_usage(format!("--system-interval: {error}")))?,
+            None => Intervals::default(),
+        },
         room: args.room.map(|room| room.0.min(u64::from(u32::MAX)) as u32),
         looks: !args.no_looks,
         pack: pack(args)?,

@@ -2,9 +2,13 @@
 //! (1996), and what the server's group had of them.
 
 use observe::watch::Reading;
+use observe::watch::intervals::Kind;
 use observe::watch::system::{CpuModes, SystemTotals};
 use record::units::{format_bytes, format_si};
 use std::fmt::Write;
+
+/// In place of a rate, before its counters have been read twice.
+const YET: &str = "not yet";
 
 /// Shows them; nothing before there are two readings.
 pub fn screen(out: &mut String, first: &Reading, now: &Reading) {
@@ -15,20 +19,25 @@ pub fn screen(out: &mut String, first: &Reading, now: &Reading) {
     }
     let _ = writeln!(out, "\nmachine, means over {seconds:.1} s (counted by the kernel; CPU by its ticks)");
     cpu(out, then, system);
-    let rate = |now: Option<u64>, then: Option<u64>| match (now, then) {
-        (Some(now), Some(then)) => format_si(now.saturating_sub(then) as f64 / seconds),
+    // Each kind of counters has been read at its own interval; one that was read once only has no rate yet.
+    let per_sec = |kind: Kind, now: u64, before: u64| {
+        system.seconds_since(then, kind).map(|seconds| now.saturating_sub(before) as f64 / seconds)
+    };
+    let rate = |kind: Kind, now: Option<u64>, then: Option<u64>| match (now, then) {
+        (Some(now), Some(then)) => per_sec(kind, now, then).map_or(YET.into(), format_si),
         _ => "not measured".into(),
     };
-    let bytes = |now: u64, then: u64| format_bytes(now.saturating_sub(then) as f64 / seconds);
+    let bytes = |kind: Kind, now: u64, then: u64| per_sec(kind, now, then).map_or(YET.into(), format_bytes);
     if let (Some(now), Some(then)) = (&system.disk, &then.disk) {
         let _ = writeln!(
             out,
-            "  disk  {} reads/s, {}/s  {} writes/s, {}/s  busy {:.1} % of {} devices",
-            rate(Some(now.reads), Some(then.reads)),
-            bytes(now.read_bytes, then.read_bytes),
-            rate(Some(now.writes), Some(then.writes)),
-            bytes(now.written_bytes, then.written_bytes),
-            now.busy_ms.saturating_sub(then.busy_ms) as f64 / (seconds * 10.0) / now.devices.max(1) as f64,
+            "  disk  {} reads/s, {}/s  {} writes/s, {}/s  busy {} % of {} devices",
+            rate(Kind::Disk, Some(now.reads), Some(then.reads)),
+            bytes(Kind::Disk, now.read_bytes, then.read_bytes),
+            rate(Kind::Disk, Some(now.writes), Some(then.writes)),
+            bytes(Kind::Disk, now.written_bytes, then.written_bytes),
+            per_sec(Kind::Disk, now.busy_ms, then.busy_ms)
+                .map_or(YET.into(), |ms| format!("{:.1}", ms / 10.0 / now.devices.max(1) as f64)),
             now.devices,
         );
     } else {
@@ -38,24 +47,24 @@ pub fn screen(out: &mut String, first: &Reading, now: &Reading) {
         let _ = writeln!(
             out,
             "  paging  in {}/s  out {}/s  faults {}/s, of them {} major  swapped in {}, out {} pages/s",
-            bytes(now.in_bytes, then.in_bytes),
-            bytes(now.out_bytes, then.out_bytes),
-            rate(Some(now.faults), Some(then.faults)),
-            rate(Some(now.major_faults), Some(then.major_faults)),
-            rate(Some(now.swapped_in), Some(then.swapped_in)),
-            rate(Some(now.swapped_out), Some(then.swapped_out)),
+            bytes(Kind::Paging, now.in_bytes, then.in_bytes),
+            bytes(Kind::Paging, now.out_bytes, then.out_bytes),
+            rate(Kind::Paging, Some(now.faults), Some(then.faults)),
+            rate(Kind::Paging, Some(now.major_faults), Some(then.major_faults)),
+            rate(Kind::Paging, Some(now.swapped_in), Some(then.swapped_in)),
+            rate(Kind::Paging, Some(now.swapped_out), Some(then.swapped_out)),
         );
     }
-    let _ = write!(out, "  interrupts {}/s", rate(system.interrupts, then.interrupts));
+    let _ = write!(out, "  interrupts {}/s", rate(Kind::Cpu, system.interrupts, then.interrupts));
     for (kind, count) in most_frequent(system, then).into_iter().take(4) {
-        let _ = write!(out, "  {} {}/s", plain(&kind), format_si(count as f64 / seconds));
+        let _ = write!(out, "  {} {}/s", plain(&kind), rate(Kind::Interrupts, Some(count), Some(0)));
     }
     let now_number = |value: Option<u64>| value.map_or("not measured".to_string(), |value| value.to_string());
     let _ = writeln!(
         out,
         "\n  context switches {}/s  started {}/s  running {}  waiting for disks {}",
-        rate(system.context_switches, then.context_switches),
-        rate(system.started, then.started),
+        rate(Kind::Cpu, system.context_switches, then.context_switches),
+        rate(Kind::Cpu, system.started, then.started),
         now_number(system.running),
         now_number(system.blocked),
     );
@@ -73,6 +82,10 @@ pub fn screen(out: &mut String, first: &Reading, now: &Reading) {
 }
 
 fn cpu(out: &mut String, then: &SystemTotals, system: &SystemTotals) {
+    if system.seconds_since(then, Kind::Cpu).is_none() {
+        let _ = writeln!(out, "  CPU  {YET}");
+        return;
+    }
     let (Some(now), Some(then)) = (&system.cpu, &then.cpu) else {
         let _ = writeln!(out, "  CPU  not measured: /proc/stat cannot be read");
         return;

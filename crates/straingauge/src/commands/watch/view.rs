@@ -1,7 +1,7 @@
 //! How a watch is shown: one screen that is drawn anew on a terminal, plain lines elsewhere with the tables at the end,
 //! JSON lines on request.
 
-use super::{Frame, emit, machine};
+use super::{Frame, emit, machine, processes};
 use anyhow::Result;
 use observe::watch::demand::{Demand, utilisation};
 use observe::watch::estimate::Estimate;
@@ -82,7 +82,7 @@ fn states(reading: &Reading) -> String {
     parts.join("  ")
 }
 
-fn number(value: Option<f64>) -> String {
+pub(super) fn number(value: Option<f64>) -> String {
     match value {
         None => "-".into(),
         Some(value) if value >= 1000.0 => format_si(value),
@@ -103,8 +103,8 @@ fn screen(frame: &Frame<'_>, span: &str) -> String {
         cpu(&mut out, frame);
         open(&mut out, frame.now);
         traffic(&mut out, frame.now);
-        processes(&mut out, frame.now);
     }
+    processes::screen(&mut out, frame.now);
     machine::screen(&mut out, frame.first, frame.now);
     for doubt in frame.watcher.doubts() {
         let _ = writeln!(out, "! {}: {}", doubt.what, doubt.remedy);
@@ -411,16 +411,4 @@ fn traffic(out: &mut String, now: &Reading) {
     let seen: Vec<String> =
         kinds.iter().filter(|(_, count)| *count > 0).map(|(name, count)| format!("{name} {count}")).collect();
     let _ = writeln!(out, "spoken  {} (of {} reads looked into)", seen.join(", "), traffic.looked_into);
-}
-
-fn processes(out: &mut String, now: &Reading) {
-    if now.processes.len() < 2 {
-        return;
-    }
-    let _ = write!(out, "by process ");
-    for process in now.processes.iter().take(8) {
-        let name = if process.pid == 0 { "ended".into() } else { process.pid.to_string() };
-        let _ = write!(out, "  {name}: {}", process.requests);
-    }
-    let _ = writeln!(out);
 }

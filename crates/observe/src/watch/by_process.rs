@@ -1,0 +1,264 @@
+//! The server's work by process: requests and phases from the programs' records of threads, CPU time from the scheduler. The
+//! processes that did most are listed, all others are one row, so that the rows' sums are the group's.
+
+use super::layout::{PHASES, PortCounts, ThreadRecord};
+use super::reading::{ClassTotals, ProcessCounts, ProcessTotals};
+use crate::group::ProcessCpu;
+use std::collections::BTreeMap;
+
+/// Processes that a reading lists one by one.
+pub const LISTED: usize = 64;
+
+/// What threads of one process did.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Work {
+    counts: ProcessCounts,
+    elapsed_ns: [u64; PHASES],
+    cpu_ns: [i64; PHASES],
+}
+
+impl Work {
+    fn add(&mut self, other: &Work) {
+        self.counts.requests += other.counts.requests;
+        self.counts.bytes_in += other.counts.bytes_in;
+        self.counts.bytes_out += other.counts.bytes_out;
+        self.counts.timed += other.counts.timed;
+        for phase in 0..PHASES {
+            self.elapsed_ns[phase] = self.elapsed_ns[phase].wrapping_add(other.elapsed_ns[phase]);
+            self.cpu_ns[phase] = self.cpu_ns[phase].wrapping_add(other.cpu_ns[phase]);
+        }
+    }
+
+    fn counts(&self) -> ProcessCounts {
+        let timed = self.counts.timed;
+        let mean = |total: f64| (timed > 0).then(|| total / timed as f64);
+        ProcessCounts {
+            elapsed_ns: self.elapsed_ns.map(|total| mean(total as f64)),
+            phase_cpu_ns: self.cpu_ns.map(|total| mean(total as f64)),
+            ..self.counts
+        }
+    }
+}
+
+/// Work by process, and of threads whose place was taken by others under number 0; with it the CPU time that threads spent
+/// between connections.
+pub fn work(threads: impl Iterator<Item = ThreadRecord>, counts: &PortCounts) -> (BTreeMap<u32, Work>, i64) {
+    let mut by_pid: BTreeMap<u32, Work> = BTreeMap::new();
+    let mut between_ns = counts.displaced_thread_other_cpu_ns;
+    for thread in threads.filter(|thread| thread.tgid != 0) {
+        between_ns += thread.other_cpu_ns;
+        by_pid.entry(thread.tgid).or_default().add(&Work {
+            counts: ProcessCounts {
+                requests: thread.requests,
+                bytes_in: thread.bytes_in,
+                bytes_out: thread.bytes_out,
+                timed: u64::from(thread.timed),
+                ..ProcessCounts::default()
+            },
+            elapsed_ns: thread.elapsed_ns,
+            cpu_ns: thread.phase_cpu_ns,
+        });
+    }
+    by_pid.insert(
+        0,
+        Work {
+            counts: ProcessCounts {
+                requests: counts.displaced_thread_requests,
+                bytes_in: counts.displaced_thread_bytes_in,
+                bytes_out: counts.displaced_thread_bytes_out,
+                timed: counts.displaced_thread_timed,
+                ..ProcessCounts::default()
+            },
+            elapsed_ns: counts.displaced_thread_elapsed_ns,
+            cpu_ns: counts.displaced_thread_phase_cpu_ns,
+        },
+    );
+    (by_pid, between_ns)
+}
+
+/// The rows, most CPU time first, then most requests; the others' row last, where anything is left for it. `work`: absent where
+/// requests are not counted. `group_ns` and `all`: the sums that the rows have.
+pub fn rows(
+    work: Option<&BTreeMap<u32, Work>>,
+    scheduler: &[ProcessCpu],
+    group_ns: u64,
+    all: &ClassTotals,
+) -> Vec<ProcessTotals> {
+    let mut by_pid: BTreeMap<u32, ProcessTotals> = BTreeMap::new();
+    for process in scheduler {
+        by_pid.insert(
+            process.pid,
+            ProcessTotals {
+                pid: process.pid,
+                name: process.name.chars().filter(|letter| !letter.is_control()).collect(),
+                cpu_ns: Some(process.cpu_ns),
+                counted: work.map(|_| ProcessCounts::default()),
+                processes: 1,
+            },
+        );
+    }
+    for (pid, work) in work.into_iter().flatten().filter(|(pid, work)| **pid != 0 && work.counts.requests > 0) {
+        let row = by_pid.entry(*pid).or_insert(ProcessTotals { pid: *pid, processes: 1, ..ProcessTotals::default() });
+        row.counted = Some(work.counts());
+    }
+    let mut list: Vec<ProcessTotals> = by_pid.into_values().collect();
+    let requests = |row: &ProcessTotals| row.counted.map_or(0, |counts| counts.requests);
+    list.sort_by_key(|row| std::cmp::Reverse((row.cpu_ns.unwrap_or(0), requests(row))));
+    let rest = list.split_off(list.len().min(LISTED));
+    list.extend(others(&list, &rest, work, group_ns, all));
+    list
+}
+
+/// The first `most` rows and one for all the rest, for a screen; the sums stay.
+pub fn shortened(rows: &[ProcessTotals], most: usize) -> Vec<ProcessTotals> {
+    let (first, rest) = rows.split_at(rows.len().min(most));
+    // A row for one other would be as long as the other itself.
+    if rest.len() < 2 {
+        return rows.to_vec();
+    }
+    let mut sum = ProcessTotals { cpu_ns: Some(0), ..ProcessTotals::default() };
+    for row in rest {
+        sum.processes += row.processes;
+        sum.cpu_ns = Some(sum.cpu_ns.unwrap_or(0) + row.cpu_ns.unwrap_or(0));
+        if let Some(theirs) = &row.counted {
+            let mine = sum.counted.get_or_insert_default();
+            let weighed = |mine_ns: [Option<f64>; PHASES], theirs_ns: [Option<f64>; PHASES]| {
+                std::array::from_fn(|phase| {
+                    let of = |mean: Option<f64>, timed: u64| mean.unwrap_or(0.0) * timed as f64;
+                    let timed = mine.timed + theirs.timed;
+                    let total = of(mine_ns[phase], mine.timed) + of(theirs_ns[phase], theirs.timed);
+                    (timed > 0).then(|| total / timed as f64)
+                })
+            };
+            (mine.elapsed_ns, mine.phase_cpu_ns) =
+                (weighed(mine.elapsed_ns, theirs.elapsed_ns), weighed(mine.phase_cpu_ns, theirs.phase_cpu_ns));
+            mine.requests += theirs.requests;
+            mine.bytes_in += theirs.bytes_in;
+            mine.bytes_out += theirs.bytes_out;
+            mine.timed += theirs.timed;
+        }
+    }
+    let mut short = first.to_vec();
+    short.push(sum);
+    short
+}
+
+/// What is left of the sums for the processes that are not listed; `None` when nothing is.
+fn others(
+    listed: &[ProcessTotals],
+    rest: &[ProcessTotals],
+    work: Option<&BTreeMap<u32, Work>>,
+    group_ns: u64,
+    all: &ClassTotals,
+) -> Option<ProcessTotals> {
+    let cpu_ns = group_ns.saturating_sub(listed.iter().filter_map(|row| row.cpu_ns).sum());
+    let counted = work.map(|work| {
+        let mut sum = work.get(&0).copied().unwrap_or_default();
+        rest.iter().filter_map(|row| work.get(&row.pid)).for_each(|work| sum.add(work));
+        let left = |whole: u64, of: fn(&ProcessCounts) -> u64| {
+            whole.saturating_sub(listed.iter().filter_map(|row| row.counted.as_ref()).map(of).sum())
+        };
+        ProcessCounts {
+            requests: left(all.requests, |counts| counts.requests),
+            bytes_in: left(all.bytes_in, |counts| counts.bytes_in),
+            bytes_out: left(all.bytes_out, |counts| counts.bytes_out),
+            ..sum.counts()
+        }
+    });
+    let has_any = cpu_ns > 0 || !rest.is_empty() || counted.is_some_and(|counts| counts.requests > 0);
+    has_any.then(|| ProcessTotals {
+        pid: 0,
+        name: String::new(),
+        processes: rest.len() as u64,
+        cpu_ns: Some(cpu_ns),
+        counted,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layout::zeroed;
+    use super::*;
+
+    fn thread(tgid: u32, requests: u64, timed: u32) -> ThreadRecord {
+        ThreadRecord {
+            pid: tgid + 1,
+            tgid,
+            requests,
+            bytes_in: requests * 10,
+            bytes_out: requests * 100,
+            timed,
+            elapsed_ns: [u64::from(timed) * 4, u64::from(timed) * 2, 0],
+            phase_cpu_ns: [i64::from(timed) * 3, i64::from(timed), -i64::from(timed)],
+            ..zeroed()
+        }
+    }
+
+    fn scheduled(pid: u32, cpu_ns: u64) -> ProcessCpu {
+        ProcessCpu { pid, cpu_ns, name: format!("worker\u{1b}{pid}") }
+    }
+
+    fn sums(rows: &[ProcessTotals]) -> (u64, u64, u64) {
+        let counted = |of: fn(&ProcessCounts) -> u64| rows.iter().filter_map(|row| row.counted.as_ref()).map(of).sum();
+        (rows.iter().filter_map(|row| row.cpu_ns).sum(), counted(|c| c.requests), counted(|c| c.bytes_out))
+    }
+
+    #[test]
+    fn rows_add_up_to_the_group_however_many_there_are() {
+        let mut counts: PortCounts = zeroed();
+        counts.displaced_thread_requests = 7;
+        let all =
+            ClassTotals { requests: 100_000, bytes_in: 1_000_000, bytes_out: 10_000_000, ..ClassTotals::default() };
+        for processes in [0, 1, 5, 64, 65, 500] {
+            let threads = (1..=processes).map(|number| thread(1000 + number, u64::from(number), 0));
+            let (work, _) = work(threads, &counts);
+            let scheduler: Vec<ProcessCpu> =
+                (1..=processes).map(|number| scheduled(1000 + number, u64::from(number) * 1000)).collect();
+            let group_ns = 1_000_000_000;
+            let rows = rows(Some(&work), &scheduler, group_ns, &all);
+            assert!(rows.len() <= LISTED + 1, "{}", rows.len());
+            assert_eq!(sums(&rows), (group_ns, all.requests, all.bytes_out), "{processes} processes");
+            let most = rows.first().unwrap();
+            assert_eq!(most.pid, if processes == 0 { 0 } else { 1000 + processes }, "the busiest is first");
+            assert_eq!(rows.last().unwrap().processes, u64::from(processes).saturating_sub(LISTED as u64));
+        }
+    }
+
+    #[test]
+    fn phases_are_means_of_what_each_process_timed() {
+        let threads = [thread(5, 10, 4), thread(5, 10, 0), thread(9, 1, 0)];
+        let (work, _) = work(threads.into_iter(), &zeroed());
+        let all = ClassTotals { requests: 21, ..ClassTotals::default() };
+        let rows = rows(Some(&work), &[scheduled(5, 100), scheduled(9, 50)], 150, &all);
+        let first = rows[0].counted.unwrap();
+        assert_eq!((first.requests, first.timed), (20, 4), "threads of one process are one");
+        assert_eq!(first.elapsed_ns, [Some(4.0), Some(2.0), Some(0.0)]);
+        assert_eq!(first.phase_cpu_ns, [Some(3.0), Some(1.0), Some(-1.0)]);
+        assert_eq!(rows[1].counted.unwrap().elapsed_ns, [None; PHASES], "nothing timed is no zero");
+        assert_eq!(rows.len(), 2, "nothing is left for others: {rows:?}");
+        assert_eq!(rows[0].name, "worker5", "names are somebody's text");
+    }
+
+    #[test]
+    fn a_short_list_has_the_sums_and_the_means_of_the_long_one() {
+        let threads = [thread(1, 50, 1), thread(2, 40, 3), thread(3, 30, 1), thread(4, 20, 0)];
+        let (work, _) = work(threads.into_iter(), &zeroed());
+        let all = ClassTotals { requests: 150, bytes_out: 15_000, ..ClassTotals::default() };
+        let scheduler: Vec<ProcessCpu> = (1..=4).map(|pid| scheduled(pid, 100 - u64::from(pid))).collect();
+        let rows = rows(Some(&work), &scheduler, 1000, &all);
+        let short = shortened(&rows, 1);
+        assert_eq!((short.len(), sums(&short)), (2, sums(&rows)));
+        let rest = short[1].counted.unwrap();
+        assert_eq!((short[1].pid, short[1].processes, rest.timed), (0, 3, 4));
+        assert_eq!(rest.elapsed_ns[0], Some(4.0), "weighed by what was timed");
+        assert_eq!(shortened(&rows, 5), rows, "all have room");
+        assert_eq!(shortened(&rows, 4), rows, "one other takes no more room than its row");
+    }
+
+    #[test]
+    fn where_requests_are_not_counted_the_cpu_time_is_still_told_apart() {
+        let rows = rows(None, &[scheduled(5, 100)], 130, &ClassTotals::default());
+        assert_eq!(rows.iter().map(|row| (row.pid, row.cpu_ns)).collect::<Vec<_>>(), [(5, Some(100)), (0, Some(30))]);
+        assert!(rows.iter().all(|row| row.counted.is_none()), "{rows:?}");
+    }
+}

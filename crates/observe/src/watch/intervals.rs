@@ -1,0 +1,172 @@
+//! How often the machine's counters are read: each kind of them at an interval of its own, as what changes slowly or is dear to
+//! read need not be read as often as what changes fast.
+
+use record::units::{UnitError, parse_duration};
+use std::time::Duration;
+
+/// Counters that are read together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// CPU time by mode, context switches, processes started and running (`/proc/stat`).
+    Cpu,
+    /// Interrupts and soft interrupts by kind: the dearest, as the kernel sums over CPUs and kinds.
+    Interrupts,
+    /// Reads and writes of whole devices (`/proc/diskstats`).
+    Disk,
+    /// Paging and faults (`/proc/vmstat`).
+    Paging,
+    /// Memory (`/proc/meminfo`).
+    Memory,
+    /// Disk bytes of the server's processes and the control group's counters: a file or more for each process.
+    Server,
+}
+
+/// Number of kinds.
+pub const KINDS: usize = 6;
+
+/// All kinds and their words, in the order of [`Kind`].
+pub const WORDS: [(&str, Kind); KINDS] = [
+    ("cpu", Kind::Cpu),
+    ("interrupts", Kind::Interrupts),
+    ("disk", Kind::Disk),
+    ("paging", Kind::Paging),
+    ("memory", Kind::Memory),
+    ("server", Kind::Server),
+];
+
+impl Kind {
+    /// Its word on the command line and in readings.
+    pub fn word(self) -> &'static str {
+        WORDS[self as usize].0
+    }
+}
+
+/// An interval for each kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Intervals([Duration; KINDS]);
+
+/// Why intervals cannot be meant.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IntervalError {
+    /// Not a time.
+    #[error("{0}")]
+    NotATime(#[from] UnitError),
+    /// Counters that are not read.
+    #[error("'{0}' is no kind of counter: cpu, interrupts, disk, paging, memory, server")]
+    UnknownKind(String),
+    /// Twice the same.
+    #[error("{0} has two intervals: give one")]
+    Twice(&'static str),
+    /// An interval for all, which would undo what stands before it.
+    #[error("an interval for all kinds stands first, as in 5s,disk=30s")]
+    AllNotFirst,
+}
+
+impl Default for Intervals {
+    fn default() -> Self {
+        Intervals::all(Duration::from_secs(1))
+    }
+}
+
+impl Intervals {
+    /// The same for all kinds; zero = at each reading.
+    pub fn all(interval: Duration) -> Self {
+        Intervals([interval; KINDS])
+    }
+
+    /// Of one kind.
+    pub fn of(&self, kind: Kind) -> Duration {
+        self.0[kind as usize]
+    }
+
+    /// Reads `5s`, `disk=10s,memory=30s` (the others every second) or `5s,disk=30s`.
+    pub fn parse(text: &str) -> Result<Self, IntervalError> {
+        let mut intervals = Intervals::default();
+        let mut is_given = [false; KINDS];
+        for (place, part) in text.split(',').enumerate() {
+            let Some((word, time)) = part.split_once('=') else {
+                if place > 0 {
+                    return Err(IntervalError::AllNotFirst);
+                }
+                intervals = Intervals::all(parse_duration(part.trim())?);
+                continue;
+            };
+            let word = word.trim();
+            let Some((_, kind)) = WORDS.iter().find(|(known, _)| *known == word) else {
+                return Err(IntervalError::UnknownKind(
+                    word.chars().filter(|letter| !letter.is_control()).take(40).collect(),
+                ));
+            };
+            if std::mem::replace(&mut is_given[*kind as usize], true) {
+                return Err(IntervalError::Twice(kind.word()));
+            }
+            intervals.0[*kind as usize] = parse_duration(time.trim())?;
+        }
+        Ok(intervals)
+    }
+}
+
+/// Which kinds are due.
+#[derive(Debug, Clone, Default)]
+pub struct Due([u64; KINDS]);
+
+impl Due {
+    /// Those that are due at this moment, which are then due again after their interval.
+    pub fn at(&mut self, now_ns: u64, intervals: &Intervals) -> Vec<Kind> {
+        let mut due = Vec::new();
+        for ((_, kind), next_ns) in WORDS.iter().zip(&mut self.0) {
+            if now_ns >= *next_ns {
+                // A little early is on time: otherwise every second reading of a watch at the same interval would miss.
+                *next_ns = now_ns + (intervals.of(*kind).as_nanos() as u64) / 10 * 9;
+                due.push(*kind);
+            }
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(intervals: &Intervals) -> [f64; KINDS] {
+        WORDS.map(|(_, kind)| intervals.of(kind).as_secs_f64())
+    }
+
+    #[test]
+    fn each_kind_has_an_interval_of_its_own() {
+        let of = |text: &str| seconds(&Intervals::parse(text).unwrap());
+        assert_eq!(of("500ms"), [0.5; KINDS]);
+        assert_eq!(of("cpu=100ms, disk=10s,memory=30s"), [0.1, 1.0, 10.0, 1.0, 30.0, 1.0]);
+        assert_eq!(of("5s,interrupts=60s"), [5.0, 60.0, 5.0, 5.0, 5.0, 5.0]);
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_with_its_reason() {
+        for (text, word) in [
+            ("", "duration"),
+            ("disk", "duration"),
+            ("disk=", "duration"),
+            ("disc=1s", "'disc' is no kind"),
+            ("disk=1s,disk=2s", "two intervals"),
+            ("disk=1s,5s", "stands first"),
+        ] {
+            let why = Intervals::parse(text).unwrap_err().to_string();
+            assert!(why.contains(word), "{text}: {why}");
+        }
+    }
+
+    #[test]
+    fn a_kind_is_due_once_an_interval() {
+        let intervals = Intervals::parse("1s,memory=3s").unwrap();
+        let mut due = Due::default();
+        let mut read = [0; KINDS];
+        for second in 1..=9u64 {
+            // A reading is never exactly on time.
+            for kind in due.at(second * 1_000_000_000 + second % 2 * 30_000_000, &intervals) {
+                read[kind as usize] += 1;
+            }
+        }
+        assert_eq!(read, [9, 9, 9, 9, 3, 9]);
+    }
+}

@@ -1,0 +1,104 @@
+//! The server's work by process on the screen: which of them does how much, the sum being the whole.
+
+use super::view::number;
+use observe::watch::Reading;
+use observe::watch::by_process::shortened;
+use observe::watch::reading::ProcessTotals;
+use record::units::{format_nanos, format_si};
+use std::fmt::Write;
+
+/// Rows, those of all others beside.
+const ROWS: usize = 8;
+
+/// Shows them; nothing where one process is the server.
+pub fn screen(out: &mut String, now: &Reading) {
+    if now.processes.iter().filter(|row| row.pid != 0).count() < 2 {
+        return;
+    }
+    let rows = shortened(&now.processes, ROWS);
+    let has_phases = rows.iter().any(|row| row.counted.is_some_and(|counts| counts.timed > 0));
+    let has_requests = rows.iter().any(|row| row.counted.is_some());
+    let _ = write!(out, "\nby process since the start  {:<24} {:>10} {:>7}", "", "CPU time", "%");
+    if has_requests {
+        let _ = write!(out, " {:>10}", "requests");
+    }
+    if has_phases {
+        let heads = ["parse us", "process us", "log us", "parse cpu", "process cpu", "log cpu", "timed"];
+        for head in heads {
+            let _ = write!(out, " {head:>11}");
+        }
+    }
+    let _ = writeln!(out);
+    for row in &rows {
+        let _ = write!(out, "  {:<50}", who(row));
+        let share = row.cpu_ns.map(|ns| ns as f64 * 100.0 / now.cpu.group_ns.max(1) as f64);
+        let time = row.cpu_ns.map_or("ended".to_string(), |ns| format_nanos(ns as f64));
+        let _ = write!(out, " {time:>10} {:>7}", share.map_or("-".into(), |share| format!("{share:.1}")));
+        if let Some(counts) = row.counted.filter(|_| has_requests) {
+            let _ = write!(out, " {:>10}", format_si(counts.requests as f64));
+            if has_phases {
+                for ns in counts.elapsed_ns.into_iter().chain(counts.phase_cpu_ns) {
+                    let _ = write!(out, " {:>11}", number(ns.map(|ns| ns / 1e3)));
+                }
+                let _ = write!(out, " {:>11}", format_si(counts.timed as f64));
+            }
+        }
+        let _ = writeln!(out);
+    }
+}
+
+fn who(row: &ProcessTotals) -> String {
+    match (row.pid, row.processes) {
+        (0, 0) => "of those that ended, and of no one's yet".into(),
+        (0, others) => format!("{others} others, and those that ended"),
+        (pid, _) => format!("{pid} {}", row.name.chars().take(20).collect::<String>()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use observe::watch::reading::{CpuTotals, ProcessCounts};
+
+    fn row(pid: u32, cpu_ns: u64, timed: u64) -> ProcessTotals {
+        let means = (timed > 0).then_some(2500.0);
+        ProcessTotals {
+            pid,
+            name: "nginx".into(),
+            processes: 1,
+            cpu_ns: Some(cpu_ns),
+            counted: Some(ProcessCounts {
+                requests: 100,
+                timed,
+                elapsed_ns: [means; 3],
+                phase_cpu_ns: [means; 3],
+                ..ProcessCounts::default()
+            }),
+        }
+    }
+
+    fn shown(processes: Vec<ProcessTotals>) -> String {
+        let cpu = CpuTotals { group_ns: processes.iter().filter_map(|row| row.cpu_ns).sum(), ..CpuTotals::default() };
+        let mut out = String::new();
+        screen(&mut out, &Reading { processes, cpu, ..Reading::default() });
+        out
+    }
+
+    #[test]
+    fn one_process_needs_no_table() {
+        assert_eq!(shown(vec![row(7, 1000, 0)]), "");
+    }
+
+    #[test]
+    fn the_shares_are_those_of_the_whole() {
+        let text = shown((1..=20).map(|pid| row(pid, 5_000_000, u64::from(pid == 1))).collect());
+        assert_eq!(text.lines().count(), 2 + ROWS + 1, "{text}");
+        let shares: f64 = text
+            .lines()
+            .skip(2)
+            .map(|line| line[63..].split_whitespace().next().unwrap().parse::<f64>().unwrap())
+            .sum();
+        assert!((shares - 100.0).abs() < 0.11 * 9.0, "{shares}: {text}");
+        assert!(text.contains("12 others") && text.contains("2.5"), "{text}");
+    }
+}
