@@ -5,8 +5,10 @@
 
 #![allow(missing_docs, dead_code, unused_imports)]
 
+mod access_info;
 #[path = "../src/attribution/mod.rs"]
 mod attribution;
+mod block;
 #[path = "../src/cache/mod.rs"]
 mod cache;
 #[path = "../src/exchange/mod.rs"]
@@ -16,6 +18,7 @@ mod machine;
 mod objects;
 mod qemu;
 mod translate;
+mod translations;
 
 use machine::Machine;
 use std::ffi::{CStr, c_char, c_int};

@@ -1,42 +1,17 @@
 //! What the plugin knows of the guest, and what it does at a block and at an access.
 
+use crate::access_info::InfoBits;
 use crate::attribution::{Charge, End, Role, Side, Sides, Stacks};
+use crate::block::{Block, CodeLines, Scattered, bring};
 use crate::cache::{Hierarchy, Misses};
 use crate::exchange::{Account, Answer, Order, mark};
 use crate::objects::{PhysicalMemory, Places, Tally};
 use crate::qemu;
+use crate::translations::{DIRECT_MAP, SoftTlb, tlb_page};
 use std::collections::HashMap;
 
-/// Where the kernel maps all memory (`page_offset_base` without randomisation, four levels of page tables).
-const DIRECT_MAP: std::ops::Range<u64> = 0xffff_8880_0000_0000..0xffff_c880_0000_0000;
-/// Where the kernel's image lies; physical address 0 is at its start.
-const IMAGE: std::ops::Range<u64> = 0xffff_ffff_8000_0000..0xffff_ffff_a000_0000;
-const PAGE_SHIFT: u32 = 12;
-const SOFT_TLB: usize = 4096;
 /// No access is larger: an instruction that moves more makes several.
 const MOST_BYTES: u64 = 16;
-
-/// A block of translated code.
-pub struct Block {
-    pub function: u32,
-    pub role: Role,
-    pub is_kernel: bool,
-    /// It begins at its function's first instruction.
-    pub is_first: bool,
-    /// It is one repeated string instruction, executed once an element.
-    pub is_repeat: bool,
-    pub end: End,
-    pub instructions: u64,
-    /// Physical addresses of its instruction lines.
-    pub lines: Box<[u64]>,
-    /// Its page as the ITLB sees it.
-    pub page: u64,
-    /// The account used last, and the row it is for.
-    pub account: (u8, usize),
-}
-
-/// Physical pages of virtual ones, so that QEMU is seldom asked.
-struct SoftTlb(Vec<(u64, u64)>);
 
 pub struct Machine {
     pub id: qemu::PluginId,
@@ -51,60 +26,22 @@ pub struct Machine {
     client_instructions: u64,
     answer: String,
     accounts: Vec<Account>,
-    by_function_and_row: HashMap<(u32, u8), usize>,
+    by_function_and_row: HashMap<(u32, u8), u32>,
+    /// All blocks that were translated: they are never freed, as QEMU does not say when it drops one.
+    blocks: Vec<*mut Block>,
+    scattered: Scattered,
     stacks: Stacks,
     sides: Sides,
     charge: Charge,
-    account: usize,
-    last_block: *const Block,
+    /// The block that began last.
+    last_block: *mut Block,
+    /// The server's block that began last: what is read and written is its doing.
+    counted: *mut Block,
     translations: SoftTlb,
+    info: InfoBits,
     line_shift: u32,
-}
-
-/// A page as the TLBs see it: the kernel's image and its map of all memory are mapped by pages of 2 MiB.
-pub fn tlb_page(address: u64) -> u64 {
-    let within = address & 0xffff_ffff_ffff;
-    if DIRECT_MAP.contains(&address) || IMAGE.contains(&address) {
-        ((within >> 21) | 1 << 40) << PAGE_SHIFT
-    } else {
-        within
-    }
-}
-
-/// The physical address of code in the kernel's image.
-pub fn image_offset(address: u64) -> Option<u64> {
-    IMAGE.contains(&address).then(|| address - IMAGE.start)
-}
-
-impl SoftTlb {
-    fn new() -> SoftTlb {
-        SoftTlb(vec![(u64::MAX, 0); SOFT_TLB])
-    }
-
-    /// The physical address; `None` for device memory. Call it only within the callback of the access.
-    #[inline]
-    fn physical(&mut self, info: qemu::AccessInfo, address: u64) -> Option<u64> {
-        if DIRECT_MAP.contains(&address) {
-            return Some(address - DIRECT_MAP.start);
-        }
-        if let Some(physical) = image_offset(address) {
-            return Some(physical);
-        }
-        let page = address >> PAGE_SHIFT;
-        let entry = &mut self.0[(page ^ page >> 24) as usize % SOFT_TLB];
-        if entry.0 != page {
-            // SAFETY: QEMU allows the question within a memory callback; the answer is valid until it returns.
-            let found = unsafe {
-                let place = qemu::qemu_plugin_get_hwaddr(info, address);
-                if place.is_null() || qemu::qemu_plugin_hwaddr_is_io(place) {
-                    return None;
-                }
-                qemu::qemu_plugin_hwaddr_phys_addr(place)
-            };
-            *entry = (page, found >> PAGE_SHIFT);
-        }
-        Some(entry.1 << PAGE_SHIFT | address & ((1 << PAGE_SHIFT) - 1))
-    }
+    code_line_shift: u32,
+    has_objects: bool,
 }
 
 impl Machine {
@@ -114,6 +51,8 @@ impl Machine {
         let mut machine = Machine {
             id,
             line_shift: caches.as_ref().map_or(6, |caches| caches.l1_line_shifts().1),
+            code_line_shift: caches.as_ref().map_or(6, |caches| caches.l1_line_shifts().0),
+            has_objects: order.objects.is_some(),
             caches,
             memory_base: None,
             tally: order.objects.as_ref().map(|objects| {
@@ -126,14 +65,35 @@ impl Machine {
             by_function_and_row: HashMap::new(),
             stacks: Stacks::default(),
             charge,
-            account: 0,
-            last_block: std::ptr::null(),
+            blocks: Vec::new(),
+            scattered: Scattered::default(),
+            last_block: std::ptr::null_mut(),
+            counted: std::ptr::null_mut(),
             translations: SoftTlb::new(),
+            info: InfoBits::learn(),
             sides: Sides::new(order.watched),
             order,
         };
-        machine.account = machine.account_of(0, machine.order.unattributed());
+        // Before anything ran: it has no caller.
+        let nothing = machine.scattered.keep(Vec::new());
+        let mut before = Block::new(0, Role::Helps, End::default(), 0, nothing, 0);
+        before.row = machine.order.unattributed();
+        before.account = machine.account_of(0, before.row);
+        machine.counted = machine.keep(before);
+        machine.last_block = machine.counted;
         machine
+    }
+
+    /// Keeps a block for good.
+    pub fn keep(&mut self, block: Block) -> *mut Block {
+        let place = Box::into_raw(Box::new(block));
+        self.blocks.push(place);
+        place
+    }
+
+    /// Keeps where a block's code lies: the addresses of its lines.
+    pub fn keep_lines(&mut self, lines: &[u64]) -> CodeLines {
+        self.scattered.keep(lines.iter().map(|line| line >> self.code_line_shift).collect())
     }
 
     /// Index in the symbols plus 1 of the function at a kernel address, its role, and whether it begins there.
@@ -160,24 +120,49 @@ impl Machine {
         }
     }
 
-    fn account_of(&mut self, function: u32, row: u8) -> usize {
+    fn account_of(&mut self, function: u32, row: u8) -> u32 {
         let accounts = &mut self.accounts;
         *self.by_function_and_row.entry((function, row)).or_insert_with(|| {
             accounts.push(Account { function, row, ..Account::default() });
-            accounts.len() - 1
+            accounts.len() as u32 - 1
         })
     }
 
+    /// A helper works for another row than the last time.
+    #[inline(never)]
+    fn charge_to(&mut self, block: &mut Block, row: u8) {
+        if block.row != u8::MAX {
+            block.settle(&mut self.accounts[block.account as usize]);
+        }
+        block.account = self.account_of(block.function, row);
+        block.row = row;
+    }
+
     /// A block begins.
-    #[inline]
-    pub fn enter(&mut self, block: &mut Block) {
-        if block.is_repeat && std::ptr::eq(self.last_block, block) {
+    ///
+    /// # Safety
+    /// It is one that [`Machine::keep`] kept, and nothing else refers to it.
+    #[inline(always)]
+    pub unsafe fn enter(&mut self, place: *mut Block) {
+        // SAFETY: as promised; blocks are never freed, and only one reference to a block lives at once.
+        let block = unsafe { &mut *place };
+        bring(block.next);
+        if block.is_repeat && std::ptr::eq(self.last_block, place) {
             if self.sides.side() == Side::Server {
-                self.accounts[self.account].repeats += 1;
+                // SAFETY: as above.
+                let account = unsafe { (*self.counted).account };
+                self.accounts[account as usize].repeats += 1;
             }
             return;
         }
-        self.last_block = block;
+        if self.last_block != place {
+            // SAFETY: as above; it is another block.
+            let last = unsafe { &mut *self.last_block };
+            if !std::ptr::eq(last.next, place) {
+                last.next = place;
+            }
+        }
+        self.last_block = place;
         let row = if block.is_kernel {
             let nobody = self.order.unattributed();
             self.charge.enter(&mut self.stacks, block.function, block.role, block.is_first, block.end, nobody)
@@ -187,30 +172,29 @@ impl Machine {
             user
         };
         if block.is_kernel {
-            let frame = if block.is_first { self.stacks.top_slot(&self.charge.cursor) } else { None };
+            let is_asked = block.is_first && block.function == self.order.watched.transmit;
+            let frame = if is_asked { self.stacks.top_slot(&self.charge.cursor) } else { None };
             self.sides.enter(block.function, block.is_first, frame);
         }
         if self.sides.side() == Side::Client {
-            self.client_instructions += block.instructions;
+            self.client_instructions += u64::from(block.instructions);
             return;
         }
-        if block.account.0 != row {
-            block.account = (row, self.account_of(block.function, row));
+        if block.row != row {
+            self.charge_to(block, row);
         }
-        self.account = block.account.1;
-        self.now += block.instructions;
-        let account = &mut self.accounts[self.account];
-        account.instructions += block.instructions;
+        self.counted = place;
+        self.now += u64::from(block.instructions);
+        block.runs += 1;
         if let Some(caches) = &mut self.caches {
-            caches.translate_fetch(block.page, &mut account.caches);
-            for line in &*block.lines {
-                caches.fetch(*line, &mut account.caches);
-            }
+            let counts = &mut self.accounts[block.account as usize].caches;
+            caches.translate_fetch(block.page, counts);
+            block.each_line(&self.scattered, |line| caches.fetch(line << self.code_line_shift, counts));
         }
     }
 
     /// Memory is read or written.
-    #[inline]
+    #[inline(always)]
     pub fn access(&mut self, info: qemu::AccessInfo, address: u64, is_store: bool) {
         if is_store {
             self.sides.store(address);
@@ -220,44 +204,81 @@ impl Machine {
         if self.sides.side() == Side::Client {
             return;
         }
-        let account = &mut self.accounts[self.account];
-        if is_store {
-            account.writes += 1;
-        } else {
-            account.reads += 1;
+        // SAFETY: a block that `keep` kept; no other reference to it lives.
+        let block = unsafe { &mut *self.counted };
+        match is_store {
+            true => block.writes += 1,
+            false => block.reads += 1,
         }
-        let Some(physical) = self.translations.physical(info, address) else {
-            if let Some(tally) = &mut self.tally {
-                tally.count(tally.device_spot(), is_store);
+        let physical = self.translations.physical(info, address);
+        if self.has_objects {
+            self.access_object(info, address, physical, is_store);
+            return;
+        }
+        let Some(physical) = physical else { return };
+        let counts = &mut self.accounts[block.account as usize].caches;
+        caches.translate_data(tlb_page(address), counts);
+        caches.data(physical, is_store, counts);
+        // Only what begins near a line's end can reach into the next.
+        if (physical + MOST_BYTES - 1) >> self.line_shift != physical >> self.line_shift {
+            let last = physical + self.info.bytes(info) - 1;
+            if last >> self.line_shift != physical >> self.line_shift {
+                caches.data(last, is_store, counts);
             }
+        }
+    }
+
+    /// The same, counted by kernel object too, which says where the caches see it.
+    #[inline(never)]
+    fn access_object(&mut self, info: qemu::AccessInfo, address: u64, physical: Option<u64>, is_store: bool) {
+        let (Some(caches), Some(tally)) = (&mut self.caches, &mut self.tally) else { return };
+        // SAFETY: a block that `keep` kept; no other reference to it lives.
+        let account = unsafe { (*self.counted).account };
+        let counts = &mut self.accounts[account as usize].caches;
+        let Some(physical) = physical else {
+            tally.count(tally.device_spot(), is_store);
             return;
         };
-        caches.translate_data(tlb_page(address), &mut account.caches);
+        caches.translate_data(tlb_page(address), counts);
         let is_mapped_all = DIRECT_MAP.contains(&address);
-        let spot = self.tally.as_mut().map(|tally| match is_mapped_all {
+        let mut spot = match is_mapped_all {
             true => tally.spot(physical, self.now),
             false => tally.spot_elsewhere(address, physical, || self.stacks.has(address)),
-        });
-        let seen = spot.map_or(physical, |spot| spot.physical);
-        let misses = caches.data(seen, is_store, &mut account.caches);
+        };
+        let seen = spot.physical;
+        let misses = caches.data(seen, is_store, counts);
         let mut further = Misses::default();
-        // Only what begins near a line's end can reach into the next.
         if (seen + MOST_BYTES - 1) >> self.line_shift != seen >> self.line_shift {
-            // SAFETY: a plain function of the packed information.
-            let last = seen + (1 << unsafe { qemu::qemu_plugin_mem_size_shift(info) }) - 1;
+            let last = seen + self.info.bytes(info) - 1;
             if last >> self.line_shift != seen >> self.line_shift {
-                further = caches.data(last, is_store, &mut account.caches);
+                further = caches.data(last, is_store, counts);
             }
         }
-        if let (Some(tally), Some(mut spot)) = (&mut self.tally, spot) {
-            if is_mapped_all && misses.of_l2(0) {
-                spot = tally.look_again(spot, physical, self.now);
+        if is_mapped_all && misses.of_l2(0) {
+            spot = tally.look_again(spot, physical, self.now);
+        }
+        tally.count(spot, is_store);
+        for missed in [misses, further] {
+            if missed.any() {
+                tally.miss(spot, address, missed, self.now);
             }
-            tally.count(spot, is_store);
-            for missed in [misses, further] {
-                if missed.any() {
-                    tally.miss(spot, address, missed, self.now);
-                }
+        }
+    }
+
+    /// Whether an access is a store.
+    #[inline(always)]
+    pub fn is_store(&self, info: qemu::AccessInfo) -> bool {
+        self.info.is_store(info)
+    }
+
+    /// Gives each block to `what`, with its account.
+    fn each_block(&mut self, what: impl Fn(&mut Block, &mut Account)) {
+        for place in &self.blocks {
+            // SAFETY: a block that `keep` kept; no other reference to it lives.
+            let block = unsafe { &mut **place };
+            // A block that never ran has no account.
+            if block.row != u8::MAX {
+                what(block, &mut self.accounts[block.account as usize]);
             }
         }
     }
@@ -277,7 +298,7 @@ impl Machine {
 
     /// All translations may be other ones now.
     pub fn forget_translations(&mut self) {
-        self.translations = SoftTlb::new();
+        self.translations.forget();
     }
 
     /// The guest executed a mark.
@@ -290,6 +311,7 @@ impl Machine {
             mark::RECEIVERS_KNOWN => self.sides.teach(None),
             mark::BEGIN => {
                 self.client_instructions = 0;
+                self.each_block(|block, _| block.forget());
                 for account in &mut self.accounts {
                     *account = Account { function: account.function, row: account.row, ..Account::default() };
                 }
@@ -301,6 +323,7 @@ impl Machine {
                 }
             }
             mark::END => {
+                self.each_block(Block::settle);
                 let accounts = self.accounts.iter().filter(|account| account.instructions + account.repeats > 0);
                 let sizes: Vec<u64> = (10..=28).flat_map(|power| [1_u64 << power, 3 << (power - 1)]).collect();
                 let line = 1 << self.line_shift;

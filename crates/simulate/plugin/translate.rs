@@ -1,42 +1,42 @@
 //! What is hooked into a block when QEMU translates it.
 
 use crate::attribution::{End, Kind, Role, kind_of};
+use crate::block::Block;
 use crate::exchange::mark;
-use crate::machine::{Block, image_offset, tlb_page};
 use crate::qemu::{self, AccessInfo, BOTH_DIRECTIONS, NO_REGISTERS, PluginId};
+use crate::translations::{image_offset, tlb_page};
 use std::ffi::{c_uint, c_void};
 
 extern "C" fn on_block(_: c_uint, data: *mut c_void) {
-    // SAFETY: the data is a block that `full` leaked, and nothing else refers to it while a callback runs.
-    let block = unsafe { &mut *data.cast::<Block>() };
-    // SAFETY: a callback of QEMU.
-    unsafe { crate::machine() }.enter(block);
+    // SAFETY: a callback of QEMU; the data is a block that `full` kept, and nothing else refers to it while a callback runs.
+    unsafe { crate::machine().enter(data.cast::<Block>()) };
 }
 
 extern "C" fn on_access(_: c_uint, info: AccessInfo, address: u64, _: *mut c_void) {
-    // SAFETY: a plain function of the packed information; a callback of QEMU.
-    unsafe { crate::machine().access(info, address, qemu::qemu_plugin_mem_is_store(info)) }
+    // SAFETY: a callback of QEMU.
+    let machine = unsafe { crate::machine() };
+    machine.access(info, address, machine.is_store(info));
 }
 
 /// A call stores the return address; one through memory also loads its target.
-extern "C" fn on_call(cpu: c_uint, info: AccessInfo, address: u64, data: *mut c_void) {
-    // SAFETY: as in `on_access`.
-    unsafe {
-        if qemu::qemu_plugin_mem_is_store(info) {
-            crate::machine().call(address);
-        }
+extern "C" fn on_call(_: c_uint, info: AccessInfo, address: u64, _: *mut c_void) {
+    // SAFETY: a callback of QEMU.
+    let machine = unsafe { crate::machine() };
+    let is_store = machine.is_store(info);
+    if is_store {
+        machine.call(address);
     }
-    on_access(cpu, info, address, data);
+    machine.access(info, address, is_store);
 }
 
-extern "C" fn on_return(cpu: c_uint, info: AccessInfo, address: u64, data: *mut c_void) {
-    // SAFETY: as in `on_access`.
-    unsafe {
-        if !qemu::qemu_plugin_mem_is_store(info) {
-            crate::machine().ret(address);
-        }
+extern "C" fn on_return(_: c_uint, info: AccessInfo, address: u64, _: *mut c_void) {
+    // SAFETY: a callback of QEMU.
+    let machine = unsafe { crate::machine() };
+    let is_store = machine.is_store(info);
+    if !is_store {
+        machine.ret(address);
     }
-    on_access(cpu, info, address, data);
+    machine.access(info, address, is_store);
 }
 
 extern "C" fn on_translation(_: c_uint, _: *mut c_void) {
@@ -155,21 +155,11 @@ pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
                 }
             }
         }
-        let block = Box::new(Block {
-            function,
-            role,
-            is_kernel,
-            is_first,
-            is_repeat,
-            end,
-            instructions: count as u64,
-            lines: lines.into_boxed_slice(),
-            page: tlb_page(address),
-            // No row has this number, so the first execution looks its account up.
-            account: (u8::MAX, 0),
-        });
-        // QEMU may drop translated code at any time without saying so; the record then stays until QEMU ends.
-        let data = Box::into_raw(block).cast();
+        let code = machine.keep_lines(&lines);
+        // QEMU puts at most 512 instructions into a block.
+        let mut block = Block::new(function, role, end, count as u16, code, tlb_page(address));
+        (block.is_kernel, block.is_first, block.is_repeat) = (is_kernel, is_first, is_repeat);
+        let data = machine.keep(block).cast();
         qemu::qemu_plugin_register_vcpu_tb_exec_cb(translated, on_block, NO_REGISTERS, data);
     }
 }

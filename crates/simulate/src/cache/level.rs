@@ -102,38 +102,65 @@ impl Level {
         found.map(|line| *line |= DIRTY).is_some()
     }
 
+    #[inline]
     fn place(&mut self, address: u64, flags: u64, is_use: bool) -> Outcome {
         let number = address >> self.line_shift;
         let index = self.set_of(number);
         let set = &mut self.lines[index * self.ways..(index + 1) * self.ways];
-        let found = set.iter().position(|line| *line != EMPTY && line >> FLAGS == number);
-        let mut outcome = Outcome::default();
-        if let Some(way) = found {
-            outcome.is_hit = true;
-            outcome.was_prefetched = is_use && set[way] & PREFETCHED != 0;
-            let kept = if is_use { set[way] & !PREFETCHED } else { set[way] };
-            self.use_way(index, way, kept | flags);
+        match self.is_lru {
+            true => place_first(set, number, flags, is_use, self.line_shift),
+            false => place_by_tree(set, &mut self.trees[index], number, flags, is_use, self.line_shift),
+        }
+    }
+}
+
+/// The number of the line in a way; that of an empty one is no line's.
+#[inline(always)]
+fn number_of(line: u64) -> u64 {
+    line >> FLAGS
+}
+
+/// A hit on `line`, and what the line is from now on.
+#[inline(always)]
+fn hit(line: u64, flags: u64, is_use: bool) -> (Outcome, u64) {
+    let outcome = Outcome { is_hit: true, was_prefetched: is_use && line & PREFETCHED != 0, written_back: None };
+    (outcome, if is_use { line & !PREFETCHED } else { line } | flags)
+}
+
+/// A miss for which `line` made room.
+#[inline(always)]
+fn miss(line: u64, line_shift: u32) -> Outcome {
+    let is_dirty = line != EMPTY && line & DIRTY != 0;
+    Outcome { written_back: is_dirty.then_some(number_of(line) << line_shift), ..Outcome::default() }
+}
+
+/// LRU: the line goes first, and those before it move one way on, in the pass that looks for it.
+#[inline]
+fn place_first(set: &mut [u64], number: u64, flags: u64, is_use: bool, line_shift: u32) -> Outcome {
+    let mut moving = number << FLAGS | flags;
+    for way in 0..set.len() {
+        let line = std::mem::replace(&mut set[way], moving);
+        if number_of(line) == number {
+            let (outcome, kept) = hit(line, flags, is_use);
+            set[0] = kept;
             return outcome;
         }
-        let way = if self.is_lru { self.ways - 1 } else { victim(set, self.trees[index]) };
-        if set[way] != EMPTY && set[way] & DIRTY != 0 {
-            outcome.written_back = Some((set[way] >> FLAGS) << self.line_shift);
-        }
-        self.use_way(index, way, number << FLAGS | flags);
-        outcome
+        moving = line;
     }
+    miss(moving, line_shift)
+}
 
-    /// `line` lies in `way` now and is the set's most recently used.
-    fn use_way(&mut self, index: usize, way: usize, line: u64) {
-        let set = &mut self.lines[index * self.ways..(index + 1) * self.ways];
-        if self.is_lru {
-            set.copy_within(0..way, 1);
-            set[0] = line;
-        } else {
-            set[way] = line;
-            touch(&mut self.trees[index], self.ways, way);
-        }
-    }
+/// Tree-PLRU: lines stay in their ways.
+fn place_by_tree(set: &mut [u64], tree: &mut u64, number: u64, flags: u64, is_use: bool, line_shift: u32) -> Outcome {
+    let found = set.iter().position(|line| number_of(*line) == number);
+    let way = found.unwrap_or_else(|| victim(set, *tree));
+    let (outcome, line) = match found {
+        Some(_) => hit(set[way], flags, is_use),
+        None => (miss(set[way], line_shift), number << FLAGS | flags),
+    };
+    set[way] = line;
+    touch(tree, set.len(), way);
+    outcome
 }
 
 /// The way to which the tree points; an empty way first.

@@ -1,0 +1,62 @@
+//! What QEMU packs into the description of an access: asked of QEMU once a bit, and then read without a call. Every version has
+//! its own places for the bits, and a call for each access would cost more than the cache model's answer.
+
+use crate::qemu::{self, AccessInfo};
+
+/// Where the direction and the size are. `None` where QEMU's answers are no plain bits; then QEMU is asked each time.
+#[derive(Default, Clone, Copy)]
+pub struct InfoBits(Option<Bits>);
+
+#[derive(Clone, Copy)]
+struct Bits {
+    store: u32,
+    size_at: u32,
+    size_mask: u32,
+}
+
+fn asked_is_store(info: AccessInfo) -> bool {
+    // SAFETY: a plain function of its argument.
+    unsafe { qemu::qemu_plugin_mem_is_store(info) }
+}
+
+fn asked_size_shift(info: AccessInfo) -> u32 {
+    // SAFETY: a plain function of its argument.
+    unsafe { qemu::qemu_plugin_mem_size_shift(info) }
+}
+
+impl InfoBits {
+    /// Asks QEMU for each bit.
+    pub fn learn() -> InfoBits {
+        InfoBits(bits(asked_is_store, asked_size_shift))
+    }
+
+    /// Whether the access is a store.
+    #[inline(always)]
+    pub fn is_store(self, info: AccessInfo) -> bool {
+        match self.0 {
+            Some(bits) => info & bits.store != 0,
+            None => asked_is_store(info),
+        }
+    }
+
+    /// Bytes of the access.
+    #[inline(always)]
+    pub fn bytes(self, info: AccessInfo) -> u64 {
+        1 << match self.0 {
+            Some(bits) => info >> bits.size_at & bits.size_mask,
+            None => asked_size_shift(info),
+        }
+    }
+}
+
+fn bits(is_store: impl Fn(AccessInfo) -> bool, size_shift: impl Fn(AccessInfo) -> u32) -> Option<Bits> {
+    let each = |bit: u32| 1_u32 << bit;
+    let store = (0..32).map(each).filter(|bit| is_store(*bit)).fold(0, |all, bit| all | bit);
+    let size_at = (0..32).find(|bit| size_shift(each(*bit)) == 1)?;
+    let size_mask = (0..32).map(|bit| size_shift(each(bit))).fold(0, |all, value| all | value);
+    let bits = Bits { store, size_at, size_mask };
+    // Answers that are not just the bits in their places are not understood.
+    let is_so = |info: u32| is_store(info) == (info & store != 0) && size_shift(info) == info >> size_at & size_mask;
+    let samples = (0..32).map(each).chain((0..4096).map(|n: u32| n.wrapping_mul(0x9E37_79B9))).chain([0, u32::MAX]);
+    (store != 0 && size_mask <= 15 && samples.into_iter().all(is_so)).then_some(bits)
+}
