@@ -6,7 +6,7 @@ import subprocess
 import record
 import versions
 
-COLUMNS = ["round", "connections", "version", "requests", "errors", "seconds", "server_ns", "waited_ns", "user_ticks", "system_ticks", "client_s"]
+COLUMNS = ["round", "connections", "version", "line_before_ns", "line_after_ns", "requests", "errors", "seconds", "server_ns", "waited_ns", "user_ticks", "system_ticks", "client_s"]
 WINDOW_S = {False: 0.4, True: 0.2}
 SATURATED = 0.95
 
@@ -75,7 +75,7 @@ def table(rows, options):
             limit = "" if used >= SATURATED else " (the client's limit)"
             out.append(f"| {version} | {record.middle(own, cpu_us, version):.2f} | {user_us(own, version):.2f} | {cpu[version]} | {record.middle(own, per_sec, version):.0f} | {throughput[version]} | {used:.2f}{limit} |")
         out.append(f"\nA/A, stock against stock: CPU {cpu_control}, requests/s {throughput_control}{'; **no ratio is told: ' + (why or why_not) + '**' if why or why_not else ''}. "
-                   f"The server waited {waited * 100:.1f} % of the time for its CPU.\n")
+                   f"The server waited {waited * 100:.1f} % of the time for its CPU. Measurements: {record.places(own)}.\n")
         if not why:
             out += ["Where the CPU time went:\n", *record.sources(own, cpu_us, versions.SOURCES[options.server])]
-    return "\n".join(["### Kernel sockets, closed loop, keep-alive, 1 KiB (medians; ratios are geometric means within rounds, with 95 % intervals, the A/A's with 99 %)", *out]) + "\n"
+    return "\n".join(["### Kernel sockets, closed loop, keep-alive, 1 KiB (medians of the more frequent place; ratios are geometric means within rounds, with 95 % intervals, the A/A's with 99 %)", *out]) + "\n"

@@ -8,13 +8,15 @@
  * A step is a span of constant rate. It fails as in docs/zones.md: less than 98 % of what is offered in it was answered in it, more than 1 in
  * 1,000 went wrong, or the 99th percentile of the response time is over 100 ms. It says nothing about the server, is void and tried again, if
  * this client stood still for more than 4 ms ("client"), the server waited longer than that for its CPU ("cpu"), or a step failed
- * while the server left a tenth of its CPU unused ("idle": something else holds it up; many of these mean that it is not the CPU that ends).
+ * while the server left a tenth of its CPU unused ("idle": the host took it, or something else holds the server up; if nearly all are of
+ * this kind, it is not the CPU that ends).
  *
  *   search   rate * 1.3 after each step that held, until one fails
- *   rise     from 0.8 of that (the second time: from 0.9 of the first): rate * 1.02, until 3 steps in a row fail; the load at failure is the last rate that held before them
+ *   rise     from 0.8 of that: rate * 1.02, until 3 steps in a row fail; the load at failure is the last rate that held before them
  *   fall     with what is left undone: rate * 0.98, until as much is answered as falls due in 2 steps in a row: the load at recovery.
  *            It is below the load at failure where a server that has many requests under way takes longer for each.
- *   (rise and fall twice)
+ *   Both again, from 0.95 of the highest so far, until two rises in a row end there, at most 5 times: a disturbance ends a rise early, never
+ *   late, so that the highest counts.
  *   over     0.3 s at 1.5 times the load at failure: what is still served there
  *
  * Prints a line for each step. Client and server must have a CPU each.
@@ -34,9 +36,9 @@
 
 #include "usage.h"
 
-enum { MOST = 16384, PENDING = 1 << 20, BUCKETS = 512, SENDS_A_TURN = 32, EVENTS = 64, FAILED_IN_A_ROW = 3, RECOVERED_IN_A_ROW = 2, PASSES = 2 };
+enum { MOST = 16384, PENDING = 1 << 20, BUCKETS = 512, SENDS_A_TURN = 32, EVENTS = 64, FAILED_IN_A_ROW = 3, RECOVERED_IN_A_ROW = 2, PASSES = 5 };
 static const int64_t STILL_NS = 4000000, LATE_NS = 100000000;
-static const double STILL_MS = 4, USED = 0.9, SEARCH = 1.3, RISE = 1.02, FALL = 0.98, BACK = 0.8, AGAIN = 0.9, OVER = 1.5, GOOD = 0.98, WRONG = 0.001;
+static const double STILL_MS = 4, USED = 0.9, SEARCH = 1.3, RISE = 1.02, FALL = 0.98, BACK = 0.8, AGAIN = 0.95, AGREE = 0.97, OVER = 1.5, GOOD = 0.98, WRONG = 0.001;
 
 static struct connection {
 	int fd, left; /* calls */
@@ -267,7 +269,9 @@ static void drive(double per_sec, double seconds)
 		for (int e = 0; e < n; e++)
 			ready((int)events[e].data.u32, events[e].events, now);
 	}
-	step.end_ns = now;
+	step.end_ns = now = now_ns();
+	if (now - before > step.still_ns)
+		step.still_ns = now - before;
 }
 
 static int schedstat;
@@ -374,14 +378,17 @@ int main(int argc, char **argv)
 	else
 		open_kept();
 	printf("phase,per_sec,verdict,seconds,due,answered,wrong,p99_us,worst_us,most_under_way,waiting_at_the_end,server_busy,server_waited_ms,client_still_ms\n");
-	double rate = atof(argv[6]), held = 0;
+	double rate = atof(argv[6]), held = 0; /* the highest */
 	for (int verdict; (verdict = try("search", rate, step_s)) != 0 && now_ns() < until;) {
 		rest(verdict < 0);
 		rate *= verdict > 0 ? SEARCH : 1;
 	}
-	for (int pass = 1; pass <= PASSES && now_ns() < until; pass++) {
+	for (int pass = 1, agree = 0; pass <= PASSES && agree < 2 && now_ns() < until; pass++) {
 		rest(true);
-		held = rise(pass, held > 0 ? held * AGAIN : rate * BACK, step_s, until);
+		double reached = rise(pass, held > 0 ? held * AGAIN : rate * BACK, step_s, until);
+		/* One that is well above all before it is the first of its kind. */
+		agree = reached * AGREE > held ? 1 : reached >= held * AGREE ? agree + 1 : agree;
+		held = reached > held ? reached : held;
 		fall(pass, held, step_s, until);
 	}
 	for (int verdict = -1; verdict < 0 && now_ns() < until;) {

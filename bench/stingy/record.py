@@ -62,6 +62,38 @@ def write_whole(path, text):
     os.replace(path + ".new", path)
 
 
+# A line between the CPUs that takes so many times longer: the host has moved one of them to another cache.
+MOVED = 1.6
+
+
+def place(rows):
+    """A function of a row: where the host had this machine's CPUs while it was measured. None: it moved them meanwhile.
+
+    What line.c measured before and after falls into two heaps, if the CPUs were near each other at times and far at others; the border
+    is the largest gap. Measurements of different places are not compared."""
+    times = sorted(row[name] for row in rows for name in ("line_before_ns", "line_after_ns") if row.get(name))
+    gaps = [(high / low, math.sqrt(high * low)) for low, high in zip(times, times[1:])]
+    width, border = max(gaps, default=(1, 0))
+
+    def of(row):
+        before, after = row.get("line_before_ns"), row.get("line_after_ns")
+        if not before or not after:
+            return "one"
+        if max(before, after) > MOVED * min(before, after):
+            return None
+        return "one" if width < MOVED else "near" if before < border else "far"
+    return of
+
+
+def places(rows):
+    """How many measurements were made where; for a table."""
+    where = place(rows)
+    found = [where(row) for row in rows]
+    times = lambda name: [row["line_before_ns"] for row, own in zip(rows, found) if own == name]
+    return "; ".join([*(f"{len(times(name))} with the CPUs {'' if name == 'one' else name + ', '}{statistics.median(times(name))} ns apart (a line there and back)"
+                        for name in ("one", "near", "far") if times(name) and rows[0].get("line_before_ns")), *([f"{found.count(None)} while they were moved, left out"] if None in found else [])])
+
+
 def drawn_in(logs):
     if len(logs) < 5:
         return logs
@@ -96,15 +128,15 @@ class Ratio:
 
 
 def ratio(rows, value, version, other, quantiles=T95):
-    """Of `value` (a column, or a function of a row), version to other, in the rounds that have both. Stock is the mean of
+    """Of `value` (a column, or a function of a row), version to other, in the rounds that have both (in one place). Stock is the mean of
     stock and control where a round has both, as they are the same; except against each other."""
     read = value if callable(value) else lambda row: float(row[value])
     wanted = {name: [name] if "control" in (version, other) or name != "stock" else ["stock", "control"] for name in (version, other)}
-    rounds = {}
+    rounds, where = {}, place(rows)
     for row in rows:
         for name, members in wanted.items():
-            if row["version"] in members and read(row) > 0:
-                rounds.setdefault((row["run"], row["round"]), {}).setdefault(name, []).append(math.log(read(row)))
+            if row["version"] in members and read(row) > 0 and where(row):
+                rounds.setdefault((row["run"], row["round"], where(row)), {}).setdefault(name, []).append(math.log(read(row)))
     return Ratio([statistics.fmean(pair[version]) - statistics.fmean(pair[other]) for pair in rounds.values() if len(pair) == 2], quantiles)
 
 
@@ -126,8 +158,11 @@ def against_stock(rows, value, known):
 
 
 def middle(rows, value, version):
-    read = value if callable(value) else lambda row: float(row[value])
-    values = [read(row) for row in rows if row["version"] == version]
+    """The median, of the place that most were measured in."""
+    read, where = value if callable(value) else lambda row: float(row[value]), place(rows)
+    found = [where(row) for row in rows if where(row)]
+    usual = statistics.mode(found) if found else None
+    values = [read(row) for row in rows if row["version"] == version and where(row) == usual]
     return statistics.median(values) if values else math.nan
 
 

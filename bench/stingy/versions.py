@@ -86,8 +86,8 @@ def build(server):
     elif not os.path.exists(os.path.join(LIGHTTPD, "stingy", "src", "lighttpd")):
         subprocess.run(["make", "-s", "-C", os.path.dirname(LIGHTTPD), "servers"], check=True)
     flags = ["gcc", "-O2", "-Wall", "-Wextra"]
-    for program in ("client", "ramp"):
-        subprocess.run([*flags, "-o", os.path.join(HERE, program), os.path.join(HERE, program + ".c")], check=True)
+    for program in ("client", "ramp", "line"):
+        subprocess.run([*flags, "-pthread", "-o", os.path.join(HERE, program), os.path.join(HERE, program + ".c")], check=True)
     for library in ("nullnet", "slowclock", "edge"):
         subprocess.run([*flags, "-shared", "-fPIC", "-o", os.path.join(HERE, library + ".so"), os.path.join(HERE, library + ".c")], check=True)
 
@@ -102,6 +102,12 @@ class Isolation:
     def words(self, cpu):
         """Before a command: its CPU, its priority, and that it ends with this program, even if that is killed."""
         return ["setpriv", "--pdeathsig", "KILL", *(["chrt", "-f", "1"] if self.is_first else []), "taskset", "-c", str(cpu)]
+
+    def line_ns(self):
+        """line.c's figure; the least of three, as any disturbance adds to it."""
+        command = ["setpriv", "--pdeathsig", "KILL", *(["chrt", "-f", "1"] if self.is_first else []), os.path.join(HERE, "line"), str(SERVER_CPU), str(CLIENT_CPU)]
+        told = [subprocess.run(command, capture_output=True, text=True, check=False).stdout for _ in range(3)]
+        return min((int(text) for text in told if text.strip().isdigit()), default=0)
 
     def tell(self):
         return (f"server on CPU {SERVER_CPU}, client on CPU {CLIENT_CPU}; "
