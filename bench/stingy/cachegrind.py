@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 
 import versions
 
@@ -34,13 +35,17 @@ def counted(options, connections, version, requests, documents):
         options.isolation.new_network()
         server = versions.Server(options.server, version, documents, ["setpriv", "--pdeathsig", "KILL", "valgrind", "--tool=cachegrind", "--cache-sim=yes", *CACHES, f"--LL={options.l2},16,64",
                                                                       f"--cachegrind-out-file={scratch}/out", f"--log-file={log}"], ["slowclock.so"])
-        server.wait_until_it_accepts()
-        done = subprocess.run(["setpriv", "--pdeathsig", "KILL", os.path.join(versions.HERE, "client"), str(server.port), str(connections), str(requests), "rounds", "/1k.bin"],
-                              capture_output=True, text=True, timeout=500, check=False)
-        if done.returncode:
-            raise RuntimeError(f"{version}, {connections} connections: the client ended early: {done.stderr.strip()}")
-        server.wait_for_the_last()
-        server.end(signal.SIGTERM)
+        try:
+            server.wait_until_it_accepts()
+            # What has begun may end a little late.
+            left_s = max(options.until - time.monotonic(), 0) + 20
+            done = subprocess.run(["setpriv", "--pdeathsig", "KILL", os.path.join(versions.HERE, "client"), str(server.port), str(connections), str(requests), "rounds", "/1k.bin"],
+                                  capture_output=True, text=True, timeout=left_s, check=False)
+            if done.returncode:
+                raise RuntimeError(f"{version}, {connections} connections: the client ended early: {done.stderr.strip()}")
+            server.wait_for_the_last()
+        finally:
+            server.end(signal.SIGTERM)
         with open(log, encoding="utf-8") as file:
             text = file.read().replace(",", "")
     return {name: int(re.search(pattern + r":\s+(\d+)", text).group(1)) for name, pattern in FIELDS.items()}

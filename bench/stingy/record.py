@@ -4,6 +4,7 @@ import csv
 import math
 import os
 import statistics
+import sys
 
 # Student's t, 95 % two-sided, by degrees of freedom.
 T95 = [math.nan, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10, 2.09, 2.09]
@@ -13,7 +14,7 @@ T99 = [math.nan, 63.66, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25, 3.17, 3.
 SAME = 0.01
 # A control whose interval is wider than this, to either side, shows nothing.
 WIDE = 0.10
-# A round further from the median than this many median absolute deviations is drawn in to there: one disturbed round moves little.
+# A measurement further from what it should be than this many median absolute deviations weighs less: one that was disturbed moves little.
 FAR = 3 * 1.4826
 
 
@@ -39,6 +40,8 @@ class Rows:
         whole = text[:text.rfind("\n") + 1]
         if whole != text:
             write_whole(self.path, whole)
+        if whole and whole.splitlines()[0] != ",".join(self.columns):
+            sys.exit(f"{self.path} has other columns than this version of the benchmark writes: name another --out")
         return [as_numbers(row) for row in csv.DictReader(whole.splitlines()) if None not in row.values() and None not in row]
 
     def add(self, row):
@@ -94,50 +97,59 @@ def places(rows):
                         for name in ("one", "near", "far") if times(name) and rows[0].get("line_before_ns")), *([f"{found.count(None)} while they were moved, left out"] if None in found else [])])
 
 
-def drawn_in(logs):
-    if len(logs) < 5:
-        return logs
-    centre = statistics.median(logs)
-    reach = max(FAR * statistics.median(abs(log - centre) for log in logs), SAME)
-    return [min(max(log, centre - reach), centre + reach) for log in logs]
-
-
 class Ratio:
-    """Of two versions, taken within rounds: the geometric mean and its interval (Student's t over the logarithms)."""
+    """Of two versions, with its interval. `count`: measurements of the version of which there are fewer."""
 
-    def __init__(self, logs, quantiles=T95):
-        self.count = len(logs)
-        logs = drawn_in(logs)
-        self.middle = self.low = self.high = math.nan
-        if logs:
-            mean = statistics.fmean(logs)
-            self.middle = math.exp(mean)
-            if len(logs) > 1:
-                degrees = min(len(logs) - 1, len(quantiles) - 1)
-                half = quantiles[degrees] * statistics.stdev(logs) / math.sqrt(len(logs))
-                self.low, self.high = math.exp(mean - half), math.exp(mean + half)
+    def __init__(self, count=0, log=math.nan, error=math.nan, quantile=math.nan):
+        self.count, self.middle = count, math.exp(log)
+        self.low, self.high = math.exp(log - quantile * error), math.exp(log + quantile * error)
 
     def is_one(self):
         """That the two are the same is not contradicted."""
-        return self.count > 1 and (self.low <= 1 <= self.high or abs(self.middle - 1) < SAME)
+        return self.low <= 1 <= self.high or abs(self.middle - 1) < SAME
 
     def __str__(self):
         if self.count == 0:
             return "not measured"
-        return f"{self.middle:.2f} ({self.low:.2f}-{self.high:.2f})" if self.count > 1 else f"{self.middle:.2f} (n = 1)"
+        return f"{self.middle:.2f} (n = {self.count})" if math.isnan(self.low) else f"{self.middle:.2f} ({self.low:.2f}-{self.high:.2f})"
+
+
+def fit(points):
+    """ln(value) = version + round + place + residual, as docs/zones.md fits load and repeat: weighted means of the one after the other in
+    turn, with Huber weights. `points`: (log, (version, round, place)). Returns the versions' levels, and the residuals' deviation
+    and degrees of freedom."""
+    levels = [{key[factor]: 0.0 for _, key in points} for factor in range(3)]
+    weights = [1.0] * len(points)
+    residuals = []
+    for _ in range(60):
+        for factor in range(3):
+            sums = {name: [0.0, 0.0] for name in levels[factor]}
+            for (log, key), weight in zip(points, weights):
+                rest = log - sum(levels[other][key[other]] for other in range(3) if other != factor)
+                sums[key[factor]][0] += weight * rest
+                sums[key[factor]][1] += weight
+            levels[factor] = {name: total / weight for name, (total, weight) in sums.items()}
+        residuals = [log - sum(levels[factor][key[factor]] for factor in range(3)) for log, key in points]
+        reach = max(FAR * statistics.median(abs(residual) for residual in residuals), SAME)
+        weights = [min(1.0, reach / abs(residual)) if residual else 1.0 for residual in residuals]
+    free = len(points) - sum(len(level) - 1 for level in levels) - 1
+    deviation = math.sqrt(sum(weight * residual ** 2 for weight, residual in zip(weights, residuals)) / free) if free > 0 else math.nan
+    return levels[0], deviation, free
 
 
 def ratio(rows, value, version, other, quantiles=T95):
-    """Of `value` (a column, or a function of a row), version to other, in the rounds that have both (in one place). Stock is the mean of
-    stock and control where a round has both, as they are the same; except against each other."""
+    """Of `value` (a column, or a function of a row), version to other: from all measurements at this load, so that round and place, which
+    all versions share, fall out. Stock and control are one version, as they are the same; except against each other."""
     read = value if callable(value) else lambda row: float(row[value])
-    wanted = {name: [name] if "control" in (version, other) or name != "stock" else ["stock", "control"] for name in (version, other)}
-    rounds, where = {}, place(rows)
-    for row in rows:
-        for name, members in wanted.items():
-            if row["version"] in members and read(row) > 0 and where(row):
-                rounds.setdefault((row["run"], row["round"], where(row)), {}).setdefault(name, []).append(math.log(read(row)))
-    return Ratio([statistics.fmean(pair[version]) - statistics.fmean(pair[other]) for pair in rounds.values() if len(pair) == 2], quantiles)
+    where, is_control = place(rows), "control" in (version, other)
+    name = lambda row: "stock" if row["version"] == "control" and not is_control else row["version"]
+    points = [(math.log(read(row)), (name(row), (row["run"], row["round"]), where(row))) for row in rows if read(row) > 0 and where(row)]
+    counts = [sum(key[0] == wanted for _, key in points) for wanted in (version, other)]
+    if min(counts) == 0:
+        return Ratio()
+    levels, deviation, free = fit(points)
+    error = deviation * math.sqrt(1 / counts[0] + 1 / counts[1])
+    return Ratio(min(counts), levels[version] - levels[other], error, quantiles[min(free, len(quantiles) - 1)] if free > 0 else math.nan)
 
 
 def control(rows, value):

@@ -91,10 +91,10 @@ def placed(rows, near, far):
 def what_was_measured_in_different_places_is_not_compared():
     rows = placed(rounds_of(8, {"stock": 1, "control": 1, "both": 0.8}, noise=0.005), 120, 460)
     for row in rows:
-        if row["version"] == "both" and row["round"] < 4:
+        if row["version"] == "both" and row["round"] < 7:
             row.update(line_before_ns=120, line_after_ns=120, cost=6.0)
     found = record.ratio(rows, "cost", "both", "stock")
-    assert found.count == 6 and abs(found.middle - 0.8) < 0.02, (found.count, str(found))
+    assert abs(found.middle - 0.8) < 0.01 and found.high - found.low < 0.03, str(found)
 
 
 def what_the_host_moved_meanwhile_is_left_out_and_counted():

@@ -49,4 +49,4 @@ def table(rows, options):
         out.append(f"\nA/A, stock against stock: {control}{'; **no ratio is told: ' + why + '**' if why else ''}.\n")
         if not why:
             out += record.sources(own, "ns", versions.SOURCES[options.server])
-    return "\n".join(["### User part alone, no kernel (medians; ratios are geometric means within rounds, with 95 % intervals, the A/A's with 99 %)", *out]) + "\n"
+    return "\n".join(["### User part alone, no kernel (medians; ratios with 95 % intervals, the A/A's with 99 %, from a fit of version, round and place)", *out]) + "\n"
