@@ -304,6 +304,20 @@ names! {
     WATCH_PROCESS_CPU = "watch.process_cpu_us", "us";
     /// Phase log, CPU time.
     WATCH_LOG_CPU = "watch.log_cpu_us", "us";
+    /// Time in phase parse, by functions of the server (its pack) of requests in windows: from the first read to the call that ends it.
+    WATCH_PACK_PARSE = "watch.pack_parse_us", "us";
+    /// Time in phase process, by functions of the server.
+    WATCH_PACK_PROCESS = "watch.pack_process_us", "us";
+    /// Time in phase log, by functions of the server.
+    WATCH_PACK_LOG = "watch.pack_log_us", "us";
+    /// CPU time in phase parse, by functions of the server, with what the probes added.
+    WATCH_PACK_PARSE_CPU = "watch.pack_parse_cpu_us", "us";
+    /// CPU time in phase process, by functions of the server, with what the probes added.
+    WATCH_PACK_PROCESS_CPU = "watch.pack_process_cpu_us", "us";
+    /// CPU time in phase log, by functions of the server, with what the probes added.
+    WATCH_PACK_LOG_CPU = "watch.pack_log_cpu_us", "us";
+    /// What the probes add to a request while they are set (modelled from a calibration).
+    WATCH_PACK_COST = "watch.pack_cost_us_per_request", "us";
     /// Requests whose phases were timed.
     WATCH_TIMED = "watch.timed_requests", "count";
     /// Requests read and not answered to the end, mean over the readings within the window.

@@ -4,10 +4,11 @@ use crate::cli::{WatchWord, WatchingOptions};
 use crate::failure::wrong_usage;
 use crate::server::Server;
 use crate::watching::Watch;
-use crate::worker::WireWatch;
+use crate::worker::{WireWatch, clean};
 use anyhow::Result;
 use load::LoadResult;
 use observe::Group;
+use observe::watch::pack::{BUILT_IN, Pack};
 use observe::watch::point::{self, ClientSide, PointSeen};
 use observe::watch::{Mode, PointWatch, SizeClasses, WatchOptions};
 use record::{Doubt, Point};
@@ -20,6 +21,8 @@ pub struct RequestWatchPlan {
     classes: SizeClasses,
     /// Their boundaries as typed, which another machine is told.
     classes_text: Option<String>,
+    /// Functions of the server that mark its phases, with their text, which another machine is told.
+    pack: Option<(Pack, String)>,
 }
 
 /// Modes by their words on the wire and in files.
@@ -44,13 +47,20 @@ impl RequestWatchPlan {
             WatchWord::Default => Mode::Default,
             WatchWord::Exact => Mode::Exact,
         };
-        Ok(Some(RequestWatchPlan { mode, overhead_ratio, classes, classes_text: options.watch_classes.clone() }))
+        let pack = options.watch_pack.as_deref().map(|word| pack(word, mode)).transpose()?;
+        let classes_text = options.watch_classes.clone();
+        Ok(Some(RequestWatchPlan { mode, overhead_ratio, classes, classes_text, pack }))
     }
 
     /// As a driver asks another machine for it.
     pub fn to_wire(&self) -> WireWatch {
         let mode = MODES.iter().find(|(_, mode)| *mode == self.mode).map_or("", |(word, _)| word);
-        WireWatch { mode: mode.into(), overhead_ratio: self.overhead_ratio, classes: self.classes_text.clone() }
+        WireWatch {
+            mode: mode.into(),
+            overhead_ratio: self.overhead_ratio,
+            classes: self.classes_text.clone(),
+            pack: self.pack.as_ref().map(|(pack, text)| (pack.origin.clone(), text.clone())),
+        }
     }
 
     /// As a driver asked for it; else why it cannot be meant, in one sentence.
@@ -66,9 +76,27 @@ impl RequestWatchPlan {
             }
             None => SizeClasses::default(),
         };
+        let pack = match &how.pack {
+            Some((origin, text)) => {
+                let pack = Pack::parse(&clean(origin, 80), text);
+                Some((pack.map_err(|error| format!("the driver's pack is refused: {error}"))?, text.clone()))
+            }
+            None => None,
+        };
         let classes_text = how.classes.clone();
-        Ok(RequestWatchPlan { mode: *mode, overhead_ratio: how.overhead_ratio, classes, classes_text })
+        Ok(RequestWatchPlan { mode: *mode, overhead_ratio: how.overhead_ratio, classes, classes_text, pack })
     }
+}
+
+/// A pack and its text, checked before anything is started.
+fn pack(word: &str, mode: Mode) -> Result<(Pack, String)> {
+    if matches!(mode, Mode::Zero | Mode::Exact) {
+        return Err(wrong_usage("--watch-pack has windows of its own: use it with --watch default or counts"));
+    }
+    Pack::open_with_text(word).map_err(|error| {
+        let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
+        wrong_usage(format!("--watch-pack: {error} (a file, or one of {})", names.join(", ")))
+    })
 }
 
 /// A watch that stands while points are measured.
@@ -106,6 +134,7 @@ impl RequestGauge {
             mode: plan.mode,
             overhead_ratio: plan.overhead_ratio,
             classes: plan.classes.clone(),
+            pack: plan.pack.as_ref().map(|(pack, _)| pack.clone()),
             ..WatchOptions::of_port(port)
         };
         match PointWatch::start(options, server_cpus.to_vec()) {
@@ -199,23 +228,25 @@ mod tests {
             let typed = WatchingOptions {
                 watch: Some(watch),
                 watch_classes: Some("1KiB,64KiB".into()),
+                watch_pack: matches!(watch, WatchWord::Counts | WatchWord::Default).then(|| "nginx".into()),
                 ..WatchingOptions::default()
             };
             let plan = RequestWatchPlan::new(&typed, WatchWord::Off).unwrap().unwrap();
             let back = RequestWatchPlan::from_wire(&plan.to_wire()).unwrap();
             assert_eq!((back.mode, back.overhead_ratio), (plan.mode, plan.overhead_ratio));
-            assert_eq!(back.classes, plan.classes);
+            assert_eq!((back.classes, back.pack), (plan.classes, plan.pack));
         }
     }
 
     #[test]
     fn what_cannot_be_meant_is_refused_in_words() {
-        let good = WireWatch { mode: "counts".into(), overhead_ratio: 0.01, classes: None };
+        let good = WireWatch { mode: "counts".into(), overhead_ratio: 0.01, classes: None, pack: None };
         assert!(RequestWatchPlan::from_wire(&good).is_ok());
         for (bad, word) in [
             (WireWatch { mode: "closely".into(), ..good.clone() }, "way of watching"),
             (WireWatch { overhead_ratio: f64::NAN, ..good.clone() }, "budget"),
             (WireWatch { classes: Some("9KiB,1KiB".into()), ..good.clone() }, "ascend"),
+            (WireWatch { pack: Some(("mine".into(), "parsed\n".into())), ..good.clone() }, "mine, line 1"),
         ] {
             let why = RequestWatchPlan::from_wire(&bad).unwrap_err();
             assert!(why.contains(word), "{why}");

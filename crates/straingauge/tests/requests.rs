@@ -25,6 +25,18 @@ fn assert_counts_agree(point: &Value) {
 }
 
 fn load_point(kind: Kind, watch: &str, more: &[&str]) -> Option<Value> {
+    let point = load_point_however(kind, watch, more)?;
+    if let Some(why) = why_not(&point) {
+        // As root the programs may not be refused.
+        assert!(!is_root(), "requests were not counted: {why}");
+        skipped(&why);
+        return None;
+    }
+    Some(point)
+}
+
+/// The same whether requests were counted or not.
+fn load_point_however(kind: Kind, watch: &str, more: &[&str]) -> Option<Value> {
     let dir = open_dir();
     let port = free_port();
     let url = format!("http://127.0.0.1:{port}/1k.bin");
@@ -32,12 +44,6 @@ fn load_point(kind: Kind, watch: &str, more: &[&str]) -> Option<Value> {
     command.args(["--connections", "8", "--quiet"]).args(more).arg("--");
     command.args(serve_words(kind, port, &dir.path().join("state"), "0.0.0.0"));
     let point = run(&mut command).exits_with(0).json()["point"].clone();
-    if let Some(why) = why_not(&point) {
-        // As root the programs may not be refused.
-        assert!(!is_root(), "requests were not counted: {why}");
-        skipped(&why);
-        return None;
-    }
     Some(point)
 }
 
@@ -78,6 +84,39 @@ fn the_server_side_counts_what_the_client_counts() {
             assert!(phases.as_str().is_some_and(|why| why.contains("counts")), "phases were not asked for: {phases}");
         }
     }
+}
+
+#[test]
+fn functions_of_the_server_mark_the_phases_of_a_point() {
+    needs_server!(Kind::Nginx);
+    let Some(point) = load_point(Kind::Nginx, "counts", &["--watch-pack", "nginx"]) else { return };
+    assert_counts_agree(&point);
+    let names = ["parse", "process", "log"].map(|phase| format!("watch.pack_{phase}_cpu_us"));
+    for name in &names {
+        assert!(value(&point, name) > Some(0.0), "{name}: {}", point["figures"][name]);
+    }
+    let timed = point["figures"]["watch.pack_parse_us"]["n"].as_f64().expect("timed");
+    assert!(timed > 0.0 && timed < value(&point, "watch.requests").expect("counted"), "a part was timed: {timed}");
+    assert!(value(&point, "watch.pack_cost_us_per_request") > Some(0.0));
+}
+
+#[test]
+fn a_pack_that_the_budget_has_no_room_for_is_said() {
+    needs_server!(Kind::Nginx);
+    for (pack, more, words) in [
+        ("nginx", &["--watch-overhead", "0.0001%"][..], "exceed the budget"),
+        ("apache", &["--watch-overhead", "90%"], "the server's program is nginx"),
+    ] {
+        let more: Vec<&str> = ["--watch-pack", pack].iter().chain(more).copied().collect();
+        let Some(point) = load_point_however(Kind::Nginx, "default", &more) else { return };
+        let why =
+            point["figures"]["watch.pack_parse_us"]["not_measured"].as_str().or(point["watched"]["why_not"].as_str());
+        assert!(why.is_some_and(|why| why.contains(words)), "{why:?}");
+    }
+    let mut command = straingauge(["load", "http://127.0.0.1:9/", "--watch", "exact", "--watch-pack", "nginx"]);
+    run(&mut command).exits_with(2).complains_of(&["--watch-pack", "counts"]);
+    let mut command = straingauge(["load", "http://127.0.0.1:9/", "--watch", "counts", "--watch-pack", "no/such/pack"]);
+    run(&mut command).exits_with(2).complains_of(&["--watch-pack", "no/such/pack"]);
 }
 
 #[test]

@@ -79,6 +79,9 @@ pub(super) fn point(point: &Point) -> String {
         ("  parse", names::WATCH_PARSE, names::WATCH_PARSE_CPU),
         ("  process", names::WATCH_PROCESS, names::WATCH_PROCESS_CPU),
         ("  log", names::WATCH_LOG, names::WATCH_LOG_CPU),
+        ("  parse, by functions", names::WATCH_PACK_PARSE, names::WATCH_PACK_PARSE_CPU),
+        ("  process, by functions", names::WATCH_PACK_PROCESS, names::WATCH_PACK_PROCESS_CPU),
+        ("  log, by functions", names::WATCH_PACK_LOG, names::WATCH_PACK_LOG_CPU),
         ("connecting", names::WATCH_CONNECT, names::WATCH_CONNECT_CPU),
     ];
     for (label, elapsed, cpu) in rows {
@@ -97,6 +100,13 @@ pub(super) fn point(point: &Point) -> String {
     }
     if let Some(accepted) = value(names::WATCH_ACCEPTED).filter(|rate| *rate > 0.0) {
         more.push(format!("{} connections/s accepted", format_si(accepted)));
+    }
+    let pack = point.figures.get(names::WATCH_PACK_PARSE);
+    if let Some(why) = pack.and_then(|figure| figure.not_measured.as_deref()) {
+        more.push(format!("phases by functions: not measured: {}", plain(why, 300)));
+    }
+    if let Some(us) = value(names::WATCH_PACK_COST) {
+        more.push(format!("the probes added {us:.1} us to a request in their windows (modelled)"));
     }
     if let Some(cost) = value(names::WATCH_COST) {
         more.push(format!("the watch cost the server {:.2} % of its CPU time (modelled)", cost * 100.0));

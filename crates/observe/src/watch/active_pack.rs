@@ -51,6 +51,13 @@ impl ActivePack {
         }
     }
 
+    /// Sums anew from now on: what the rows hold so far is left out.
+    pub fn restart(&mut self, functions: impl Iterator<Item = PhaseRow>, classes: usize) {
+        self.by_functions.restart(functions);
+        self.by_events = PhaseSums::new(classes);
+        (self.windows, self.window_ns) = (0, 0);
+    }
+
     /// When the next window opens; `None` while that is not known.
     pub fn next_ns(&self) -> Option<u64> {
         self.next_ns
@@ -72,7 +79,7 @@ impl ActivePack {
 
     /// What the probes add to a request. A function that is probed at its call and its return is called once; of several for one
     /// and the same boundary the dearest counts.
-    fn request_ns(&self) -> f64 {
+    pub fn request_ns(&self) -> f64 {
         let mut functions: BTreeMap<(&Path, u64), Vec<&Place>> = BTreeMap::new();
         for place in &self.places {
             functions.entry((place.path.as_path(), place.offset)).or_default().push(place);

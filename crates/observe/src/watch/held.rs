@@ -29,6 +29,8 @@ pub struct EventPrices {
     pub send_ns: f64,
     /// Sends for each read, where windows have shown it.
     pub sends_per_receive: Option<f64>,
+    /// What the probes of a pack add to a request; `None` without one.
+    pub pack_request_ns: Option<f64>,
 }
 
 impl Watcher {
@@ -55,6 +57,23 @@ impl Watcher {
             tracer.open_held()?;
         }
         Ok(())
+    }
+
+    /// Opens a window of the pack, in mode counts only. An open window stays.
+    pub fn open_held_pack(&mut self) -> Result<(), WatchError> {
+        #[cfg(feature = "bpf")]
+        if let Some(tracer) = &mut self.tracer {
+            tracer.open_held_pack()?;
+        }
+        Ok(())
+    }
+
+    /// Why the functions of the pack are not probed.
+    pub fn pack_note(&self) -> Option<String> {
+        #[cfg(feature = "bpf")]
+        return self.tracer.as_ref()?.pack_note().map(str::to_string);
+        #[cfg(not(feature = "bpf"))]
+        None
     }
 
     /// No further request begins in it.
@@ -103,6 +122,7 @@ impl Watcher {
                 window_receive_ns: costs.window_receive_ns,
                 send_ns: costs.send_ns,
                 sends_per_receive: tracer.sends_per_receive(),
+                pack_request_ns: tracer.pack_request_ns(),
             })
         }
         #[cfg(not(feature = "bpf"))]

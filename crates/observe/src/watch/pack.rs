@@ -98,8 +98,13 @@ pub enum PackError {
 impl Pack {
     /// A built-in pack by its name, or a file's.
     pub fn open(word: &str) -> Result<Pack, PackError> {
+        Pack::open_with_text(word).map(|(pack, _)| pack)
+    }
+
+    /// The same with its text, for whoever passes it on.
+    pub fn open_with_text(word: &str) -> Result<(Pack, String), PackError> {
         if let Some((name, text)) = BUILT_IN.iter().find(|(name, _)| *name == word) {
-            return Pack::parse(name, text);
+            return Ok((Pack::parse(name, text)?, text.to_string()));
         }
         let unreadable = |source| PackError::Unreadable { path: word.to_string(), source };
         let mut text = String::new();
@@ -109,7 +114,7 @@ impl Pack {
             let what = format!("a pack has at most {MOST_BYTES} bytes");
             return Err(PackError::Whole { origin: word.into(), what });
         }
-        Pack::parse(word, &text)
+        Ok((Pack::parse(word, &text)?, text))
     }
 
     /// Reads one.

@@ -4,7 +4,7 @@ use super::classes::SizeClasses;
 use super::estimate::Estimate;
 use super::intervals::Kind;
 use super::point_watch::PointReadings;
-use super::reading::{ClassTotals, PhaseTotals, Reading};
+use super::reading::{ClassTotals, PackTotals, PhaseTotals, Reading};
 use super::schedule::Mode;
 use super::shares::Shares;
 use super::system::Paging;
@@ -152,6 +152,7 @@ fn requests(seen: &mut PointSeen, readings: &PointReadings, sizes: &SizeClasses,
     against_client(seen, readings, client, &all, counted_ratio);
     in_flight(&mut seen.figures, readings);
     phases_of_all(&mut seen.figures, readings, &classes);
+    phases_by_pack(&mut seen.figures, readings);
     seen.figures.set(
         names::WATCH_OWN_CPUS,
         Figure::new(readings.own_cpu_ns as f64 / window_ns as f64, "CPUs", 1, Origin::Timed),
@@ -309,6 +310,40 @@ fn phases_of_all(figures: &mut Figures, readings: &PointReadings, classes: &[Cla
     }
     mean(names::WATCH_SENDS, 1.0, &|phases| phases.sends);
     mean(names::WATCH_DISK, 1.0, &|phases| phases.disk_bytes);
+}
+
+/// In the order of [`PHASES`].
+const PACK_PHASES: [(&str, &str); 3] = [
+    (names::WATCH_PACK_PARSE, names::WATCH_PACK_PARSE_CPU),
+    (names::WATCH_PACK_PROCESS, names::WATCH_PACK_PROCESS_CPU),
+    (names::WATCH_PACK_LOG, names::WATCH_PACK_LOG_CPU),
+];
+
+/// Means over the requests whose phases the server's functions showed. Nothing where no pack was asked for.
+fn phases_by_pack(figures: &mut Figures, readings: &PointReadings) {
+    let timed = |pack: &PackTotals| pack.by_functions.iter().map(|class| class.requests).sum::<u64>();
+    let pack = readings.pack.as_ref().filter(|pack| timed(pack) > 0);
+    let Some(pack) = pack else {
+        let why = match (&readings.pack, &readings.why_no_pack) {
+            (_, Some(why)) => why.as_str(),
+            (Some(_), None) => "no request passed all boundaries of the pack in its windows",
+            (None, None) => return,
+        };
+        for name in PACK_PHASES.into_iter().flat_map(|(elapsed, cpu)| [elapsed, cpu]) {
+            figures.set(name, Figure::not_measured("us", why));
+        }
+        return;
+    };
+    let n = timed(pack);
+    let mean = |pick: &dyn Fn(&PhaseTotals) -> Option<Estimate>| {
+        let of_class = |class: &PhaseTotals| pick(class).map_or(0.0, |estimate| estimate.mean * class.requests as f64);
+        pack.by_functions.iter().map(of_class).sum::<f64>() / n as f64 / 1e3
+    };
+    for (phase, (elapsed, cpu)) in PACK_PHASES.into_iter().enumerate() {
+        figures.set(elapsed, Figure::new(mean(&|class| class.elapsed_ns[phase]), "us", n, Origin::Sampled));
+        figures.set(cpu, Figure::new(mean(&|class| class.cpu_ns[phase]), "us", n, Origin::Sampled));
+    }
+    figures.set(names::WATCH_PACK_COST, Figure::new(pack.request_ns / 1e3, "us", n, Origin::Modelled));
 }
 
 fn by_class(
@@ -544,6 +579,34 @@ mod tests {
         let seen = seen(&readings(2_000_000_000, 2000), &sizes, &client(1000), None);
         assert_eq!(seen.figures.value(names::WATCH_WHOLE_DIFFERENCE), Some(1000.0));
         assert_eq!(seen.doubts[0].kind, DoubtKind::SourcesDisagree);
+    }
+
+    #[test]
+    fn phases_by_functions_are_there_or_say_why_where_they_were_asked_for() {
+        let sizes = SizeClasses::parse("").unwrap();
+        let mut readings = readings(2_000_000_000, 1000);
+        let of = |readings: &PointReadings| seen(readings, &sizes, &client(1000), None).figures;
+        assert!(of(&readings).get(names::WATCH_PACK_PARSE).is_none(), "nobody asked");
+        readings.why_no_pack = Some("they would exceed the budget".into());
+        let figure = of(&readings).get(names::WATCH_PACK_LOG_CPU).cloned().unwrap();
+        assert_eq!(figure.not_measured.as_deref(), Some("they would exceed the budget"));
+        readings.why_no_pack = None;
+        let estimate = |mean| Some(Estimate { mean, half_width: None, requests: 4, windows: 1 });
+        let class = |requests, mean| PhaseTotals {
+            requests,
+            elapsed_ns: [estimate(mean), estimate(2.0 * mean), estimate(0.0)],
+            cpu_ns: [estimate(mean); 3],
+            ..PhaseTotals::default()
+        };
+        let by_functions = vec![class(3, 1000.0), class(1, 5000.0)];
+        readings.pack = Some(PackTotals { windows: 1, request_ns: 5500.0, by_functions, ..PackTotals::default() });
+        let figures = of(&readings);
+        assert_eq!(figures.value(names::WATCH_PACK_PARSE), Some(2.0), "weighed by requests");
+        assert_eq!(
+            (figures.value(names::WATCH_PACK_PROCESS), figures.value(names::WATCH_PACK_COST)),
+            (Some(4.0), Some(5.5))
+        );
+        assert_eq!(figures.get(names::WATCH_PACK_PARSE).unwrap().n, Some(4));
     }
 
     #[test]

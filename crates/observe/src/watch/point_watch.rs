@@ -7,9 +7,9 @@
 
 use super::held::Glance;
 use super::intervals::Intervals;
-use super::reading::{PhaseTotals, Reading};
+use super::reading::{PackTotals, PhaseTotals, Reading};
 use super::schedule::Mode;
-use super::shares::{Shares, affordable, drain_ns, windows};
+use super::shares::{Shares, affordable, drain_ns, pack_share, windows};
 use super::watcher::{WatchOptions, Watcher};
 use crate::cpu_clock;
 use crate::error::ObserveError;
@@ -25,6 +25,10 @@ const GLANCE_NS: u64 = 100_000_000;
 const GLANCE_REST: u64 = 1000;
 /// A scan of very many connections takes seconds at most; then the thread is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Setting probes and removing them costs some ms each.
+const MOST_PACK_WINDOWS: u64 = 2;
+/// Of the budget, where a pack is used.
+const PACK_SHARE: f64 = 0.5;
 /// A warm-up tells what a request costs when the server ran for this long in it.
 const TELLING_CPU_NS: u64 = 10_000_000;
 
@@ -57,6 +61,10 @@ pub struct PointReadings {
     pub phases: Vec<PhaseTotals>,
     /// Requests that were not answered when their window of phases was closed.
     pub late: u64,
+    /// Phases by functions of the server in the window, where a pack is used.
+    pub pack: Option<PackTotals>,
+    /// Why there are none, where one was asked for.
+    pub why_no_pack: Option<String>,
     /// Time in such windows, nanoseconds.
     pub timed_ns: u64,
     /// Readings of requests in progress: number, sum and most.
@@ -185,6 +193,7 @@ impl Drop for PointWatch {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Act {
     Open,
+    OpenPack,
     Shut,
     Close,
     StopCounting,
@@ -285,11 +294,21 @@ impl Holder {
         self.is_in_window = true;
         self.next_glance_ns = self.now.begin.at_ns + GLANCE_NS / 2;
         let Some(prices) = self.watcher.prices() else { return };
-        let shares = Shares::of(self.mode, &prices, self.cpu_per_receive_ns, self.watcher.options().overhead_ratio);
+        let mut budget = self.watcher.options().overhead_ratio;
+        let mut pack_budget = 0.0;
+        if prices.pack_request_ns.is_some() {
+            pack_budget = budget * PACK_SHARE;
+            budget -= pack_budget;
+        }
+        let shares = Shares::of(self.mode, &prices, self.cpu_per_receive_ns, budget);
+        let pack = pack_share(self.mode, &prices, self.cpu_per_receive_ns, pack_budget);
         self.now.shares = Some(shares);
         self.watcher.restart_phases();
-        if self.mode == Mode::Default {
-            self.plan(shares, planned_ns);
+        if self.watcher.options().pack.is_some() {
+            self.now.why_no_pack = self.watcher.pack_note();
+        }
+        if matches!(self.mode, Mode::Default | Mode::Counts) {
+            self.plan(shares, pack, budget, planned_ns);
         }
     }
 
@@ -303,7 +322,9 @@ impl Holder {
         }
     }
 
-    fn plan(&mut self, shares: Shares, planned_ns: u64) {
+    /// Windows of phases, and of the pack where `pack` of the time is for it: then these lie in the second half of what is counted,
+    /// those in the first, as only one can be open.
+    fn plan(&mut self, shares: Shares, pack: f64, budget: f64, planned_ns: u64) {
         let begin_ns = self.now.begin.at_ns;
         let mut state = self.random;
         let mut random = || {
@@ -314,13 +335,30 @@ impl Holder {
             state
         };
         let cpus = record::machine::online_cpus() as u64;
-        let budget = self.watcher.options().overhead_ratio;
-        let most = affordable(self.cpus_used * planned_ns as f64, cpus, budget);
-        for (at_ns, length_ns) in windows(shares, planned_ns, most, &mut random) {
-            let opens_ns = begin_ns + at_ns;
-            self.acts.push((opens_ns, Act::Open));
-            self.acts.push((opens_ns + length_ns, Act::Shut));
-            self.acts.push((opens_ns + length_ns + drain_ns(length_ns), Act::Close));
+        let mut hold = |shares: Shares, most: u64, from_ns: u64, act: Act| {
+            let held = windows(shares, planned_ns, most, &mut random);
+            for (at_ns, length_ns) in &held {
+                let opens_ns = begin_ns + from_ns + at_ns;
+                self.acts.push((opens_ns, act));
+                self.acts.push((opens_ns + length_ns, Act::Shut));
+                self.acts.push((opens_ns + length_ns + drain_ns(*length_ns), Act::Close));
+            }
+            held.len()
+        };
+        let half = Shares { counted: shares.counted / 2.0, timed: shares.timed.min(shares.counted / 2.0) };
+        if self.mode == Mode::Default {
+            let most = affordable(self.cpus_used * planned_ns as f64, cpus, budget);
+            hold(if pack > 0.0 { half } else { shares }, most, 0, Act::Open);
+        }
+        if self.watcher.options().pack.is_some() && self.now.why_no_pack.is_none() {
+            let timed = pack.min(shares.counted / 2.0);
+            let from_ns = (half.counted * planned_ns as f64) as u64;
+            if hold(Shares { timed, ..half }, MOST_PACK_WINDOWS, from_ns, Act::OpenPack) == 0 {
+                self.now.why_no_pack = Some(
+                    "the probes of the pack would exceed the budget of the watch, or the point is too short for a window of them"
+                        .into(),
+                );
+            }
         }
         self.random = state;
         if shares.counted < 1.0 {
@@ -354,6 +392,21 @@ impl Holder {
                         self.now.trouble = Some(error.to_string());
                         self.acts.retain(|(_, act)| *act == Act::StopCounting);
                     }
+                }
+                Act::OpenPack => {
+                    self.watcher.close_held();
+                    if let Err(error) = self.watcher.open_held_pack() {
+                        self.now.why_no_pack = Some(error.to_string());
+                        self.acts.retain(|(_, act)| *act != Act::OpenPack);
+                    }
+                    // Setting probes may take longer than their window: it is as long as planned from when they are set.
+                    let late_ns = monotonic_ns().saturating_sub(at_ns);
+                    for (later_ns, act) in &mut self.acts {
+                        *later_ns += if *act == Act::StopCounting { 0 } else { late_ns };
+                    }
+                    self.acts.sort_unstable();
+                    self.acts.reverse();
+                    break;
                 }
                 Act::Shut => self.watcher.shut_held(),
                 Act::Close => self.watcher.close_held(),
@@ -402,6 +455,9 @@ impl Holder {
         let span_ns = counted.at_ns.saturating_sub(begin.at_ns).max(1);
         let share = self.now.timed_ns as f64 / span_ns as f64;
         (self.now.phases, self.now.late) = self.watcher.phases_of(share, &exact);
+        if self.watcher.options().pack.is_some() {
+            self.now.pack = self.watcher.read().pack.filter(|pack| pack.windows > 0);
+        }
     }
 
     fn window_ends(&mut self) {

@@ -57,6 +57,18 @@ impl Shares {
     }
 }
 
+/// Part of a window in which functions of a pack may be probed: `budget` of the server's CPU time for it, or a fifth where nobody asks
+/// what it costs.
+pub fn pack_share(mode: Mode, prices: &EventPrices, cpu_ns: Option<f64>, budget: f64) -> f64 {
+    match (mode, prices.pack_request_ns) {
+        (Mode::Counts, Some(_)) => MOST_TIMED,
+        (Mode::Default, Some(request_ns)) if request_ns > 0.0 => {
+            cpu_ns.map_or(0.0, |cpu_ns| (AIM * budget * cpu_ns / request_ns).min(MOST_TIMED))
+        }
+        _ => 0.0,
+    }
+}
+
 /// Windows of one point, as pairs of opening and length, nanoseconds from the point's own begin.
 ///
 /// Several short ones tell more than a long one: their spread gives the interval. They lie one in each of as many equal parts
@@ -96,8 +108,13 @@ pub fn drain_ns(length_ns: u64) -> u64 {
 mod tests {
     use super::*;
 
-    const PRICES: EventPrices =
-        EventPrices { receive_ns: 80.0, window_receive_ns: 80.0, send_ns: 80.0, sends_per_receive: Some(2.0) };
+    const PRICES: EventPrices = EventPrices {
+        receive_ns: 80.0,
+        window_receive_ns: 80.0,
+        send_ns: 80.0,
+        sends_per_receive: Some(2.0),
+        pack_request_ns: None,
+    };
 
     fn cost(shares: Shares, cpu_ns: f64) -> f64 {
         (shares.counted * 80.0 + shares.timed * 240.0) / cpu_ns
@@ -119,6 +136,18 @@ mod tests {
         assert_eq!(Shares::of(Mode::Default, &PRICES, Some(500.0), 0.01), Shares::NONE);
         let partly = Shares::of(Mode::Default, &PRICES, Some(4_000.0), 0.01);
         assert!(partly.counted < 1.0 && partly.timed > 0.0, "{partly:?}");
+    }
+
+    #[test]
+    fn a_pack_takes_no_more_than_its_part_of_the_budget() {
+        let prices = EventPrices { pack_request_ns: Some(5_000.0), ..PRICES };
+        for cpu_ns in [4_000.0, 20_000.0, 100_000.0, 1_000_000.0, 100_000_000.0] {
+            let share = pack_share(Mode::Default, &prices, Some(cpu_ns), 0.005);
+            assert!(share * 5_000.0 / cpu_ns <= 0.004 + 1e-12 && share <= MOST_TIMED, "{cpu_ns}: {share}");
+        }
+        assert_eq!(pack_share(Mode::Default, &prices, None, 0.005), 0.0, "nothing is known of a request yet");
+        assert_eq!(pack_share(Mode::Default, &PRICES, Some(1e6), 0.005), 0.0, "no pack");
+        assert_eq!(pack_share(Mode::Counts, &prices, None, 0.005), MOST_TIMED);
     }
 
     #[test]

@@ -53,6 +53,8 @@ pub struct Tracer {
     pack: Option<ActivePack>,
     /// The window that is open is the pack's.
     is_pack_window: bool,
+    /// When it was opened by who holds it; 0 = by the schedule.
+    pack_opened_ns: u64,
     /// Why no functions are probed although a pack was given.
     pack_trouble: Option<String>,
     /// Why no windows are held, if something failed in one.
@@ -109,6 +111,7 @@ impl Tracer {
             traffic: options.looks.then(Traffic::default),
             pack: None,
             is_pack_window: false,
+            pack_opened_ns: 0,
             pack_trouble: None,
             trouble: None,
         };
@@ -268,11 +271,27 @@ impl Tracer {
         Ok(())
     }
 
+    /// Opens a window of the pack now, in mode counts, where no window is open.
+    pub fn open_held_pack(&mut self) -> Result<(), WatchError> {
+        if self.mode == Mode::Counts && self.stage == Stage::Idle && self.pack.is_some() && self.pack_trouble.is_none()
+        {
+            if let Err(error) = self.open_pack_window() {
+                self.pack_trouble = Some(error.to_string());
+                return Err(error);
+            }
+            self.pack_opened_ns = monotonic_ns();
+            self.stage = Stage::Open { opened_ns: self.pack_opened_ns };
+        }
+        Ok(())
+    }
+
     /// No further request begins in it.
     pub fn shut_held(&mut self) {
         if let (Mode::Counts, Stage::Open { opened_ns }) = (self.mode, self.stage) {
             self.programs.shut_gate(self.window);
-            self.window_ns += monotonic_ns().saturating_sub(opened_ns);
+            if !self.is_pack_window {
+                self.window_ns += monotonic_ns().saturating_sub(opened_ns);
+            }
             self.stage = Stage::Draining { until_ns: 0 };
         }
     }
@@ -280,13 +299,20 @@ impl Tracer {
     /// Ends it and takes in what it showed.
     pub fn close_held(&mut self) {
         if self.mode == Mode::Counts && self.stage != Stage::Idle {
-            self.end_window();
+            if self.is_pack_window {
+                self.end_pack_window(monotonic_ns());
+            } else {
+                self.end_window();
+            }
         }
     }
 
     /// Phases are summed anew from now on.
     pub fn restart_phases(&mut self) {
         self.phases.restart(self.programs.phases.iter());
+        if let Some(pack) = &mut self.pack {
+            pack.restart(self.programs.boundary_phases.iter(), self.sizes.count());
+        }
     }
 
     /// Phases since the restart, given what was counted exactly meanwhile; and the requests that were not answered in their
@@ -296,6 +322,11 @@ impl Tracer {
             self.phases.add_window(self.programs.phases.iter(), std::iter::empty(), self.window, &self.sizes);
         }
         (self.phases.totals(share, exact), self.phases.late())
+    }
+
+    /// What the probes of a pack add to a request; `None` where none are set.
+    pub fn pack_request_ns(&self) -> Option<f64> {
+        self.pack.as_ref().filter(|_| self.pack_trouble.is_none()).map(ActivePack::request_ns)
     }
 
     /// What one event costs.
@@ -327,7 +358,10 @@ impl Tracer {
         self.window_receives += grown.iter().map(|row| row.requests).sum::<u64>();
         self.windows += 1;
         if let Some(pack) = &mut self.pack {
-            let opened_ns = now_ns.saturating_sub((PACK_WINDOW + DRAIN).as_nanos() as u64);
+            let opened_ns = match std::mem::take(&mut self.pack_opened_ns) {
+                0 => now_ns.saturating_sub((PACK_WINDOW + DRAIN).as_nanos() as u64),
+                opened_ns => opened_ns,
+            };
             pack.held(now_ns, opened_ns, self.programs.boundary_phases.iter(), &grown, &self.sizes);
         }
     }

@@ -19,6 +19,9 @@ pub struct WatchingOptions {
     /// Boundaries of the size classes by bytes of response [default: 10KiB,50KiB,640KiB]
     #[arg(long, value_name = "SIZES")]
     pub watch_classes: Option<String>,
+    /// Time phases by functions of the server, too, in short windows of each point within the budget: nginx, apache, or a file
+    #[arg(long, value_name = "PACK")]
+    pub watch_pack: Option<String>,
 }
 
 /// How closely.
@@ -43,6 +46,7 @@ impl WatchingOptions {
         self.watch = self.watch.or(file.watch);
         self.watch_overhead = self.watch_overhead.or(file.watch_overhead);
         self.watch_classes = self.watch_classes.or(file.watch_classes);
+        self.watch_pack = self.watch_pack.or(file.watch_pack);
         self
     }
 }

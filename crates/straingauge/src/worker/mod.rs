@@ -25,6 +25,6 @@ mod properties;
 
 pub use fleet::Fleet;
 pub use permit::connect;
-pub use protocol::{WireClient, WireWatch};
+pub use protocol::{WireClient, WireWatch, clean};
 pub use sources::Sources;
 pub use watcher::Watcher;

@@ -21,6 +21,9 @@ pub struct WireWatch {
     /// Boundaries of the size classes as typed; absent for the usual ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classes: Option<String>,
+    /// Functions of the server that mark its phases, as text, and what the text is called; absent where none are asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pack: Option<(String, String)>,
 }
 
 /// What the client counted of a load that is over.
