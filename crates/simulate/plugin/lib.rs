@@ -24,7 +24,8 @@ use machine::Machine;
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// The interface that this plugin speaks; QEMU refuses it if it does not.
+/// The version of the interface for which QEMU takes this plugin. It is 1 to 3, by QEMU's own version: whoever starts QEMU
+/// writes it into the file (`machine/plugin_file.rs`).
 #[unsafe(no_mangle)]
 pub static qemu_plugin_version: c_int = 1;
 
@@ -44,14 +45,16 @@ unsafe fn machine() -> &'static mut Machine {
 /// Called once by QEMU. The arguments are `order=FILE` and `answer=FILE`.
 ///
 /// # Safety
-/// QEMU calls it with `count` valid strings.
+/// QEMU calls it with its description and `count` valid strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qemu_plugin_install(
     id: qemu::PluginId,
-    _info: *const qemu::Info,
+    info: *const qemu::Info,
     count: c_int,
     arguments: *const *const c_char,
 ) -> c_int {
+    // SAFETY: QEMU passes a pointer to its description, which begins alike in all versions.
+    qemu::set_interface(unsafe { (*info).version.current });
     let mut files = [None, None];
     for index in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: QEMU passes `count` pointers to strings that end in a zero.

@@ -1,7 +1,9 @@
-//! The part of QEMU's plugin interface, version 1 (QEMU 6.0 to 8.2), that is used here: `include/qemu/qemu-plugin.h`. The
-//! symbols are QEMU's own and are resolved when it loads the plugin.
+//! The part of QEMU's plugin interface that is used here: `include/qemu/qemu-plugin.h`, version 1 (QEMU 6.0 to 8.2), 2 (9.0), 3
+//! and 4 (9.1 to 10.0). The symbols are QEMU's own and are resolved when it loads the plugin. Of what is used, they differ in one
+//! function, [`qemu_plugin_insn_data`].
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 #[repr(C)]
 pub struct Block([u8; 0]);
@@ -58,7 +60,7 @@ unsafe extern "C" {
     pub fn qemu_plugin_tb_n_insns(block: *const Block) -> usize;
     pub fn qemu_plugin_tb_vaddr(block: *const Block) -> u64;
     pub fn qemu_plugin_tb_get_insn(block: *const Block, index: usize) -> *mut Instruction;
-    pub fn qemu_plugin_insn_data(instruction: *const Instruction) -> *const c_void;
+    fn qemu_plugin_insn_data();
     pub fn qemu_plugin_insn_size(instruction: *const Instruction) -> usize;
     pub fn qemu_plugin_insn_vaddr(instruction: *const Instruction) -> u64;
     pub fn qemu_plugin_insn_haddr(instruction: *const Instruction) -> *mut c_void;
@@ -67,4 +69,41 @@ unsafe extern "C" {
     pub fn qemu_plugin_get_hwaddr(info: AccessInfo, address: u64) -> *mut Place;
     pub fn qemu_plugin_hwaddr_is_io(place: *const Place) -> bool;
     pub fn qemu_plugin_hwaddr_phys_addr(place: *const Place) -> u64;
+}
+
+/// Up to version 2 of the interface.
+type PointsToBytes = unsafe extern "C" fn(instruction: *const Instruction) -> *const c_void;
+/// From version 3 on.
+type CopiesBytes = unsafe extern "C" fn(instruction: *const Instruction, to: *mut c_void, room: usize) -> usize;
+const FIRST_THAT_COPIES: c_int = 3;
+static DOES_COPY: AtomicBool = AtomicBool::new(false);
+
+/// Says which version of the interface QEMU speaks.
+pub fn set_interface(version: c_int) {
+    DOES_COPY.store(version >= FIRST_THAT_COPIES, Ordering::Relaxed);
+}
+
+/// The most bytes that an instruction has, and one more.
+pub const LONGEST: usize = 16;
+
+/// An instruction's bytes: how many, and they.
+///
+/// # Safety
+/// The instruction is one of the block that QEMU is translating, and [`set_interface`] was called with QEMU's own number.
+pub unsafe fn instruction_bytes(instruction: *const Instruction) -> (usize, [u8; LONGEST]) {
+    let mut bytes = [0; LONGEST];
+    let symbol: unsafe extern "C" fn() = qemu_plugin_insn_data;
+    // SAFETY: the function has the type that the version of the interface says, and reads or writes no more than `size` bytes.
+    unsafe {
+        let size = qemu_plugin_insn_size(instruction).min(LONGEST);
+        if DOES_COPY.load(Ordering::Relaxed) {
+            let copy: CopiesBytes = std::mem::transmute(symbol);
+            (copy(instruction, bytes.as_mut_ptr().cast(), size).min(size), bytes)
+        } else {
+            let point: PointsToBytes = std::mem::transmute(symbol);
+            let from: *const u8 = point(instruction).cast();
+            std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), size);
+            (size, bytes)
+        }
+    }
 }

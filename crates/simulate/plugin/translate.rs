@@ -1,6 +1,6 @@
 //! What is hooked into a block when QEMU translates it.
 
-use crate::attribution::{End, Kind, Role, kind_of};
+use crate::attribution::{End, Kind, Role, is_of_entry, kind_of};
 use crate::block::Block;
 use crate::exchange::mark;
 use crate::qemu::{self, AccessInfo, BOTH_DIRECTIONS, NO_REGISTERS, PluginId};
@@ -39,6 +39,16 @@ extern "C" fn on_return(_: c_uint, info: AccessInfo, address: u64, _: *mut c_voi
     machine.access(info, address, is_store);
 }
 
+/// A return from an interrupt reads descriptors of segments, too, which are no stack; and from the CPU's own stack it leads to the
+/// user's code of the thread that ran before.
+extern "C" fn on_interrupt_return(cpu: c_uint, info: AccessInfo, address: u64, data: *mut c_void) {
+    if is_of_entry(address) {
+        on_access(cpu, info, address, data);
+    } else {
+        on_return(cpu, info, address, data);
+    }
+}
+
 extern "C" fn on_translation(_: c_uint, _: *mut c_void) {
     // SAFETY: a callback of QEMU.
     unsafe { crate::machine() }.forget_translations();
@@ -60,18 +70,6 @@ extern "C" fn begin(id: PluginId) {
     unsafe { qemu::qemu_plugin_register_vcpu_tb_trans_cb(id, full) };
 }
 
-/// An instruction's bytes.
-///
-/// # Safety
-/// The instruction is one of the block being translated; the bytes are valid until the translation ends.
-unsafe fn bytes_of<'b>(instruction: *mut qemu::Instruction) -> &'b [u8] {
-    // SAFETY: QEMU keeps that many bytes at that address during the translation.
-    unsafe {
-        let size = qemu::qemu_plugin_insn_size(instruction);
-        std::slice::from_raw_parts(qemu::qemu_plugin_insn_data(instruction).cast(), size)
-    }
-}
-
 /// Kernel addresses are negative.
 fn is_kernel(address: u64) -> bool {
     address >> 63 != 0
@@ -86,7 +84,8 @@ pub extern "C" fn light(_: PluginId, block: *mut qemu::Block) {
         }
         for index in 0..qemu::qemu_plugin_tb_n_insns(block) {
             let instruction = qemu::qemu_plugin_tb_get_insn(block, index);
-            if kind_of(bytes_of(instruction)) == Kind::Mark(mark::MODEL) {
+            let (size, bytes) = qemu::instruction_bytes(instruction);
+            if kind_of(&bytes[..size]) == Kind::Mark(mark::MODEL) {
                 let none = std::ptr::null_mut();
                 qemu::qemu_plugin_register_vcpu_insn_exec_cb(instruction, on_model, NO_REGISTERS, none);
             }
@@ -110,14 +109,14 @@ pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
         let nothing: *mut c_void = std::ptr::null_mut();
         for index in 0..count {
             let instruction = qemu::qemu_plugin_tb_get_insn(translated, index);
-            let bytes = bytes_of(instruction);
-            let kind = kind_of(bytes);
+            let (size, bytes) = qemu::instruction_bytes(instruction);
+            let kind = kind_of(&bytes[..size]);
             let mut on_memory: qemu::OnAccess = on_access;
             end = End::Jump;
             match kind {
                 Kind::Call => (end, on_memory) = (End::Call, on_call),
                 Kind::Return => (end, on_memory) = (End::Return, on_return),
-                Kind::InterruptReturn => (end, on_memory) = (End::InterruptReturn, on_return),
+                Kind::InterruptReturn => (end, on_memory) = (End::InterruptReturn, on_interrupt_return),
                 Kind::Repeat => is_repeat = count == 1,
                 Kind::Translation if is_kernel => {
                     qemu::qemu_plugin_register_vcpu_insn_exec_cb(instruction, on_translation, NO_REGISTERS, nothing);
@@ -148,7 +147,7 @@ pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
                     (None, Some(base)) if host != 0 => host.wrapping_sub(base),
                     (None, _) => here,
                 };
-                for line in physical >> line_shift..=(physical + bytes.len() as u64 - 1) >> line_shift {
+                for line in physical >> line_shift..=(physical + size as u64 - 1) >> line_shift {
                     if lines.last() != Some(&(line << line_shift)) {
                         lines.push(line << line_shift);
                     }

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum SimulateError {
     /// The emulator is not installed.
-    #[error("qemu-system-x86_64 is not installed; install QEMU 6.0 to 8.2 (apt-get install qemu-system-x86)")]
+    #[error("qemu-system-x86_64 is not installed; install QEMU 6.0 to 10 (apt-get install qemu-system-x86)")]
     NoQemu,
     /// The emulator has another plugin interface.
     #[error(
-        "QEMU {version} has another plugin interface; install QEMU 6.0 to 8.2 (Debian 12 has 7.2), or name it with --qemu"
+        "QEMU {version} has another plugin interface; install QEMU 6.0 to 10 (7.2 and 10.0 have been tried), or name it with --qemu"
     )]
     OtherQemu {
         /// Its version.

@@ -241,11 +241,12 @@ fn an_emulator_or_a_kernel_that_cannot_be_used_is_named() {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("its rights");
         path.display().to_string()
     };
-    let new = put("new", "9.2.0");
-    simulate(&["--qemu", &new]).exits_with(1).complains_of(&["QEMU 9.2", "another plugin interface", "8.2"]);
+    let new = put("new", "11.0.0");
+    simulate(&["--qemu", &new]).exits_with(1).complains_of(&["QEMU 11.0", "another plugin interface", "6.0 to 10"]);
     let right = put("right", "7.2.0");
     let empty = folder.path().display().to_string();
     simulate(&["--qemu", &right, "--kernel", &empty]).exits_with(1).complains_of(&["no kernel", &empty, "--kernel"]);
-    let without = run(straingauge(["simulate"]).env("PATH", Path::new("/nowhere"))).exits_with(1);
+    let nowhere = Path::new("/nowhere");
+    let without = run(straingauge(["simulate"]).env_remove("STRAINGAUGE_QEMU").env("PATH", nowhere)).exits_with(1);
     without.complains_of(&["qemu-system-x86_64 is not installed", "apt-get install"]);
 }

@@ -14,5 +14,5 @@ mod stacks;
 
 pub use charge::{Charge, End, Role};
 pub use decode::{Kind, MARK_BASE, kind_of};
-pub use sides::{Side, Sides, Watched};
+pub use sides::{Side, Sides, Watched, is_of_entry};
 pub use stacks::{Cursor, Stacks, block_of};

@@ -45,7 +45,12 @@ pub struct Sides {
     side: Side,
 }
 
-/// Stacks of entry code, which belong to the CPU and to no thread (`CPU_ENTRY_AREA`).
+/// Whether an address is in the area of entry code (`CPU_ENTRY_AREA`): stacks that belong to the CPU and to no thread, and the
+/// descriptors of segments.
+pub fn is_of_entry(address: u64) -> bool {
+    ENTRY_BLOCKS.contains(&block_of(address))
+}
+
 const ENTRY_BLOCKS: std::ops::Range<u64> = block_of_const(0xffff_fe00_0000_0000)..block_of_const(0xffff_fe80_0000_0000);
 
 const fn block_of_const(address: u64) -> u64 {
@@ -99,6 +104,10 @@ impl Sides {
     #[inline]
     fn on_stack(&mut self, block: u64) {
         if self.current != Some(block) {
+            // On its way in and out a thread uses the CPU's stack.
+            if ENTRY_BLOCKS.contains(&block) {
+                return;
+            }
             self.current = Some(block);
             self.side = match self.transmitting {
                 Some((on, _)) if on == block => Side::Client,
@@ -169,6 +178,8 @@ mod tests {
         assert_eq!(sides.side(), Side::Server, "the entry's stack is nobody's");
         sides.call(A - 8);
         assert_eq!(sides.side(), Side::Client);
+        sides.call(0xffff_fe00_0000_1000);
+        assert_eq!(sides.side(), Side::Client, "the thread goes on when it enters again");
         sides.enter(1, true, None);
         sides.store(A - 64);
         sides.store(B - 64);

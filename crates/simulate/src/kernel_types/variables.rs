@@ -40,6 +40,11 @@ impl Variables {
         self.image.iter().find(|(_, known)| known == name).map(|(address, _)| *address)
     }
 
+    /// The offset of a variable of each processor within that processor's part.
+    pub fn per_cpu(&self, name: &str) -> Option<u64> {
+        self.per_cpu.iter().find(|(_, known)| known == name).map(|(offset, _)| *offset)
+    }
+
     /// The variable at an address, or the last one before it; a line of 64 bytes may hold others.
     pub fn at(&self, address: u64) -> Option<&str> {
         let list = if address >> 63 != 0 { &self.image } else { &self.per_cpu };
@@ -66,6 +71,7 @@ mod tests {
         assert_eq!(variables.at(0xffff_ffff_8200_1040), Some("other"));
         assert_eq!(variables.at(0xffff_ffff_8200_1080), Some("other"));
         assert_eq!(variables.at(0x20a40), Some("runqueues"));
+        assert_eq!((variables.per_cpu("runqueues"), variables.per_cpu("counter")), (Some(0x20a00), None));
         assert_eq!(Variables::default().at(64), None);
     }
 

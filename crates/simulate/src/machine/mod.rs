@@ -4,9 +4,10 @@
 
 mod free_memory;
 mod memory_file;
+mod plugin_file;
 mod qemu;
 mod qmp;
 mod saved;
 
 pub use qemu::{Limits, Qemu};
-pub use saved::{Resumed, Saved};
+pub use saved::{Debugger, Resumed, Saved};

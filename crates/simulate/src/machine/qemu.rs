@@ -3,7 +3,7 @@
 use super::memory_file::MemoryFile;
 use super::qmp::Qmp;
 use crate::SimulateError;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -11,15 +11,24 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The oldest and the first too new version with the plugin interface that is used.
-const VERSIONS: std::ops::Range<(u32, u32)> = (6, 0)..(9, 0);
+const VERSIONS: std::ops::Range<(u32, u32)> = (6, 0)..(11, 0);
+/// From which version on which number of the plugin interface is asked for.
+const INTERFACES: [((u32, u32), Interface); 3] =
+    [((9, 1), Interface(3)), ((9, 0), Interface(2)), ((6, 0), Interface(1))];
 const NAME: &str = "qemu-system-x86_64";
 /// Words of QEMU or of the guest's kernel in an error.
 const LAST_WORDS: usize = 300;
+
+/// A number of QEMU's plugin interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Interface(pub i32);
 
 /// An emulator that can be used.
 #[derive(Debug, Clone)]
 pub struct Qemu {
     program: PathBuf,
+    /// What its plugins must say that they speak.
+    pub(super) interface: Interface,
     /// Its version in its own words.
     pub version: String,
 }
@@ -34,13 +43,14 @@ pub struct Limits {
 }
 
 impl Qemu {
-    /// The emulator at `named`, or the one in PATH.
+    /// The emulator at `named`, or the one that `STRAINGAUGE_QEMU` names, or the one in PATH.
     pub fn find(named: Option<&Path>) -> Result<Qemu, SimulateError> {
         if !cfg!(target_arch = "x86_64") {
             return Err(SimulateError::OtherProcessor);
         }
-        let program = match named {
-            Some(path) => path.to_path_buf(),
+        let from_environment = std::env::var_os("STRAINGAUGE_QEMU").map(PathBuf::from);
+        let program = match named.map(Path::to_path_buf).or(from_environment) {
+            Some(path) => path,
             None => {
                 let path = std::env::var_os("PATH").unwrap_or_default();
                 let mut places = std::env::split_paths(&path).map(|folder| folder.join(NAME));
@@ -52,9 +62,9 @@ impl Qemu {
         })?;
         let words = String::from_utf8_lossy(&output.stdout).into_owned();
         let version = words.lines().next().unwrap_or_default().to_string();
-        match version_of(&version) {
-            Some(number) if VERSIONS.contains(&number) => Ok(Qemu { program, version }),
-            Some((major, minor)) => Err(SimulateError::OtherQemu { version: format!("{major}.{minor}") }),
+        match version_of(&version).map(|number| (number, interface_of(number))) {
+            Some((_, Some(interface))) => Ok(Qemu { program, interface, version }),
+            Some(((major, minor), None)) => Err(SimulateError::OtherQemu { version: format!("{major}.{minor}") }),
             None => Err(SimulateError::File { path: program, why: "does not say a QEMU version".into() }),
         }
     }
@@ -65,6 +75,11 @@ fn version_of(words: &str) -> Option<(u32, u32)> {
     let number = words.strip_prefix("QEMU emulator version ")?;
     let mut parts = number.split(|letter: char| !letter.is_ascii_digit());
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+fn interface_of(version: (u32, u32)) -> Option<Interface> {
+    let known = INTERFACES.iter().filter(|_| VERSIONS.contains(&version));
+    known.filter(|(from, _)| *from <= version).map(|(_, interface)| *interface).next()
 }
 
 /// A machine that runs.
@@ -90,6 +105,8 @@ pub(super) struct Start<'s> {
     pub state: Option<&'s MemoryFile>,
     /// The plugin with its order and the file for its answer.
     pub plugin: Option<[&'s MemoryFile; 3]>,
+    /// A socket on which a debugger speaks gdb's remote protocol.
+    pub debugger: Option<BorrowedFd<'s>>,
 }
 
 impl Qemu {
@@ -106,9 +123,23 @@ impl Qemu {
         // One thread for all virtual CPUs, a clock that counts instructions and jumps over idle time, a fixed date and a fixed
         // seed: two runs are equal, and nothing of this machine's load reaches the guest.
         command.args(["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-seed", "1"]);
-        command.args(["-rtc", "base=2020-01-01,clock=vm", "-m", &start.limits.memory_mib.to_string()]);
-        // Without fast string instructions the kernel copies in words; LA57 would move its map of memory.
-        command.args(["-cpu", "max,-erms,-la57", "-machine", "pc", "-display", "none", "-nodefaults", "-no-reboot"]);
+        // A machine whose one CPU a debugger stopped counts as idle, so its clock jumps to the next timer: the real-time clock has
+        // one, a day ahead, which then must be on another clock.
+        let clock = if start.debugger.is_some() { "rt" } else { "vm" };
+        command.args(["-rtc", &format!("base=2020-01-01,clock={clock}")]);
+        command.args(["-m", &start.limits.memory_mib.to_string()]);
+        // Without fast string instructions the kernel copies in words (it takes FSRM, which QEMU has since 8, for a sign of ERMS); LA57
+        // would move its map of memory.
+        command.args([
+            "-cpu",
+            "max,-erms,-fsrm,-la57",
+            "-machine",
+            "pc",
+            "-display",
+            "none",
+            "-nodefaults",
+            "-no-reboot",
+        ]);
         command.args(["-device", "pvpanic", "-action", "panic=pause"]);
         command.arg("-kernel").arg(start.kernel).arg("-initrd").arg(start.image.path());
         // A slab cache for each kind of object, so that an address tells the kind.
@@ -124,6 +155,12 @@ impl Qemu {
             let files = (plugin.path(), order.path(), answer.path());
             command.arg("-plugin").arg(format!("{},order={},answer={}", files.0, files.1, files.2));
             passed.extend([plugin.number(), order.number(), answer.number()]);
+        }
+        if let Some(debugger) = start.debugger {
+            let number = debugger.as_raw_fd();
+            command.arg("-chardev").arg(format!("socket,id=debugger,fd={number}"));
+            command.args(["-gdb", "chardev:debugger"]);
+            passed.push(number);
         }
         if let Some(state) = start.state {
             command.arg("-incoming").arg("defer");
@@ -153,7 +190,7 @@ fn prepare_child(passed: &[RawFd]) -> std::io::Result<()> {
     rustix::process::setpgid(None, None)?;
     for number in passed {
         // SAFETY: open files of the parent, which the child was given; the borrow ends with the call.
-        let file = unsafe { std::os::fd::BorrowedFd::borrow_raw(*number) };
+        let file = unsafe { BorrowedFd::borrow_raw(*number) };
         rustix::io::fcntl_setfd(file, rustix::io::FdFlags::empty())?;
     }
     Ok(())
@@ -214,7 +251,9 @@ mod tests {
         assert_eq!(version_of("QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7)"), Some((7, 2)));
         assert_eq!(version_of("QEMU emulator version 10.0.2"), Some((10, 0)));
         assert_eq!(version_of("something else"), None);
-        assert!(!VERSIONS.contains(&(9, 0)) && VERSIONS.contains(&(8, 2)));
+        let interface = |version| interface_of(version).map(|interface| interface.0);
+        let numbers = [(5, 2), (6, 0), (8, 2), (9, 0), (9, 1), (10, 2), (11, 0)].map(interface);
+        assert_eq!(numbers, [None, Some(1), Some(1), Some(2), Some(3), Some(3), None]);
     }
 
     #[test]

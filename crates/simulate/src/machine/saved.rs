@@ -2,15 +2,17 @@
 
 use super::free_memory;
 use super::memory_file::MemoryFile;
+use super::plugin_file;
 use super::qemu::{Limits, Qemu, Running, Start};
 use super::qmp::Qmp;
 use crate::SimulateError;
 use crate::exchange::{Answer, Order};
 use crate::guest::job::Job;
-use crate::guest::{Functions, Image, Kernel, PLUGIN};
+use crate::guest::{Functions, Image, Kernel};
 use crate::kernel_types::{Btf, Variables};
 use serde_json::json;
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 
 /// Every job file has this size: the size is part of the saved machine.
 const JOB_BYTES: usize = 16 << 10;
@@ -32,6 +34,9 @@ pub struct Saved {
     pub variables: Variables,
     types: Option<Vec<u8>>,
 }
+
+/// Steps a machine that stands; the socket speaks gdb's remote protocol.
+pub type Debugger<'d> = dyn FnMut(UnixStream) -> Result<(), SimulateError> + 'd;
 
 /// What a point said.
 pub struct Resumed {
@@ -56,7 +61,16 @@ impl Saved {
         free_memory::check(limits.memory_mib, 2 * bytes.len() as u64)?;
         let image = MemoryFile::with("guest-image", &bytes)?;
         let job = MemoryFile::with("guest-job", &[b'\n'; JOB_BYTES])?;
-        let start = Start { kernel: &kernel.image, image: &image, seed, limits, job: &job, state: None, plugin: None };
+        let start = Start {
+            kernel: &kernel.image,
+            image: &image,
+            seed,
+            limits,
+            job: &job,
+            state: None,
+            plugin: None,
+            debugger: None,
+        };
         let mut running = qemu.start(&start)?;
         let mut control = running.control.take().ok_or(no_control())?;
         control.event("GUEST_PANICKED", &mut || running.is_alive(stop))?;
@@ -91,7 +105,7 @@ impl Saved {
             }
         }
         free_memory::check(limits.memory_mib, 0)?;
-        let plugin = MemoryFile::with("straingauge-plugin", PLUGIN)?;
+        let plugin = MemoryFile::with("straingauge-plugin", &plugin_file::for_interface(qemu.interface)?)?;
         let kernel = kernel.clone();
         let qemu = qemu.clone();
         Ok(Saved { kernel, image, state, plugin, seed, limits, qemu, functions, variables, types })
@@ -121,6 +135,28 @@ impl Saved {
 
     /// Resumes the machine, does the job under the plugin's eyes, and reads what came of it.
     pub fn resume(&mut self, job: &Job, order: &Order, stop: &dyn Fn() -> bool) -> Result<Resumed, SimulateError> {
+        self.resume_by(job, order, None, stop)
+    }
+
+    /// As [`Saved::resume`], but under a debugger, by which a test learns of each instruction what the plugin cannot know. It
+    /// gets the machine standing, and sets it going by gdb's remote protocol; the guest does its job when it lets go.
+    pub fn resume_debugged(
+        &mut self,
+        job: &Job,
+        order: &Order,
+        debugger: &mut Debugger<'_>,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Resumed, SimulateError> {
+        self.resume_by(job, order, Some(debugger), stop)
+    }
+
+    fn resume_by(
+        &mut self,
+        job: &Job,
+        order: &Order,
+        debugger: Option<&mut Debugger<'_>>,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Resumed, SimulateError> {
         let mut text = job.to_text().into_bytes();
         if text.len() > JOB_BYTES {
             return Err(SimulateError::Impossible(format!(
@@ -131,6 +167,7 @@ impl Saved {
         let job = MemoryFile::with("guest-job", &text)?;
         let order = MemoryFile::with("plugin-order", order.to_text().as_bytes())?;
         let answer = MemoryFile::new("plugin-answer")?;
+        let (ours, theirs) = UnixStream::pair().map_err(SimulateError::system("cannot make a socket"))?;
         let start = Start {
             kernel: &self.kernel.image,
             image: &self.image,
@@ -139,6 +176,7 @@ impl Saved {
             job: &job,
             state: Some(&self.state),
             plugin: Some([&self.plugin, &order, &answer]),
+            debugger: debugger.as_ref().map(|_| theirs.as_fd()),
         };
         let mut running = self.qemu.start(&start)?;
         let mut control = running.control.take().ok_or(no_control())?;
@@ -148,7 +186,15 @@ impl Saved {
         while control.command("query-status", json!({}), alive)?["status"] == "inmigrate" {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
-        control.command("cont", json!({}), alive)?;
+        drop(theirs);
+        match debugger {
+            None => drop(control.command("cont", json!({}), alive)?),
+            Some(debugger) => {
+                // QEMU tells of every stop and start; nobody would read it.
+                drop(control);
+                debugger(ours)?;
+            }
+        }
         running.wait(stop)?;
         let words = words_of(&running);
         if let Some(error) = said_error(&words) {

@@ -1,0 +1,44 @@
+//! The plugin's file, with the version of the interface for which this QEMU takes it.
+
+use super::qemu::Interface;
+use crate::SimulateError;
+use crate::guest::PLUGIN;
+use object::read::elf::ElfFile64;
+use object::{Endianness, Object, ObjectSection, ObjectSymbol};
+
+const VERSION: &str = "qemu_plugin_version";
+
+/// The plugin for a QEMU that speaks `interface`: QEMU looks for a number in the file, before it runs anything of it.
+pub(super) fn for_interface(interface: Interface) -> Result<Vec<u8>, SimulateError> {
+    let mut bytes = PLUGIN.to_vec();
+    let place =
+        place_of_version(&bytes).ok_or_else(|| SimulateError::Impossible(format!("the plugin has no {VERSION}")))?;
+    bytes[place..place + 4].copy_from_slice(&interface.0.to_le_bytes());
+    Ok(bytes)
+}
+
+fn place_of_version(bytes: &[u8]) -> Option<usize> {
+    let file = ElfFile64::<Endianness>::parse(bytes).ok()?;
+    let symbol = file.dynamic_symbols().find(|symbol| symbol.name() == Ok(VERSION))?;
+    let section = file.section_by_index(symbol.section_index()?).ok()?;
+    let (start, size) = section.file_range()?;
+    let within = symbol.address().checked_sub(section.address())?;
+    (within + 4 <= size).then_some((start + within) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_but_the_version_changes() {
+        let old = for_interface(Interface(1)).unwrap();
+        let new = for_interface(Interface(3)).unwrap();
+        assert_eq!(old, PLUGIN);
+        let place = place_of_version(&old).unwrap();
+        assert_eq!((old[place], new[place]), (1, 3));
+        let differing = old.iter().zip(&new).filter(|(old, new)| old != new).count();
+        assert_eq!((differing, old.len()), (1, new.len()));
+        assert_eq!(place_of_version(b"no program"), None);
+    }
+}
