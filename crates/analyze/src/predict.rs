@@ -21,12 +21,13 @@ pub mod server;
 mod text;
 pub mod usl;
 pub mod validate;
+pub mod what_if;
 
 pub use question::{Question, Rate};
 pub use readings::PredictError;
-pub use text::text;
+pub use text::{text, what_ifs_text};
 
-use record::RunDir;
+use record::{RunDir, WhatIf};
 use serde::Serialize;
 
 /// Other work of this size is worth a doubt.
@@ -60,6 +61,9 @@ pub struct Prediction {
     pub resamples: usize,
     /// The answer.
     pub answer: question::Answer,
+    /// Questions kept with the scenario, each with its answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub what_ifs: Vec<what_if::WhatIfAnswer>,
     /// Reasons not to trust it.
     pub doubts: Vec<String>,
 }
@@ -70,6 +74,26 @@ pub struct Prediction {
 /// One sentence for runs that cannot be modelled (too few points, all at one load, impossible figures, no watching), for a
 /// model that fails its check, and for a question that the data does not support.
 pub fn of_runs(runs: &[RunDir], question: &Question) -> Result<Prediction, PredictError> {
+    with_what_ifs(runs, question, &[])
+}
+
+/// Answers the questions kept with a run; where nothing can be predicted, each says why.
+pub fn kept(run: &RunDir) -> Vec<what_if::WhatIfAnswer> {
+    let what_ifs = &run.record.scenario.what_ifs[..];
+    if what_ifs.is_empty() {
+        return Vec::new();
+    }
+    match with_what_ifs(std::slice::from_ref(run), &Question::default(), what_ifs) {
+        Ok(prediction) => prediction.what_ifs,
+        Err(error) => what_ifs.iter().map(|what_if| what_if::WhatIfAnswer::new(what_if, Err(error.clone()))).collect(),
+    }
+}
+
+/// [`of_runs`], with more questions that the same fit answers.
+///
+/// # Errors
+/// Those of [`of_runs`]; a further question that cannot be answered says so in its place.
+pub fn with_what_ifs(runs: &[RunDir], question: &Question, what_ifs: &[WhatIf]) -> Result<Prediction, PredictError> {
     // Runs with different mixes are different servers to the models: the first is fitted, the others tell the classes apart.
     let fitted = if question.mix.is_empty() { runs } else { &runs[..runs.len().min(1)] };
     let readings = readings::read(fitted)?;
@@ -95,6 +119,16 @@ pub fn of_runs(runs: &[RunDir], question: &Question) -> Result<Prediction, Predi
     let validation = extrapolation.as_ref().and_then(|found| validate::validate(&readings, found, &findings));
     let servers = check::resampled(&readings.closed, &choice.server, check::RESAMPLES);
     let answer = question::answer(&readings, &choice, &servers, question, mix.as_ref())?;
+    let answer_kept = |what_if: &WhatIf| {
+        let kept = what_if::question(what_if)?;
+        if kept.mix.is_empty() && question.mix.is_empty() || runs.len() == 1 {
+            let mix = if kept.mix.is_empty() { None } else { Some(mix::of_runs(runs, &kept.mix)?) };
+            return question::answer(&readings, &choice, &servers, &kept, mix.as_ref());
+        }
+        // Runs with different mixes need a fit of their own.
+        of_runs(runs, &kept).map(|prediction| prediction.answer)
+    };
+    let what_ifs = what_ifs.iter().map(|what_if| what_if::WhatIfAnswer::new(what_if, answer_kept(what_if))).collect();
     let sweeps = [("closed loop", &readings.closed), ("open loop", &readings.open)];
     let measured = sweeps
         .into_iter()
@@ -119,6 +153,7 @@ pub fn of_runs(runs: &[RunDir], question: &Question) -> Result<Prediction, Predi
         validation,
         resamples: servers.len(),
         answer,
+        what_ifs,
     })
 }
 

@@ -31,6 +31,7 @@ pub mod scenario;
 pub mod time;
 pub mod units;
 pub mod watched;
+pub mod what_if;
 pub mod workload;
 
 pub use axis::{Axis, AxisPlace, AxisPlan};
@@ -44,4 +45,5 @@ pub use point::{Point, Sweep};
 pub use run::{RunDir, RunError, RunRecord, RunWriter, Status};
 pub use scenario::{Arrival, Criteria, LoadPlan, Pace, Scenario};
 pub use watched::{Watched, WatchedClass};
+pub use what_if::WhatIf;
 pub use workload::{Workload, WorkloadResult};

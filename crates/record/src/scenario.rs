@@ -205,4 +205,7 @@ pub struct Scenario {
     /// Present when client and server were joined by an emulated wide-area path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<crate::path::PathPlan>,
+    /// Questions for `predict`, kept with the scenario.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub what_ifs: Vec<crate::WhatIf>,
 }

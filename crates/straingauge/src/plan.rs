@@ -15,7 +15,7 @@ use crate::workload::{Resolved, Supplied};
 use anyhow::{Context, Result};
 use record::path::PathError;
 use record::scenario::SweepPlan;
-use record::{Arrival, Criteria, LoadPlan, Pace, PathMechanism, PathPlan};
+use record::{Arrival, Criteria, LoadPlan, Pace, PathMechanism, PathPlan, WhatIf};
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -30,7 +30,8 @@ fn read_scenario(path: Option<&Path>) -> Result<ScenarioToml> {
     let text = String::from_utf8(read_file(path, MAX_SCENARIO_BYTES)?)
         .map_err(|_| wrong_usage(format!("{} is not text: a scenario is a TOML file", path.display())))?;
     toml::from_str(&text).map_err(|error| {
-        let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].lines().count().max(1));
+        let before = |at: usize| text.bytes().take(at).filter(|byte| *byte == b'\n').count();
+        let line = error.span().map_or(1, |span| before(span.start) + 1);
         wrong_usage(format!("{}:{line}: {}", path.display(), error.message().replace('\n', " ")))
     })
 }
@@ -53,6 +54,20 @@ pub struct Drive {
     pub command: Vec<String>,
     /// The scenario file's own options of the sweeps.
     pub find_in_file: FindOptions,
+    /// The scenario file's questions for `predict`.
+    pub what_ifs: Vec<WhatIf>,
+}
+
+/// The questions for `predict` in a scenario file; at least one.
+pub fn what_ifs(path: &Path) -> Result<Vec<WhatIf>> {
+    let kept = read_scenario(Some(path))?.predict.0;
+    if kept.is_empty() {
+        return Err(wrong_usage(format!(
+            "{} has no section [predict]: write one, as in: [predict] rate = '2x'",
+            path.display()
+        )));
+    }
+    Ok(kept)
 }
 
 /// Lays the command line over the scenario file; `example` is shown when neither names a URL.
@@ -73,6 +88,7 @@ pub fn drive(args: DriveArgs, example: &str) -> Result<Drive> {
         output: args.output,
         command: if args.command.is_empty() { file.server.command } else { args.command },
         find_in_file: file.find,
+        what_ifs: file.predict.0,
     })
 }
 

@@ -31,14 +31,18 @@ macro_rules! quantity {
 /// A scenario file may write `connections = 100` or `connections = "10k"`.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum NumberOrText {
+pub enum NumberOrText {
+    /// `100`
     Whole(i64),
+    /// `0.5`
     Fraction(f64),
+    /// `"10k"`
     Text(String),
 }
 
 impl NumberOrText {
-    fn text(self) -> String {
+    /// As it would be typed.
+    pub fn text(self) -> String {
         match self {
             NumberOrText::Whole(number) => number.to_string(),
             NumberOrText::Fraction(number) => number.to_string(),

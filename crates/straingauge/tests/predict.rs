@@ -87,3 +87,59 @@ fn questions_that_the_run_cannot_answer_are_refused_in_one_sentence() {
         assert_eq!(predict(&recorded(), &wrong).code, Some(2), "{wrong:?}");
     }
 }
+
+fn scenario(text: &str) -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = dir.path().join("scenario.toml");
+    std::fs::write(&path, text).expect("our own folder");
+    (dir, path)
+}
+
+#[test]
+fn what_ifs_of_a_scenario_file_are_answered_beside_the_server_as_measured() {
+    let text = "url = 'http://127.0.0.1/'\n[[predict]]\nname = 'twice'\nconnections = 12\ncores = 2\n[[predict]]\nrate = '0.5x'\n";
+    let (_dir, path) = scenario(text);
+    let path = path.to_str().expect("temporary paths are text");
+    let said = predict(&recorded(), &["--scenario", path, "--json"]).exits_with(0).json();
+    let kept = said["prediction"]["what_ifs"].as_array().expect("the kept questions").clone();
+    assert_eq!(kept.len(), 2);
+    assert_eq!((kept[0]["name"].as_str(), kept[1]["name"].as_str()), (Some("twice"), Some("")));
+    assert!(kept[0]["answer"]["question"].as_str().expect("words").contains("12 connections, 2 CPUs"), "{kept:?}");
+    let words = predict(&recorded(), &["--scenario", path]).exits_with(0).out;
+    assert!(words.contains("predicted for as measured") && words.contains("'twice': predicted for"), "{words}");
+    // The same, kept with the run.
+    let run_directory = changed(|_| true);
+    let record = run_directory.path().join("run.json");
+    let mut json: Value = serde_json::from_str(&std::fs::read_to_string(&record).expect("run.json")).expect("JSON");
+    json["scenario"]["what_ifs"] = serde_json::json!([{ "name": "later", "connections": 12 }]);
+    std::fs::write(&record, json.to_string()).expect("our own folder");
+    let words = predict(run_directory.path(), &[]).exits_with(0).out;
+    assert!(words.contains("'later': predicted for 12 connections"), "{words}");
+    let asked = predict(run_directory.path(), &["--connections", "3"]).exits_with(0).out;
+    assert!(!asked.contains("later"), "a typed question is answered alone: {asked}");
+}
+
+#[test]
+fn a_bad_what_if_is_refused_with_file_and_line_before_anything_is_measured() {
+    for (text, line, word) in [
+        ("[load]\nthreads = 1\n[predict]\nconections = 7\n", 4, "conections"),
+        ("[[predict]]\nrate = '2x'\n[[predict]]\nrate = -5\n", 4, "a rate is a positive number"),
+        ("[predict]\ncores = 0\n", 1, "cores must be at least 1"),
+        ("[predict]\nconnections = 4\nrate = 10\n", 1, "two questions"),
+        ("[[predict]]\ncores = 2\n[[predict]]\nmix = '1=90%,2=20%'\n", 4, "100 %"),
+        ("[load]\nthreads = 1\npredict = 7\n", 3, "predict"),
+        ("predict = 7\n", 1, "[predict]"),
+    ] {
+        let (_dir, path) = scenario(text);
+        let name = path.to_str().expect("temporary paths are text");
+        let place = format!("{name}:{line}:");
+        predict(&recorded(), &["--scenario", name]).exits_with(2).complains_of(&[&place, word]);
+        run(&mut straingauge(["find", "http://127.0.0.1:9/", "--scenario", name]))
+            .exits_with(2)
+            .complains_of(&[&place, word]);
+    }
+    let (_dir, path) = scenario("[load]\nthreads = 1\n");
+    predict(&recorded(), &["--scenario", path.to_str().expect("text")])
+        .exits_with(2)
+        .complains_of(&["no section [predict]"]);
+}

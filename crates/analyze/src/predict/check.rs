@@ -13,6 +13,8 @@ pub const MEDIAN_ERROR: f64 = 0.10;
 pub const LARGEST_ERROR: f64 = 0.30;
 /// Resamples of a bootstrap.
 pub const RESAMPLES: usize = 1000;
+/// Models whose predictions within the low loads are off by no more than this are alike to what can be known there.
+const ALIKE_ERROR: f64 = 0.03;
 const EVALUATIONS: usize = 400;
 const SEED: u64 = 0x5052;
 
@@ -55,6 +57,12 @@ pub struct Extrapolation {
     pub median_error_ratio: Option<f64>,
     /// Measured and predicted yield point, connections.
     pub yield_connections: Option<(f64, Option<f64>)>,
+    /// Lowest and highest yield point of the models that see the low loads about as well.
+    pub yield_range: Option<(f64, f64)>,
+    /// What a request costs on a full CPU by these models, lowest and highest, seconds.
+    pub demand_range_s: Option<(f64, f64)>,
+    /// How busy the CPUs were at the highest of the low loads: the rest of the way is extrapolated.
+    pub most_busy_ratio: Option<f64>,
     /// Why it was not possible, or why not to rely on it.
     pub doubt: Option<String>,
 }
@@ -160,6 +168,51 @@ fn check(form: Form, levels: &[Reading], cpus: f64) -> Check {
     }
 }
 
+/// Forms by how far they see, best first: fitted to the lowest of the levels, how much is each off at those above? Below saturation every
+/// form has the same throughput (connections over the path), so what tells them apart is the demand, which is what saturates the
+/// server later. Of those within a tenth of the best the simplest comes first.
+fn farsighted(low: &[Reading], cpus: f64) -> Vec<(f64, Form)> {
+    /// Forms that loads far below saturation can tell apart.
+    const FORMS: [Form; 8] = [
+        Form::Constant,
+        Form::Variance,
+        Form::Waking,
+        Form::Background,
+        Form::Growing,
+        Form::WakingGrowing,
+        Form::WakingDoubling,
+        Form::BackgroundDoubling,
+    ];
+    let errors = |form: Form| {
+        let begun = (low.len() / 2).max(form.parameters().div_ceil(2) + 1);
+        let errors: Vec<f64> = (begun..low.len())
+            .filter_map(|count| Some((count, fit(form, &low[..count], cpus, EVALUATIONS)?)))
+            .flat_map(|(count, server)| low[count..].iter().map(move |level| (server, level)))
+            .map(|(server, level)| {
+                let state = server.closed(level.load, level.cold);
+                let rate = (state.throughput_per_sec / level.throughput_per_sec).ln();
+                rate.powi(2) + (state.demand_s / level.demand_s).ln().powi(2)
+            })
+            .collect();
+        let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+        mean.is_finite().then(|| mean.sqrt())
+    };
+    let mut checked: Vec<(f64, Form)> = FORMS.into_iter().filter_map(|form| Some((errors(form)?, form))).collect();
+    checked.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let least = checked.first().map_or(0.0, |(error, _)| *error);
+    let near = checked.iter().enumerate().filter(|(_, (error, _))| *error <= least * 1.1);
+    if let Some((at, _)) = near.min_by_key(|(_, (_, form))| form.parameters()) {
+        let chosen = checked.remove(at);
+        checked.insert(0, chosen);
+    }
+    checked
+}
+
+/// Lowest and highest of the values.
+fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    crate::statistics::range(&values.filter(|value| value.is_finite()).collect::<Vec<_>>())
+}
+
 /// Fits to the levels up to half of `yield_connections` and predicts the rest.
 pub fn extrapolate(
     readings: &[Reading],
@@ -178,6 +231,9 @@ pub fn extrapolate(
         beyond: Vec::new(),
         median_error_ratio: None,
         yield_connections: None,
+        yield_range: None,
+        demand_range_s: None,
+        most_busy_ratio: None,
         doubt: None,
     };
     if low.len() < 3 {
@@ -188,14 +244,16 @@ pub fn extrapolate(
         ));
         return Some(found);
     }
-    // Growth with connections shows beyond the yield point only; of the forms that low loads can tell apart the best is taken.
-    let forms = [Form::Constant, Form::Variance, Form::Waking, Form::Background];
-    let checked = forms.map(|form| check(form, &low, cpus));
-    let best = checked.iter().filter_map(|check| Some((check.rms_error_ratio?, check.form)));
-    let Some((_, form)) = best.min_by(|a, b| a.0.total_cmp(&b.0)) else {
+    let seen = farsighted(&low, cpus);
+    let Some(form) = seen.first().map(|(_, form)| *form) else {
         found.doubt = Some("no model could be fitted to the low loads".into());
         return Some(found);
     };
+    let as_good = seen.iter().filter(|(error, _)| *error <= ALIKE_ERROR.max(seen[0].0 * 1.5));
+    let as_good: Vec<Server> = as_good.filter_map(|(_, form)| fit(*form, &low, cpus, EVALUATIONS * 5)).collect();
+    found.yield_range = range(as_good.iter().filter_map(|server| server.yield_connections(gain, 0.0)));
+    found.demand_range_s = range(as_good.iter().map(|server| cpus / server.capacity_per_sec(0.0)));
+    found.most_busy_ratio = range(low.iter().map(|level| level.busy_cpus / cpus)).map(|(_, most)| most);
     let server = fit(form, &low, cpus, EVALUATIONS * 5)?;
     let predicted = |level: &Reading| server.closed(level.load, level.cold).throughput_per_sec;
     (found.form, found.server) = (Some(form), Some(server));

@@ -183,6 +183,7 @@ impl Asked<'_> {
         let mut changed = *server;
         changed.base_s *= self.demand_ratio;
         changed.growth_s *= self.demand_ratio;
+        changed.doubling_s *= self.demand_ratio;
         if let Some(cpus) = self.question.cpus {
             // One thread's work spreads over as many processes; else the CPUs are what changes.
             changed.cpus = server.cpus * cpus / self.readings.allowed_cpus.min(server.cpus.max(1.0));

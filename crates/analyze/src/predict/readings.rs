@@ -84,6 +84,8 @@ pub struct Reading {
     pub p50_s: Option<f64>,
     /// 99th percentile.
     pub p99_s: Option<f64>,
+    /// Threads of the server.
+    pub threads: Option<f64>,
     /// Whether a criterion of failure was crossed.
     pub failed: bool,
 }
@@ -221,6 +223,7 @@ fn reading(
             mean_s: seconds(names::RESPONSE_MEAN).or((point.pace == Pace::Closed).then(|| load / rate)),
             p50_s: seconds(names::RESPONSE_P50),
             p99_s: seconds(names::RESPONSE_P99),
+            threads: checked(names::SERVER_THREADS)?,
             failed,
         },
     )))
@@ -246,6 +249,7 @@ pub fn typical(level: &[Reading]) -> Reading {
         mean_s: middle(&|r| r.mean_s),
         p50_s: middle(&|r| r.p50_s),
         p99_s: middle(&|r| r.p99_s),
+        threads: middle(&|r| r.threads),
         failed: 2 * level.iter().filter(|reading| reading.failed).count() > level.len(),
         ..level[0]
     }

@@ -1,10 +1,11 @@
 //! The server as a closed network of one class: a station with the server's CPUs, and a delay for everything else (path,
 //! client). What is special to servers is the demand, which changes with the load:
 //!
-//! demand(N, U) = base + wake (1 - U) + growth N + cold_growth C
+//! demand(N, U) = base + wake (1 - U) + growth N + doubling log2(N) + cold_growth C
 //!
 //! A request that finds the CPU idle pays for waking it (`wake`); the work that grows with connections (the plastic zone)
-//! is `growth`. Beside the requests the CPUs may do work that does not follow the rate (`background`, timers and ticks): the intercept
+//! is `growth`. Where it is cache misses on the connections' state it grows by steps, one level of the cache after the other, and ends
+//! where all of it misses: that is nearer to the same amount for each doubling (`doubling`) than to a straight line. Beside the requests the CPUs may do work that does not follow the rate (`background`, timers and ticks): the intercept
 //! of Banga and Mogul's lines. It makes requests look dear at low rates, and takes its share of the capacity. The queue is solved by Schweitzer's approximation with the residual service of Pollaczek and Khinchine
 //! (`cv_squared` 1 gives the exponential case), which is a quadratic in the throughput; several CPUs as Seidmann does.
 
@@ -31,13 +32,17 @@ pub enum Form {
     WakingGrowing,
     /// Demand that grows with connections, and work beside the requests.
     BackgroundGrowing,
+    /// Wake-ups, and demand that grows by the same amount with each doubling of the connections.
+    WakingDoubling,
+    /// The same with work beside the requests instead of wake-ups.
+    BackgroundDoubling,
     /// The Universal Scalability Law on throughput alone.
     Usl,
 }
 
 impl Form {
     /// All, simplest first.
-    pub const ALL: [Form; 8] = [
+    pub const ALL: [Form; 10] = [
         Form::Constant,
         Form::Variance,
         Form::Waking,
@@ -45,6 +50,8 @@ impl Form {
         Form::Growing,
         Form::WakingGrowing,
         Form::BackgroundGrowing,
+        Form::WakingDoubling,
+        Form::BackgroundDoubling,
         Form::Usl,
     ];
 
@@ -58,6 +65,8 @@ impl Form {
             Form::Growing => "queue, growing demand",
             Form::WakingGrowing => "queue, wake-ups and growth",
             Form::BackgroundGrowing => "queue, background and growth",
+            Form::WakingDoubling => "queue, wake-ups and doublings",
+            Form::BackgroundDoubling => "queue, background and doublings",
             Form::Usl => "Universal Scalability Law",
         }
     }
@@ -67,15 +76,19 @@ impl Form {
     }
 
     fn wakes(self) -> bool {
-        matches!(self, Form::Waking | Form::WakingGrowing)
+        matches!(self, Form::Waking | Form::WakingGrowing | Form::WakingDoubling)
     }
 
     fn grows(self) -> bool {
         matches!(self, Form::Growing | Form::WakingGrowing | Form::BackgroundGrowing)
     }
 
+    fn doubles(self) -> bool {
+        matches!(self, Form::WakingDoubling | Form::BackgroundDoubling)
+    }
+
     fn has_background(self) -> bool {
-        matches!(self, Form::Background | Form::BackgroundGrowing)
+        matches!(self, Form::Background | Form::BackgroundGrowing | Form::BackgroundDoubling)
     }
 
     /// Fitted parameters.
@@ -83,7 +96,7 @@ impl Form {
         match self {
             Form::Usl => 3,
             _ => {
-                let more = [self.has_variance(), self.wakes(), self.grows(), self.has_background()];
+                let more = [self.has_variance(), self.wakes(), self.grows(), self.doubles(), self.has_background()];
                 2 + more.into_iter().filter(|has| *has).count()
             }
         }
@@ -101,6 +114,8 @@ pub struct Server {
     pub wake_s: f64,
     /// More CPU time of a request for each connection, seconds.
     pub growth_s: f64,
+    /// More CPU time of a request for each doubling of the connections, seconds.
+    pub doubling_s: f64,
     /// More CPU time of a request for each cold connection, seconds.
     pub cold_growth_s: f64,
     /// CPUs that are busy beside the requests, whatever their rate.
@@ -134,7 +149,7 @@ impl Server {
             let demand_s = self.base_s;
             return State { throughput_per_sec: rate, demand_s, utilisation: (rate * demand_s / self.cpus).min(1.0) };
         }
-        let lasting = self.base_s + self.growth_s * connections + self.cold_growth_s * cold;
+        let lasting = self.lasting_s(connections, cold);
         let mut idle: f64 = 0.5;
         let mut state = State { throughput_per_sec: 0.0, demand_s: lasting, utilisation: 0.0 };
         for _ in 0..40 {
@@ -163,9 +178,28 @@ impl Server {
         rate.min(1.0 / queued).min(n / (path + queued))
     }
 
-    /// The highest rate that the CPUs can serve with few connections, requests per second.
+    /// What a request costs on a busy CPU, seconds.
+    fn lasting_s(&self, connections: f64, cold: f64) -> f64 {
+        self.base_s
+            + self.growth_s * connections
+            + self.doubling_s * connections.max(1.0).log2()
+            + self.cold_growth_s * cold
+    }
+
+    /// The highest rate that the CPUs can serve, requests per second, with as many connections busy as the path keeps so at that rate
+    /// (Little's law).
     pub fn capacity_per_sec(&self, cold: f64) -> f64 {
-        self.cpus * self.free_ratio() / (self.base_s + self.cold_growth_s * cold)
+        let at = |connections: f64| self.cpus * self.free_ratio() / self.lasting_s(connections, cold);
+        if self.growth_s == 0.0 && self.doubling_s == 0.0 {
+            return at(1.0);
+        }
+        // Falls with connections, which rise with the rate: the two cross once.
+        let (mut low, mut high) = (0.0, at(1.0));
+        for _ in 0..60 {
+            let middle = 0.5 * (low + high);
+            if at((middle * self.path_s).max(1.0)) > middle { low = middle } else { high = middle }
+        }
+        high
     }
 
     /// The share of the CPUs that is left for requests.
@@ -176,7 +210,7 @@ impl Server {
     /// Open loop: the CPU's time for a request at this rate, stretched by the work beside; `None` where the rate is beyond it.
     pub fn open_service_s(&self, rate_per_sec: f64, cold: f64) -> Option<f64> {
         // demand = lasting + wake (1 - rate demand / cpus), solved for the demand.
-        let lasting = self.base_s + self.cold_growth_s * cold;
+        let lasting = self.lasting_s((rate_per_sec * self.path_s).max(1.0), cold);
         let demand = (lasting + self.wake_s) / (1.0 + self.wake_s * rate_per_sec / self.cpus);
         let service = demand / self.free_ratio();
         (rate_per_sec * service < self.cpus).then_some(service)
@@ -218,6 +252,8 @@ pub fn first(low: f64, high: f64, crossed: impl Fn(f64) -> bool) -> Option<f64> 
 const VARIANCE_PRIOR: f64 = 0.02;
 /// A typical work beside the requests, in CPUs: the unit of its parameter.
 const BACKGROUND_SCALE: f64 = 0.05;
+/// A typical number of doublings of a sweep: the unit of the parameter of one.
+const DOUBLINGS: f64 = 10.0;
 /// More than this share of the CPUs is no background.
 const MOST_BACKGROUND: f64 = 0.5;
 
@@ -231,6 +267,7 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
         base_s: lowest,
         wake_s: 0.0,
         growth_s: 0.0,
+        doubling_s: 0.0,
         background_cpus: 0.0,
         cold_growth_s: 0.0,
         path_s: 0.0,
@@ -260,6 +297,7 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
             cv_squared: next(form.has_variance(), 1.0),
             wake_s: next(form.wakes(), 0.0) * lowest,
             growth_s: next(form.grows(), 0.0) * lowest / highest,
+            doubling_s: next(form.doubles(), 0.0) * lowest / DOUBLINGS,
             background_cpus: (next(form.has_background(), 0.0) * BACKGROUND_SCALE).min(MOST_BACKGROUND * cpus),
             cold_growth_s: next(has_cold, 0.0) * lowest / 1000.0,
             ..server
@@ -280,6 +318,7 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
     start.extend(form.has_variance().then_some(0.7));
     start.extend(form.wakes().then_some(0.5));
     start.extend(form.grows().then_some(0.4));
+    start.extend(form.doubles().then_some(0.4));
     start.extend(form.has_background().then_some(0.7));
     start.extend(has_cold.then_some(0.3));
     let scales = vec![1.0; start.len()];

@@ -2,8 +2,9 @@
 
 use super::Prediction;
 use super::demand::Demand;
-use super::question::Predicted;
+use super::question::{Answer, Predicted};
 use super::server::Form;
+use super::what_if::WhatIfAnswer;
 use crate::statistics::Interval;
 use crate::text::table::Table;
 use crate::text::{grouped, plain, wrap};
@@ -28,10 +29,10 @@ fn percent(ratio: Option<f64>) -> String {
     ratio.map_or_else(|| "-".into(), |ratio| format!("{:.1} %", ratio * 100.0))
 }
 
-/// Answer, assumptions, doubts, the model and its checks, demands and lines.
-pub fn text(prediction: &Prediction) -> String {
-    let answer = &prediction.answer;
-    let mut out = wrap(&format!("predicted for {}", plain(&answer.question, 300)), "", "");
+/// The answer to one question: numbers, what limits the server, what is assumed.
+fn answer(answer: &Answer, name: &str) -> String {
+    let name = if name.is_empty() { String::new() } else { format!("'{}': ", plain(name, 100)) };
+    let mut out = wrap(&format!("{name}predicted for {}", plain(&answer.question, 300)), "", "");
     let mut table = Table::new(&["", "value", "95 % interval"], 1);
     for Predicted { name, unit, value, interval, .. } in &answer.numbers {
         let value = value.map_or_else(|| "none".into(), |value| number(value, unit));
@@ -45,6 +46,31 @@ pub fn text(prediction: &Prediction) -> String {
     }
     out.push_str(&wrap(&answer.bottleneck, "bottleneck: ", "            "));
     list(&mut out, "assumes that", &answer.assumptions);
+    out
+}
+
+/// The questions kept with a scenario, each with its answer or why there is none.
+pub fn what_ifs_text(what_ifs: &[WhatIfAnswer]) -> String {
+    let mut out = String::new();
+    for (at, kept) in what_ifs.iter().enumerate() {
+        out.push('\n');
+        match (&kept.answer, &kept.not_predicted) {
+            (Some(found), _) => out.push_str(&answer(found, &kept.name)),
+            (None, why) => {
+                let name =
+                    if kept.name.is_empty() { format!("{}", at + 1) } else { format!("'{}'", plain(&kept.name, 100)) };
+                let why = plain(why.as_deref().unwrap_or("no reason is known"), 600);
+                out.push_str(&wrap(&format!("what-if {name}: not predicted: {why}"), "", "  "));
+            }
+        }
+    }
+    out
+}
+
+/// Answers, assumptions, doubts, the model and its checks, demands and lines.
+pub fn text(prediction: &Prediction) -> String {
+    let mut out = answer(&prediction.answer, "");
+    out.push_str(&what_ifs_text(&prediction.what_ifs));
     list(&mut out, "doubts", &prediction.doubts);
     out.push('\n');
     out.push_str(&model(prediction));
@@ -97,6 +123,7 @@ fn model(prediction: &Prediction) -> String {
             let parts_of = [
                 (server.wake_s * 1e6, "us more when the CPU is idle"),
                 (server.growth_s * 1e9, "us more for each 1,000 connections"),
+                (server.doubling_s * 1e6, "us more for each doubling of the connections"),
                 (server.cold_growth_s * 1e9, "us more for each 1,000 cold connections"),
             ];
             parts.extend(parts_of.iter().filter(|(v, _)| *v > 0.0).map(|(v, words)| format!("{v:.2} {words}")));
@@ -137,7 +164,11 @@ fn checks(prediction: &Prediction) -> String {
     {
         let yields = found.yield_connections.map_or_else(String::new, |(measured, predicted)| {
             let predicted = predicted.map_or_else(|| "none".into(), |n| format!("{n:.1}"));
-            format!("; yield point {predicted} predicted, {measured:.1} measured")
+            let range = found.yield_range.filter(|(low, high)| *high > 1.05 * low);
+            let range = range.map_or_else(String::new, |(low, high)| {
+                format!(" ({} to {} by all models that fit the low loads as well)", grouped(low), grouped(high))
+            });
+            format!("; yield point {predicted} predicted{range}, {measured:.1} measured")
         });
         let words = format!(
             "fitted up to half the yield point ({} loads up to {}), '{}' predicts the {} loads beyond with a median error of {}{yields}",

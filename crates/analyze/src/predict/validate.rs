@@ -189,6 +189,10 @@ fn doubts(readings: &Readings, extrapolation: &Extrapolation, server: &Server, n
             demand_error(level) * 100.0
         ));
     }
+    if off.iter().any(|number| number.unit != "s" || number.sweep == "closed") {
+        doubts.extend(unknown_cost(extrapolation));
+        doubts.extend(workers(readings, extrapolation));
+    }
     let scatter = |level: &Vec<Reading>| {
         let rates: Vec<f64> = level.iter().map(|reading| reading.throughput_per_sec).collect();
         let (low, high) = crate::statistics::range(&rates)?;
@@ -221,4 +225,54 @@ fn doubts(readings: &Readings, extrapolation: &Extrapolation, server: &Server, n
         ));
     }
     doubts
+}
+
+/// What the low loads leave open: models that fit them alike, and differ beyond.
+fn unknown_cost(extrapolation: &Extrapolation) -> Option<String> {
+    let (low, high) = extrapolation.demand_range_s.filter(|(low, high)| *high > (1.0 + NOTABLE) * low)?;
+    let busy = extrapolation.most_busy_ratio?;
+    let points = extrapolation.yield_range.map_or_else(String::new, |(low, high)| {
+        format!(", and a yield point of {} to {} connections", crate::text::grouped(low), crate::text::grouped(high))
+    });
+    Some(format!(
+        "the loads fitted kept the CPU at most {:.0} % busy; models that fit them alike give a request {:.1} to {:.1} us on a full CPU{points}: \
+         measure a load nearer to the yield point to decide",
+        busy * 100.0,
+        low * 1e6,
+        high * 1e6
+    ))
+}
+
+/// A server that has as many threads as it may have, more connections than threads, and idle CPUs: what it cannot do is not a matter of
+/// CPU time.
+fn workers(readings: &Readings, extrapolation: &Extrapolation) -> Option<String> {
+    /// Threads that differ by no more than this are the same number.
+    const SAME: f64 = 0.02;
+    let levels = typicals(&readings.closed);
+    let most = levels.iter().filter_map(|level| level.threads).fold(0.0, f64::max);
+    let has_most = |level: &&Reading| level.threads.is_some_and(|threads| threads >= (1.0 - SAME) * most);
+    let first = levels.iter().find(has_most)?;
+    let full: Vec<&Reading> = levels.iter().filter(|level| level.load >= first.load).filter(has_most).collect();
+    let limit = readings.criteria.saturation_ratio * readings.parallel_cpus;
+    // More connections than threads, work left undone, and CPUs that had time for it.
+    let wanting = full.iter().filter(|level| level.load >= most && level.busy_cpus < limit);
+    let last = wanting.max_by(|a, b| a.load.total_cmp(&b.load))?;
+    if most < 2.0 || full.len() < 2 {
+        return None;
+    }
+    let low = levels.iter().filter(|level| level.load <= extrapolation.up_to_load).filter_map(|level| level.threads);
+    let low = low.fold(0.0, f64::max);
+    let grown = if low < (1.0 - SAME) * most {
+        format!("{} at the loads fitted, ", crate::text::grouped(low))
+    } else {
+        String::new()
+    };
+    Some(format!(
+        "the server has {} threads ({grown}no more from {} to {} connections) while its CPUs are {:.0} % busy: a connection that is served holds \
+         one, so further ones wait (Apache: MaxRequestWorkers); a limit in a configuration is no part of any model",
+        crate::text::grouped(most),
+        crate::text::grouped(first.load),
+        crate::text::grouped(full.last().map_or(first.load, |level| level.load)),
+        last.busy_cpus / readings.parallel_cpus * 100.0
+    ))
 }

@@ -106,6 +106,7 @@ pub fn record() -> RunRecord {
                 isolated: true,
             }),
             path: None,
+            what_ifs: Vec::new(),
         },
         machine,
         server_facts: BTreeMap::from([("version".to_string(), "nginx/1.22.1".to_string())]),

@@ -4,7 +4,7 @@ use crate::server::{Bench, Server};
 use crate::{fixture, reference};
 use analyze::predict::server::Form;
 use analyze::predict::{self, PredictError, Prediction, Question, Rate};
-use record::{Figure, Origin, Point, RunDir, RunRecord, Status, Sweep, names};
+use record::{Figure, Origin, Point, RunDir, RunRecord, Status, Sweep, WhatIf, names};
 use std::path::PathBuf;
 
 fn run_of(points: Vec<Point>, cpus: usize) -> RunDir {
@@ -142,6 +142,80 @@ fn work_beside_the_requests_is_told_from_their_cost() {
     within(fitted.background_cpus, 0.04, 0.25);
     within(fitted.base_s, server.demand, 0.05);
     assert!(found.median_error_ratio.unwrap() < 0.10, "{found:?}");
+}
+
+/// A server with the fitted form's own demand, so that only noise is between model and points.
+fn of_form(truth: predict::server::Server, loads: &[u64]) -> RunDir {
+    let mut run = measured(&Server { path: truth.path_s, noise: 0.005, drift: 0.005, ..Server::default() }, loads, 3);
+    for point in &mut run.points {
+        let state = truth.closed(point.connections as f64, 0.0);
+        let mut scatter = point.value(names::SERVER_CPU).unwrap() / 12.0;
+        scatter = scatter.clamp(0.98, 1.02);
+        let (rate, demand) = (state.throughput_per_sec * scatter, state.demand_s / scatter);
+        for (name, value) in [
+            (names::THROUGHPUT, rate),
+            (names::GOODPUT, rate),
+            (names::SERVER_CPU, demand * 1e6),
+            (names::SERVER_CPU_BUSY, state.utilisation),
+            (names::RESPONSE_MEAN, point.connections as f64 / rate * 1e6),
+        ] {
+            let unit = point.figures.get(name).map_or("us", |figure| figure.unit).to_string();
+            point.figures.set(name, Figure::new(value, &unit, 1, Origin::Counted));
+        }
+    }
+    run
+}
+
+#[test]
+fn a_cost_that_grows_with_each_doubling_is_seen_below_the_yield_point() {
+    let plain = asked(&measured(&quiet(), &LOADS, 3), Question::default()).model;
+    let truth = predict::server::Server {
+        form: Form::WakingDoubling,
+        base_s: 6e-6,
+        wake_s: 8e-6,
+        growth_s: 0.0,
+        doubling_s: 0.5e-6,
+        background_cpus: 0.0,
+        cv_squared: 1.0,
+        path_s: 10e-3,
+        cpus: 1.0,
+        ..plain
+    };
+    let run = of_form(truth, &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048]);
+    let found = asked(&run, Question::default()).extrapolation.unwrap();
+    let (measured, predicted) = found.yield_connections.unwrap();
+    assert!(found.up_to_load <= measured / 2.0, "{found:?}");
+    within(predicted.unwrap(), measured, 0.15);
+    assert!(found.median_error_ratio.unwrap() < 0.08, "{found:?}");
+    // The capacity is that of as many connections as the path keeps busy, not of one.
+    let capacity = truth.capacity_per_sec(0.0);
+    within(capacity * (6e-6 + 0.5e-6 * (capacity * 10e-3).log2()), 1.0, 1e-6);
+}
+
+#[test]
+fn questions_kept_with_a_run_are_answered_and_one_without_an_answer_does_not_keep_the_others_from_theirs() {
+    let server = quiet();
+    let mut run = measured(&server, &LOADS, 3);
+    assert!(predict::kept(&run).is_empty());
+    run.record.scenario.what_ifs = vec![
+        WhatIf { name: "many <b>".into(), connections: Some(2000), ..WhatIf::default() },
+        WhatIf { cold: Some(500), ..WhatIf::default() },
+        WhatIf { rate_times: Some(f64::NAN), ..WhatIf::default() },
+        WhatIf { rate_times: Some(0.5), cpus: Some(2), ..WhatIf::default() },
+    ];
+    let kept = predict::kept(&run);
+    let refused: Vec<bool> = kept.iter().map(|kept| kept.not_predicted.is_some()).collect();
+    assert_eq!(refused, [false, true, true, false], "{kept:?}");
+    let throughput = kept[0].answer.as_ref().unwrap().numbers[0].value.unwrap();
+    within(throughput, server.throughput(2000.0), 0.03);
+    assert!(kept[1].not_predicted.as_ref().unwrap().contains("--cold needs runs"), "{kept:?}");
+    let words = predict::what_ifs_text(&kept);
+    for part in ["'many <b>': predicted for 2,000 connections", "what-if 2: not predicted: --cold", "2 CPUs"] {
+        assert!(words.contains(part), "'{part}' is missing:\n{words}");
+    }
+    run.points.truncate(1);
+    let none = predict::kept(&run);
+    assert!(none.iter().all(|kept| kept.answer.is_none() && kept.not_predicted.is_some()), "{none:?}");
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! `straingauge predict`.
 
-use crate::quantity::{Count, Time};
+use crate::quantity::{Count, NumberOrText, Time};
 use clap::Args;
+use record::WhatIf;
+use serde::de::{Error, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer};
+use serde::{Deserialize, Deserializer};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -32,6 +35,9 @@ pub struct PredictArgs {
     /// Another mix: shares of the size classes, by label or number, as in '1=90%,2=9%,3=1%' (needs a run for each class, with different mixes)
     #[arg(long, value_name = "CLASS=SHARE,...")]
     pub mix: Option<MixWord>,
+    /// Answer the what-ifs in the [predict] section of this scenario file; without it and without a question, those kept with the run
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["connections", "rate", "cores", "delay", "cold", "scaled_select", "mix"])]
+    pub scenario: Option<PathBuf>,
     /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
@@ -44,6 +50,12 @@ pub enum RateWord {
     PerSec(f64),
     /// So many times what the run reached.
     Times(f64),
+}
+
+impl<'de> Deserialize<'de> for RateWord {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        NumberOrText::deserialize(deserializer)?.text().parse().map_err(Error::custom)
+    }
 }
 
 impl FromStr for RateWord {
@@ -85,5 +97,82 @@ impl FromStr for MixWord {
             return Err(format!("the shares make {:.1} %: they must make 100 %", sum * 100.0));
         }
         Ok(MixWord(parts))
+    }
+}
+
+impl<'de> Deserialize<'de> for MixWord {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(Error::custom)
+    }
+}
+
+/// One question of a scenario file: the options of `predict`, and a name.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+struct WhatIfToml {
+    name: String,
+    connections: Option<Count>,
+    rate: Option<RateWord>,
+    cores: Option<Count>,
+    delay: Option<Time>,
+    cold: Option<Count>,
+    scaled_select: bool,
+    mix: Option<MixWord>,
+}
+
+impl WhatIfToml {
+    /// The question in base units; what has no meaning is refused where it stands.
+    fn resolve<E: Error>(self) -> Result<WhatIf, E> {
+        let what_if = WhatIf {
+            name: self.name,
+            connections: self.connections.map(|count| count.0),
+            rate_per_sec: self.rate.and_then(|rate| if let RateWord::PerSec(rate) = rate { Some(rate) } else { None }),
+            rate_times: self.rate.and_then(|rate| if let RateWord::Times(times) = rate { Some(times) } else { None }),
+            cpus: self.cores.map(|count| count.0),
+            delay_ns: self.delay.map(Time::nanos),
+            cold: self.cold.map(|count| count.0),
+            scaled_select: self.scaled_select,
+            mix: self.mix.map(|mix| mix.0).unwrap_or_default(),
+        };
+        analyze::predict::what_if::check(&what_if).map_err(E::custom)?;
+        Ok(what_if)
+    }
+}
+
+/// `[predict]` of a scenario file, or several `[[predict]]`.
+#[derive(Debug, Default)]
+pub struct WhatIfsToml(pub Vec<WhatIf>);
+
+impl<'de> Deserialize<'de> for WhatIfsToml {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneOrMore;
+        /// An item of the list, so that an error is about its own lines.
+        struct One(WhatIf);
+        impl<'de> Deserialize<'de> for One {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                WhatIfToml::deserialize(deserializer)?.resolve().map(One)
+            }
+        }
+        impl<'de> Visitor<'de> for OneOrMore {
+            type Value = WhatIfsToml;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("a section [predict], or several [[predict]]")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                let one = WhatIfToml::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(WhatIfsToml(vec![one.resolve()?]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+                let mut all = Vec::new();
+                while let Some(One(what_if)) = list.next_element()? {
+                    all.push(what_if);
+                }
+                Ok(WhatIfsToml(all))
+            }
+        }
+        deserializer.deserialize_any(OneOrMore)
     }
 }

@@ -6,6 +6,7 @@ use super::find::FindOptions;
 use super::fleet::FleetOptions;
 use super::load::LoadOptions;
 use super::path::PathOptions;
+use super::predict::WhatIfsToml;
 use super::watching::WatchingOptions;
 use super::workload::WorkloadOptions;
 use crate::quantity::Time;
@@ -35,6 +36,8 @@ pub struct ScenarioToml {
     pub server: ServerToml,
     /// How its requests are watched.
     pub watching: WatchingOptions,
+    /// Questions for `predict`.
+    pub predict: WhatIfsToml,
 }
 
 /// `[server]` of the scenario file.

@@ -145,6 +145,7 @@ pub(super) fn search(mut drive: plan::Drive, hunt: Hunt, limits: &[Limit]) -> Re
         sweep: Some(sweep.clone()),
         server: session.server_command.clone(),
         path: session.path_plan(),
+        what_ifs: drive.what_ifs.clone(),
     };
     let writer = RunWriter::create(Path::new("runs"), output.out.as_deref(), session.record(scenario))?;
     let (points, started) = (Vec::new(), Instant::now());
@@ -415,9 +416,11 @@ impl Search {
         if as_json {
             let mut value = analyze::json::run(&run, &findings, &verdict);
             value["limits_crossed"] = serde_json::to_value(&crossed)?;
+            value["what_ifs"] = serde_json::to_value(analyze::predict::kept(&run))?;
             print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
         } else {
             print(&analyze::text::run(&run, &findings, &verdict))?;
+            print(&analyze::predict::what_ifs_text(&analyze::predict::kept(&run)))?;
         }
         let written = finished.map_err(anyhow::Error::from).and_then(|()| write_report(&run, None));
         match &written {

@@ -58,6 +58,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
                 sweep: None,
                 server: session.server_command.clone(),
                 path: session.path_plan(),
+                what_ifs: Vec::new(),
             };
             Some(RunWriter::create(Path::new("runs"), Some(path), session.record(scenario))?)
         }

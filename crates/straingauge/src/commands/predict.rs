@@ -2,6 +2,7 @@
 
 use crate::cli::{PredictArgs, RateWord};
 use crate::failure::{self, print, wrong_usage};
+use crate::plan;
 use analyze::predict::{self, Question, Rate};
 use anyhow::Result;
 use record::RunDir;
@@ -11,7 +12,12 @@ use std::process::ExitCode;
 pub fn run(args: PredictArgs) -> Result<ExitCode> {
     let question = question(&args)?;
     let runs = args.runs.iter().map(|path| RunDir::open(path)).collect::<Result<Vec<_>, _>>()?;
-    let prediction = predict::of_runs(&runs, &question)?;
+    let kept = match (&args.scenario, question == Question::default()) {
+        (Some(path), _) => plan::what_ifs(path)?,
+        (None, true) => runs.first().map(|run| run.record.scenario.what_ifs.clone()).unwrap_or_default(),
+        (None, false) => Vec::new(),
+    };
+    let prediction = predict::with_what_ifs(&runs, &question, &kept)?;
     if args.json {
         print(&format!("{}\n", serde_json::to_string_pretty(&predict::json(&prediction))?))?;
     } else {

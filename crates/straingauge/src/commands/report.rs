@@ -25,10 +25,12 @@ pub fn run(args: ReportArgs) -> Result<ExitCode> {
     let findings = analyze::zones::find(&run.points, &criteria);
     let verdict = analyze::verdict::sentences(&run, &findings);
     if args.json {
-        let value = analyze::json::run(&run, &findings, &verdict);
+        let mut value = analyze::json::run(&run, &findings, &verdict);
+        value["what_ifs"] = serde_json::to_value(analyze::predict::kept(&run))?;
         print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
     } else {
         print(&analyze::text::run(&run, &findings, &verdict))?;
+        print(&analyze::predict::what_ifs_text(&analyze::predict::kept(&run)))?;
     }
     let page = write_report(&run, args.out.as_deref())?;
     eprintln!("report: {}", page.display());

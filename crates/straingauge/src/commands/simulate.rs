@@ -93,6 +93,7 @@ impl Kept {
                 sweep: None,
                 server: None,
                 path: None,
+                what_ifs: Vec::new(),
             },
             machine: MachineFacts::read(),
             server_facts: Default::default(),

@@ -197,6 +197,7 @@ impl Both<'_> {
             sweep: Some(self.sweep.clone()),
             server: session.server_command.clone(),
             path: session.path_plan(),
+            what_ifs: drive.what_ifs.clone(),
         };
         let beside: Option<PathBuf> = match (&self.sides[0].writer, side) {
             (Some(first), 1) => Some(first.path().join(compare::BESIDE)),

@@ -89,6 +89,7 @@ pub(super) fn run(args: &ProfileArgs, axis: SweepAxis) -> Result<ExitCode> {
         },
         command: if is_server { sweep.command.clone() } else { sender()? },
         find_in_file: Default::default(),
+        what_ifs: Vec::new(),
     };
     search(drive, hunt, &[])
 }

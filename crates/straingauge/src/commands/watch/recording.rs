@@ -42,6 +42,7 @@ impl Recording {
                 sweep: None,
                 server: None,
                 path: None,
+                what_ifs: Vec::new(),
             },
             machine: MachineFacts::read(),
             server_facts,

@@ -1,0 +1,77 @@
+//! Questions that are kept with a scenario: each answered beside the others from one fit; one that cannot be answered says why, and
+//! does not keep the others from being.
+
+use super::question::{Answer, Question, Rate};
+use super::readings::PredictError;
+use record::WhatIf;
+use serde::Serialize;
+
+/// Shares may miss 1 by so much.
+const ROUNDING: f64 = 1e-3;
+
+/// A kept question with its answer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WhatIfAnswer {
+    /// The name given to it; may be empty. Untrusted text.
+    pub name: String,
+    /// The answer; absent with a reason.
+    pub answer: Option<Answer>,
+    /// Why there is none.
+    pub not_predicted: Option<String>,
+}
+
+impl WhatIfAnswer {
+    pub(super) fn new(what_if: &WhatIf, answer: Result<Answer, PredictError>) -> Self {
+        let (answer, not_predicted) = match answer {
+            Ok(answer) => (Some(answer), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        WhatIfAnswer { name: what_if.name.clone(), answer, not_predicted }
+    }
+}
+
+/// Says no to a question that has no meaning. The command line and the scenario file ask this before anything is measured; it is asked
+/// again of what a run directory holds.
+///
+/// # Errors
+/// One sentence.
+pub fn check(what_if: &WhatIf) -> Result<(), PredictError> {
+    let no = |words: String| Err(PredictError::Unsupported(words));
+    for (name, count) in [("connections", what_if.connections), ("cores", what_if.cpus)] {
+        if count == Some(0) {
+            return no(format!("{name} must be at least 1"));
+        }
+    }
+    for rate in [what_if.rate_per_sec, what_if.rate_times].into_iter().flatten() {
+        if !(rate.is_finite() && rate > 0.0) {
+            return no("a rate is a positive number such as 10k, or a multiple such as 2x".into());
+        }
+    }
+    let loads = [what_if.connections.is_some(), what_if.rate_per_sec.is_some(), what_if.rate_times.is_some()];
+    if loads.into_iter().filter(|given| *given).count() > 1 {
+        return no("connections (closed loop) and rate (open loop) are two questions: ask them apart".into());
+    }
+    let sum: f64 = what_if.mix.iter().map(|(_, share)| share).sum();
+    let are_shares = what_if.mix.iter().all(|(_, share)| (0.0..=1.0).contains(share)) && (sum - 1.0).abs() <= ROUNDING;
+    if !(what_if.mix.is_empty() || are_shares) {
+        return no(format!("the shares of the mix make {:.1} %: they must make 100 %", sum * 100.0));
+    }
+    Ok(())
+}
+
+/// The question as the models take it.
+///
+/// # Errors
+/// Those of [`check`].
+pub fn question(what_if: &WhatIf) -> Result<Question, PredictError> {
+    check(what_if)?;
+    Ok(Question {
+        cpus: what_if.cpus.map(|count| count as f64),
+        rate: what_if.rate_per_sec.map(Rate::PerSec).or(what_if.rate_times.map(Rate::Times)),
+        connections: what_if.connections.map(|count| count as f64),
+        delay_s: what_if.delay_ns.unwrap_or(0) as f64 * 1e-9,
+        cold: what_if.cold.map(|count| count as f64),
+        scaled_select: what_if.scaled_select,
+        mix: what_if.mix.clone(),
+    })
+}
