@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let readings = readings();
         let (ms, chosen) = timed(|| check::choose(&readings, 1.0));
         let server = chosen?.server;
-        println!("{round},cross-validation of 8 models on 13 levels,{ms:.2},{}", server.form.word().replace(',', ""));
+        println!("{round},cross-validation of 12 models on 13 levels,{ms:.2},{}", server.form.word().replace(',', ""));
         let (ms, servers) = timed(|| check::resampled(&readings, &server, 1000));
         println!("{round},bootstrap of 1000 resamples of 65 points,{ms:.2},{} fits", servers.len());
     }

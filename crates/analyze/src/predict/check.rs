@@ -173,7 +173,7 @@ fn check(form: Form, levels: &[Reading], cpus: f64) -> Check {
 /// server later. Of those within a tenth of the best the simplest comes first.
 fn farsighted(low: &[Reading], cpus: f64) -> Vec<(f64, Form)> {
     /// Forms that loads far below saturation can tell apart.
-    const FORMS: [Form; 8] = [
+    const FORMS: [Form; 10] = [
         Form::Constant,
         Form::Variance,
         Form::Waking,
@@ -182,6 +182,8 @@ fn farsighted(low: &[Reading], cpus: f64) -> Vec<(f64, Form)> {
         Form::WakingGrowing,
         Form::WakingDoubling,
         Form::BackgroundDoubling,
+        Form::Cooling,
+        Form::CoolingDoubling,
     ];
     let errors = |form: Form| {
         let begun = (low.len() / 2).max(form.parameters().div_ceil(2) + 1);

@@ -3,7 +3,9 @@
 //!
 //! demand(N, U) = base + wake (1 - U) + growth N + doubling log2(N) + cold_growth C
 //!
-//! A request that finds the CPU idle pays for waking it (`wake`); the work that grows with connections (the plastic zone)
+//! A request that finds the CPU idle pays for waking it (`wake`). Where caches and the CPU's clock cool down while it idles, the price
+//! depends on how long that was: with the time constant `cooling` and exponential gaps it is wake / (1 + X cooling) at the rate X, which
+//! falls early and then stays low, where wake (1 - U) falls in a straight line all the way to saturation. The work that grows with connections (the plastic zone)
 //! is `growth`. Where it is cache misses on the connections' state it grows by steps, one level of the cache after the other, and ends
 //! where all of it misses: that is nearer to the same amount for each doubling (`doubling`) than to a straight line. Beside the requests the CPUs may do work that does not follow the rate (`background`, timers and ticks): the intercept
 //! of Banga and Mogul's lines. It makes requests look dear at low rates, and takes its share of the capacity. The queue is solved by Schweitzer's approximation with the residual service of Pollaczek and Khinchine
@@ -36,13 +38,17 @@ pub enum Form {
     WakingDoubling,
     /// The same with work beside the requests instead of wake-ups.
     BackgroundDoubling,
+    /// Wake-ups that cost the more the longer the CPU was idle.
+    Cooling,
+    /// The same, and demand that grows with each doubling of the connections.
+    CoolingDoubling,
     /// The Universal Scalability Law on throughput alone.
     Usl,
 }
 
 impl Form {
     /// All, simplest first.
-    pub const ALL: [Form; 10] = [
+    pub const ALL: [Form; 12] = [
         Form::Constant,
         Form::Variance,
         Form::Waking,
@@ -52,6 +58,8 @@ impl Form {
         Form::BackgroundGrowing,
         Form::WakingDoubling,
         Form::BackgroundDoubling,
+        Form::Cooling,
+        Form::CoolingDoubling,
         Form::Usl,
     ];
 
@@ -67,6 +75,8 @@ impl Form {
             Form::BackgroundGrowing => "queue, background and growth",
             Form::WakingDoubling => "queue, wake-ups and doublings",
             Form::BackgroundDoubling => "queue, background and doublings",
+            Form::Cooling => "queue, cooling while idle",
+            Form::CoolingDoubling => "queue, cooling and doublings",
             Form::Usl => "Universal Scalability Law",
         }
     }
@@ -76,15 +86,19 @@ impl Form {
     }
 
     fn wakes(self) -> bool {
-        matches!(self, Form::Waking | Form::WakingGrowing | Form::WakingDoubling)
+        matches!(self, Form::Waking | Form::WakingGrowing | Form::WakingDoubling) || self.cools()
     }
 
     fn grows(self) -> bool {
         matches!(self, Form::Growing | Form::WakingGrowing | Form::BackgroundGrowing)
     }
 
+    fn cools(self) -> bool {
+        matches!(self, Form::Cooling | Form::CoolingDoubling)
+    }
+
     fn doubles(self) -> bool {
-        matches!(self, Form::WakingDoubling | Form::BackgroundDoubling)
+        matches!(self, Form::WakingDoubling | Form::BackgroundDoubling | Form::CoolingDoubling)
     }
 
     fn has_background(self) -> bool {
@@ -96,7 +110,14 @@ impl Form {
         match self {
             Form::Usl => 3,
             _ => {
-                let more = [self.has_variance(), self.wakes(), self.grows(), self.doubles(), self.has_background()];
+                let more = [
+                    self.has_variance(),
+                    self.wakes(),
+                    self.cools(),
+                    self.grows(),
+                    self.doubles(),
+                    self.has_background(),
+                ];
                 2 + more.into_iter().filter(|has| *has).count()
             }
         }
@@ -112,6 +133,8 @@ pub struct Server {
     pub base_s: f64,
     /// More CPU time of a request that finds the CPU idle, seconds.
     pub wake_s: f64,
+    /// How long the CPU must idle until a request pays most of `wake_s`, seconds; 0 = any idling is as bad.
+    pub cooling_s: f64,
     /// More CPU time of a request for each connection, seconds.
     pub growth_s: f64,
     /// More CPU time of a request for each doubling of the connections, seconds.
@@ -150,18 +173,20 @@ impl Server {
             return State { throughput_per_sec: rate, demand_s, utilisation: (rate * demand_s / self.cpus).min(1.0) };
         }
         let lasting = self.lasting_s(connections, cold);
-        let mut idle: f64 = 0.5;
+        // The share of `wake_s` that a request pays depends on the state, and the state on it.
+        let mut paid: f64 = 0.5;
         let mut state = State { throughput_per_sec: 0.0, demand_s: lasting, utilisation: 0.0 };
         for _ in 0..40 {
-            let own_s = lasting + self.wake_s * idle;
+            let own_s = lasting + self.wake_s * paid;
             let throughput_per_sec = self.rate(connections, own_s / self.free_ratio());
             let demand_s = own_s + self.background_cpus / throughput_per_sec;
             let utilisation = (throughput_per_sec * demand_s / self.cpus).min(1.0);
             state = State { throughput_per_sec, demand_s, utilisation };
-            if (1.0 - utilisation - idle).abs() < 1e-10 || self.wake_s == 0.0 {
+            let next = self.paid_ratio(throughput_per_sec, utilisation);
+            if (next - paid).abs() < 1e-10 || self.wake_s == 0.0 {
                 break;
             }
-            idle = 0.5 * (idle + 1.0 - utilisation);
+            paid = 0.5 * (paid + next);
         }
         state
     }
@@ -184,6 +209,11 @@ impl Server {
             + self.growth_s * connections
             + self.doubling_s * connections.max(1.0).log2()
             + self.cold_growth_s * cold
+    }
+
+    /// Which share of `wake_s` a request pays.
+    fn paid_ratio(&self, rate_per_sec: f64, utilisation: f64) -> f64 {
+        if self.cooling_s > 0.0 { 1.0 / (1.0 + rate_per_sec * self.cooling_s) } else { 1.0 - utilisation }
     }
 
     /// The highest rate that the CPUs can serve, requests per second, with as many connections busy as the path keeps so at that rate
@@ -211,7 +241,11 @@ impl Server {
     pub fn open_service_s(&self, rate_per_sec: f64, cold: f64) -> Option<f64> {
         // demand = lasting + wake (1 - rate demand / cpus), solved for the demand.
         let lasting = self.lasting_s((rate_per_sec * self.path_s).max(1.0), cold);
-        let demand = (lasting + self.wake_s) / (1.0 + self.wake_s * rate_per_sec / self.cpus);
+        let demand = if self.cooling_s > 0.0 {
+            lasting + self.wake_s * self.paid_ratio(rate_per_sec, 0.0)
+        } else {
+            (lasting + self.wake_s) / (1.0 + self.wake_s * rate_per_sec / self.cpus)
+        };
         let service = demand / self.free_ratio();
         (rate_per_sec * service < self.cpus).then_some(service)
     }
@@ -266,6 +300,7 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
         form,
         base_s: lowest,
         wake_s: 0.0,
+        cooling_s: 0.0,
         growth_s: 0.0,
         doubling_s: 0.0,
         background_cpus: 0.0,
@@ -287,6 +322,8 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
     let first = levels[0];
     let highest = loads[loads.len() - 1];
     let path = (first.load / first.throughput_per_sec - first.demand_s).max(0.05 * first.demand_s);
+    // The lowest rate is where cooling shows: its gaps are the unit of the time constant.
+    let cooling_scale = 1.0 / first.throughput_per_sec;
     let has_cold = levels.iter().any(|level| level.cold != first.cold);
     let of = |p: &[f64]| {
         let mut rest = p[2..].iter().map(|root| root * root);
@@ -296,6 +333,7 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
             path_s: p[1].exp(),
             cv_squared: next(form.has_variance(), 1.0),
             wake_s: next(form.wakes(), 0.0) * lowest,
+            cooling_s: next(form.cools(), 0.0) * cooling_scale,
             growth_s: next(form.grows(), 0.0) * lowest / highest,
             doubling_s: next(form.doubles(), 0.0) * lowest / DOUBLINGS,
             background_cpus: (next(form.has_background(), 0.0) * BACKGROUND_SCALE).min(MOST_BACKGROUND * cpus),
@@ -316,7 +354,8 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
     };
     let mut start = vec![lowest.ln(), path.ln()];
     start.extend(form.has_variance().then_some(0.7));
-    start.extend(form.wakes().then_some(0.5));
+    start.extend(form.wakes().then_some(if form.cools() { 1.5 } else { 0.5 }));
+    start.extend(form.cools().then_some(0.7));
     start.extend(form.grows().then_some(0.4));
     start.extend(form.doubles().then_some(0.4));
     start.extend(form.has_background().then_some(0.7));

@@ -127,6 +127,9 @@ fn model(prediction: &Prediction) -> String {
                 (server.cold_growth_s * 1e9, "us more for each 1,000 cold connections"),
             ];
             parts.extend(parts_of.iter().filter(|(v, _)| *v > 0.0).map(|(v, words)| format!("{v:.2} {words}")));
+            if server.cooling_s > 0.0 {
+                parts.push(format!("it cools down in {}", format_nanos(server.cooling_s * 1e9)));
+            }
             if server.background_cpus > 0.0 {
                 parts.push(format!("{:.3} CPUs busy beside the requests", server.background_cpus));
             }

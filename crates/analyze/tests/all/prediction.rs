@@ -159,8 +159,8 @@ fn of_form(truth: predict::server::Server, loads: &[u64]) -> RunDir {
             (names::SERVER_CPU_BUSY, state.utilisation),
             (names::RESPONSE_MEAN, point.connections as f64 / rate * 1e6),
         ] {
-            let unit = point.figures.get(name).map_or("us", |figure| figure.unit).to_string();
-            point.figures.set(name, Figure::new(value, &unit, 1, Origin::Counted));
+            let unit = names::ALL.iter().find(|(known, ..)| *known == name).map_or("us", |(_, unit, _)| *unit);
+            point.figures.set(name, Figure::new(value, unit, 1, Origin::Counted));
         }
     }
     run
@@ -173,6 +173,7 @@ fn a_cost_that_grows_with_each_doubling_is_seen_below_the_yield_point() {
         form: Form::WakingDoubling,
         base_s: 6e-6,
         wake_s: 8e-6,
+        cooling_s: 0.0,
         growth_s: 0.0,
         doubling_s: 0.5e-6,
         background_cpus: 0.0,
@@ -190,6 +191,28 @@ fn a_cost_that_grows_with_each_doubling_is_seen_below_the_yield_point() {
     // The capacity is that of as many connections as the path keeps busy, not of one.
     let capacity = truth.capacity_per_sec(0.0);
     within(capacity * (6e-6 + 0.5e-6 * (capacity * 10e-3).log2()), 1.0, 1e-6);
+}
+
+#[test]
+fn a_cost_that_cools_down_while_idle_is_not_taken_for_one_that_falls_until_the_server_is_full() {
+    let plain = asked(&measured(&quiet(), &LOADS, 3), Question::default()).model;
+    let truth = predict::server::Server {
+        form: Form::Cooling,
+        base_s: 14e-6,
+        wake_s: 160e-6,
+        cooling_s: 7e-3,
+        cv_squared: 1.0,
+        path_s: 10e-3,
+        cpus: 1.0,
+        ..plain
+    };
+    let run = of_form(truth, &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048]);
+    let found = asked(&run, Question::default()).extrapolation.unwrap();
+    let (measured, predicted) = found.yield_connections.unwrap();
+    assert!(found.up_to_load <= measured / 2.0, "{found:?}");
+    within(predicted.unwrap(), measured, 0.15);
+    let (low, high) = found.yield_range.unwrap();
+    assert!(low <= predicted.unwrap() && predicted.unwrap() <= high, "{found:?}");
 }
 
 #[test]
