@@ -143,3 +143,12 @@ fn a_bad_what_if_is_refused_with_file_and_line_before_anything_is_measured() {
         .exits_with(2)
         .complains_of(&["no section [predict]"]);
 }
+
+#[test]
+fn a_threshold_that_nothing_could_cross_is_refused_and_both_runs_are_named() {
+    let (a, b) = (recorded(), recorded());
+    let compare = |more: &[&str]| run(straingauge(["compare"]).arg(&a).arg(&b).args(more));
+    compare(&["--threshold", "5"]).exits_with(2).complains_of(&["--threshold 500%", "write 5%"]);
+    let said = compare(&["--threshold", "5%"]).exits_with(0).out;
+    assert!(said.starts_with("A: ") && said.contains("\nB: ") && said.contains("planted/nginx"), "{said}");
+}

@@ -1,7 +1,7 @@
 //! `straingauge compare`: two run directories against each other; nothing is measured.
 
 use crate::cli::CompareArgs;
-use crate::failure::{self, print};
+use crate::failure::{self, print, wrong_usage};
 use analyze::compare;
 use anyhow::Result;
 use record::RunDir;
@@ -9,11 +9,21 @@ use std::process::ExitCode;
 
 /// Runs the command.
 pub fn run(args: CompareArgs) -> Result<ExitCode> {
+    // A bare 5 is 500 %: with it nothing would ever be a regression.
+    if args.threshold.0 > 1.0 {
+        return Err(wrong_usage(format!(
+            "--threshold {0:.0}% is more than everything: write 5% or 0.05 for a twentieth",
+            args.threshold.0 * 100.0
+        )));
+    }
     let (a, b) = (RunDir::open(&args.a)?, RunDir::open(&args.b)?);
     let comparison = compare::runs(&a, &b, args.threshold.0)?;
     if args.json {
         print(&format!("{}\n", serde_json::to_string_pretty(&compare::json(&comparison))?))?;
     } else {
+        let name =
+            |run: &RunDir| analyze::text::plain(&format!("{} ({})", run.path.display(), run.record.scenario.url), 300);
+        print(&format!("A: {}\nB: {}\n", name(&a), name(&b)))?;
         print(&compare::text(&comparison))?;
     }
     let has_regression = comparison.regressions().next().is_some();
