@@ -37,6 +37,7 @@ fn readings() -> Vec<Reading> {
                 p50_s: None,
                 p99_s: None,
                 failed: false,
+                threads: None,
             });
         }
     }
