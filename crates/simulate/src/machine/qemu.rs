@@ -128,11 +128,11 @@ impl Qemu {
         let clock = if start.debugger.is_some() { "rt" } else { "vm" };
         command.args(["-rtc", &format!("base=2020-01-01,clock={clock}")]);
         command.args(["-m", &start.limits.memory_mib.to_string()]);
-        // Without fast string instructions the kernel copies in words (it takes FSRM, which QEMU has since 8, for a sign of ERMS); LA57
-        // would move its map of memory.
+        // Without fast string instructions the kernel copies in words (it takes FSRM, which QEMU 10 has, for a sign of ERMS); LA57
+        // would move its map of memory. By the model, too, it chooses how to copy: that of QEMU 7.2 for all.
         command.args([
             "-cpu",
-            "max,-erms,-fsrm,-la57",
+            "max,-erms,-fsrm,-la57,family=15,model=107,stepping=1",
             "-machine",
             "pc",
             "-display",
