@@ -40,7 +40,7 @@ pub struct Check {
 }
 
 /// What a fit up to half the yield point said about the rest.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Extrapolation {
     /// Which model was chosen by cross-validation on the low levels alone; absent where none could be fitted.
     pub form: Option<Form>,

@@ -243,8 +243,8 @@ fn unknown_cost(extrapolation: &Extrapolation) -> Option<String> {
     ))
 }
 
-/// A server that has as many threads as it may have, more connections than threads, and idle CPUs: what it cannot do is not a matter of
-/// CPU time.
+/// A server that has as many threads as it may have and whose rate no longer follows the connections, though its CPUs idle: what it
+/// cannot do is not a matter of CPU time. A server of events has few threads, too, but its rate follows until its CPUs are full.
 fn workers(readings: &Readings, extrapolation: &Extrapolation) -> Option<String> {
     /// Threads that differ by no more than this are the same number.
     const SAME: f64 = 0.02;
@@ -254,10 +254,11 @@ fn workers(readings: &Readings, extrapolation: &Extrapolation) -> Option<String>
     let first = levels.iter().find(has_most)?;
     let full: Vec<&Reading> = levels.iter().filter(|level| level.load >= first.load).filter(has_most).collect();
     let limit = readings.criteria.saturation_ratio * readings.parallel_cpus;
-    // More connections than threads, work left undone, and CPUs that had time for it.
-    let wanting = full.iter().filter(|level| level.load >= most && level.busy_cpus < limit);
-    let last = wanting.max_by(|a, b| a.load.total_cmp(&b.load))?;
-    if most < 2.0 || full.len() < 2 {
+    // With a connection for each thread at least; from here on more connections brought nothing.
+    let reached = full.iter().find(|level| level.load >= most)?;
+    let last = full.iter().rev().find(|level| level.busy_cpus < limit)?;
+    let follows = last.throughput_per_sec > (1.0 + NOTABLE) * reached.throughput_per_sec;
+    if most < 2.0 || last.load < 2.0 * reached.load || follows {
         return None;
     }
     let low = levels.iter().filter(|level| level.load <= extrapolation.up_to_load).filter_map(|level| level.threads);
@@ -268,11 +269,73 @@ fn workers(readings: &Readings, extrapolation: &Extrapolation) -> Option<String>
         String::new()
     };
     Some(format!(
-        "the server has {} threads ({grown}no more from {} to {} connections) while its CPUs are {:.0} % busy: a connection that is served holds \
-         one, so further ones wait (Apache: MaxRequestWorkers); a limit in a configuration is no part of any model",
+        "the server has {} threads ({grown}no more from {} to {} connections), and serves no more requests while its CPUs are {:.0} % busy: \
+         where a connection that is served holds a thread, further ones wait (Apache: MaxRequestWorkers); a limit in a configuration is \
+         no part of any model",
         crate::text::grouped(most),
         crate::text::grouped(first.load),
-        crate::text::grouped(full.last().map_or(first.load, |level| level.load)),
+        crate::text::grouped(last.load),
         last.busy_cpus / readings.parallel_cpus * 100.0
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// (connections, requests per second, busy CPUs, threads) of a server with two CPUs.
+    fn readings(levels: &[(f64, f64, f64, f64)]) -> Readings {
+        let reading = |&(load, throughput_per_sec, busy_cpus, threads): &(f64, f64, f64, f64)| Reading {
+            load,
+            cold: 0.0,
+            throughput_per_sec,
+            demand_s: busy_cpus / throughput_per_sec,
+            busy_cpus,
+            user_cpus: None,
+            kernel_cpus: None,
+            mean_s: None,
+            p50_s: None,
+            p99_s: None,
+            threads: Some(threads),
+            failed: false,
+        };
+        Readings {
+            closed: levels.iter().map(reading).collect(),
+            open: Vec::new(),
+            parallel_cpus: 2.0,
+            allowed_cpus: 2.0,
+            one_thread: false,
+            others_cpus: 0.0,
+            criteria: record::Criteria::default(),
+        }
+    }
+
+    fn said(levels: &[(f64, f64, f64, f64)]) -> Option<String> {
+        let extrapolation = Extrapolation { up_to_load: 4.0, ..Extrapolation::default() };
+        workers(&readings(levels), &extrapolation)
+    }
+
+    #[test]
+    fn a_rate_that_stops_following_at_as_many_connections_as_threads_is_a_limit_of_threads() {
+        let words = said(&[
+            (1.0, 100.0, 0.1, 4.0),
+            (4.0, 400.0, 0.4, 4.0),
+            (8.0, 800.0, 0.8, 8.0),
+            (16.0, 805.0, 0.8, 8.0),
+            (64.0, 810.0, 0.8, 8.0),
+        ]);
+        let words = words.expect("eight threads serve eight connections");
+        assert!(words.contains("8 threads (4 at the loads fitted, no more from 8 to 64 connections)"), "{words}");
+        assert!(words.contains("40 % busy"), "{words}");
+    }
+
+    #[test]
+    fn a_server_of_events_with_few_threads_is_not_blamed_for_them() {
+        let follows = [(1.0, 100.0, 0.1, 2.0), (4.0, 400.0, 0.4, 2.0), (16.0, 1600.0, 1.6, 2.0)];
+        assert_eq!(said(&follows), None, "its rate follows the connections");
+        let saturated = [(1.0, 1000.0, 0.9, 2.0), (4.0, 2000.0, 1.99, 2.0), (64.0, 2000.0, 1.99, 2.0)];
+        assert_eq!(said(&saturated), None, "its CPUs are full");
+        assert_eq!(said(&[(1.0, 100.0, 0.2, 1.0), (64.0, 100.0, 0.2, 1.0)]), None, "one thread is a loop, not a pool");
+        assert_eq!(said(&[]), None);
+    }
 }
