@@ -154,7 +154,12 @@ fn chart(
         Some(words) => Scale::linear(shown, words),
         None => Scale::times_us(shown),
     };
-    Some(Chart {
+    Some(Chart { layers, series, ..frame(axis, what, y_name, y) })
+}
+
+/// A chart against the axis, without anything in it.
+pub(super) fn frame(axis: &AxisFindings, what: &str, y_name: &str, y: Scale) -> Chart {
+    Chart {
         title: format!("{what} against {}", axis.axis.name()),
         description: crate::axis::headline(axis).unwrap_or_default(),
         x_name: axis.axis.name().into(),
@@ -164,9 +169,9 @@ fn chart(
         bands: Vec::new(),
         markers: Vec::new(),
         limits: Vec::new(),
-        layers,
-        series,
-    })
+        layers: Vec::new(),
+        series: Vec::new(),
+    }
 }
 
 const CAPTION: &str = "Dots: points; line: median over repeats; shaded: its 95 % interval.";

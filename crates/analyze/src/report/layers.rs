@@ -1,10 +1,11 @@
 //! Layers per packet along an axis: Kim and Rixner's Table 1 and Figures 4 to 6 (2005) for the report.
 
+use super::axis::frame;
 use super::charts::Figure;
-use super::{axis::x_scale, unbroken};
+use super::unbroken;
 use crate::axis::layers::{AxisLayers, LayerCost, OVERALL};
 use crate::axis::{AxisFindings, Estimate};
-use crate::chart::{Chart, Layer, Scale, Series};
+use crate::chart::{Layer, Scale, Series};
 use crate::text::layers;
 use record::units::format_si;
 use serde::Serialize;
@@ -83,22 +84,6 @@ pub(super) fn figures(axis: &AxisFindings, found: &AxisLayers) -> Vec<Figure> {
         }
     }
     figures
-}
-
-fn frame(axis: &AxisFindings, title: &str, y_name: &str, y: Scale) -> Chart {
-    Chart {
-        title: format!("{title} against {}", axis.axis.name()),
-        description: crate::axis::headline(axis).unwrap_or_default(),
-        x_name: axis.axis.name().into(),
-        y_name: y_name.into(),
-        x: x_scale(axis),
-        y,
-        bands: Vec::new(),
-        markers: Vec::new(),
-        limits: Vec::new(),
-        layers: Vec::new(),
-        series: Vec::new(),
-    }
 }
 
 fn stacked(

@@ -35,7 +35,7 @@ pub struct PredictArgs {
     /// Another mix: shares of the size classes, by label or number, as in '1=90%,2=9%,3=1%' (needs a run for each class, with different mixes)
     #[arg(long, value_name = "CLASS=SHARE,...")]
     pub mix: Option<MixWord>,
-    /// Answer the what-ifs in the [predict] section of this scenario file; without it and without a question, those kept with the run
+    /// Answer the what-ifs in the predict section of this scenario file; without it and without a question, those kept with the run
     #[arg(long, value_name = "FILE", conflicts_with_all = ["connections", "rate", "cores", "delay", "cold", "scaled_select", "mix"])]
     pub scenario: Option<PathBuf>,
     /// Print JSON instead of text

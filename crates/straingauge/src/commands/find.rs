@@ -93,21 +93,7 @@ pub(super) fn search(mut drive: plan::Drive, hunt: Hunt, limits: &[Limit]) -> Re
     }
     let output = &drive.output;
     RunWriter::check(Path::new("runs"), output.out.as_deref())?;
-    let mut session = Session::open(&Wanted {
-        target: &drive.target,
-        load: &drive.load,
-        workload: &drive.workload,
-        is_sweep: true,
-        clients: &drive.clients,
-        fleet: &drive.fleet,
-        server: &drive.server,
-        watching: &drive.watching,
-        command: &drive.command,
-        path: &drive.path,
-        single_segments: is_microbenchmark,
-        default_warmup: Duration::from_millis(200),
-        is_quiet: output.quiet,
-    })?;
+    let mut session = Session::open(&Wanted { single_segments: is_microbenchmark, ..Wanted::sweep(&drive) })?;
     let most = most_connections(&sweep, which, &session.plan);
     if !session.gauge.has_clients() {
         load::check(&LoadPlan { connections: most, ..session.plan.clone() }).map_err(anyhow::Error::from)?;

@@ -28,21 +28,8 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     if let Some(out) = &output.out {
         RunWriter::check(out, Some(out))?;
     }
-    let mut session = Session::open(&Wanted {
-        target: &drive.target,
-        load: &drive.load,
-        workload: &drive.workload,
-        is_sweep: false,
-        clients: &drive.clients,
-        fleet: &drive.fleet,
-        server: &drive.server,
-        watching: &drive.watching,
-        command: &drive.command,
-        path: &drive.path,
-        single_segments: false,
-        default_warmup: Duration::from_secs(1),
-        is_quiet: output.quiet,
-    })?;
+    let mut session =
+        Session::open(&Wanted { is_sweep: false, default_warmup: Duration::from_secs(1), ..Wanted::sweep(&drive) })?;
     if !session.gauge.has_clients() {
         knock(&session)?;
         greet_tls(&session)?;

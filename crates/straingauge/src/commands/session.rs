@@ -8,7 +8,7 @@ use crate::cpus;
 use crate::failure::wrong_usage;
 use crate::layers::LayerGauge;
 use crate::measure::Gauge;
-use crate::plan::{self, Setting};
+use crate::plan::{self, Drive, Setting};
 use crate::progress::Progress;
 use crate::quantity::Time;
 use crate::requests::{RequestGauge, RequestWatchPlan};
@@ -57,6 +57,27 @@ pub struct Wanted<'a> {
     pub single_segments: bool,
     pub default_warmup: Duration,
     pub is_quiet: bool,
+}
+
+impl<'a> Wanted<'a> {
+    /// A sweep of what was typed.
+    pub fn sweep(drive: &'a Drive) -> Self {
+        Wanted {
+            target: &drive.target,
+            load: &drive.load,
+            workload: &drive.workload,
+            is_sweep: true,
+            clients: &drive.clients,
+            fleet: &drive.fleet,
+            server: &drive.server,
+            watching: &drive.watching,
+            command: &drive.command,
+            path: &drive.path,
+            single_segments: false,
+            default_warmup: Duration::from_millis(200),
+            is_quiet: drive.output.quiet,
+        }
+    }
 }
 
 impl Session {

@@ -137,21 +137,7 @@ impl Both<'_> {
     fn turn(&mut self, side: usize, round: u32) -> Result<Ended> {
         let drive = self.drive;
         let command = self.sides[side].command.clone();
-        let mut session = Session::open(&Wanted {
-            target: &drive.target,
-            load: &drive.load,
-            workload: &drive.workload,
-            is_sweep: true,
-            clients: &drive.clients,
-            fleet: &drive.fleet,
-            server: &drive.server,
-            watching: &drive.watching,
-            command: &command,
-            path: &drive.path,
-            single_segments: false,
-            default_warmup: Duration::from_millis(200),
-            is_quiet: drive.output.quiet,
-        })?;
+        let mut session = Session::open(&Wanted { command: &command, ..Wanted::sweep(drive) })?;
         greet(&session, drive.output.any_status)?;
         session.profile_layers(drive.target.port, self.asked.profile)?;
         let writer = match self.sides[side].writer.take() {
