@@ -12,6 +12,8 @@ mod counts;
 mod disk;
 #[path = "watch/faults.rs"]
 mod faults;
+#[path = "watch/loads.rs"]
+mod loads;
 #[path = "watch/older_kernel.rs"]
 mod older_kernel;
 #[path = "watch/overload.rs"]

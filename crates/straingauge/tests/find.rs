@@ -154,7 +154,7 @@ fn a_report_is_drawn_again_from_the_directory_alone() {
     let redrawn = std::fs::read(&again).expect("the page is there");
     let places = [out.as_path(), moved.as_path()];
     let pages = [&page, &redrawn].map(|page| without_places(&String::from_utf8_lossy(page), places));
-    assert_eq!(pages[0], pages[1], "the page is drawn the same again");
+    assert_same_lines(&pages, "the page is drawn the same again");
     // A pipe is written to, not replaced by a file.
     let pipe = dir.path().join("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().is_ok_and(|status| status.success()));
@@ -166,7 +166,17 @@ fn a_report_is_drawn_again_from_the_directory_alone() {
     assert!(reader.wait().is_ok_and(|status| status.success()));
     let through = std::fs::read(dir.path().join("copy")).expect("the copy is there");
     assert!(through == redrawn, "the page did not go through the pipe whole");
-    assert_eq!(without_places(&first.out, places), without_places(&said.out, places), "the same words again");
+    assert_same_lines(&[&first.out, &said.out].map(|text| without_places(text, places)), "the same words again");
+}
+
+/// Asserts that two texts are one; says which line differs, as the whole of a page is past reading.
+#[track_caller]
+fn assert_same_lines(texts: &[String; 2], what: &str) {
+    let [a, b] = texts;
+    for (number, (a, b)) in a.lines().zip(b.lines()).enumerate() {
+        assert_eq!(a, b, "{what}: line {}", number + 1);
+    }
+    assert_eq!(a.lines().count(), b.lines().count(), "{what}: as many lines");
 }
 
 /// A text without the places of its run, which are all that may differ.

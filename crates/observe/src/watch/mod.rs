@@ -7,8 +7,8 @@
 //!
 //! [`Watcher`] is the entrance; it holds windows while it waits ([`Watcher::wait_until`]) and hands out [`Reading`]s.
 //! Rooms inside: `layout`, `mapped`, `programs`, `kernel` (the programs), `calibration` (their cost), `schedule`,
-//! [`pack`] (the server's own functions), [`estimate`] (windows), [`point_watch`] with [`held`], [`shares`] and [`point`] (the
-//! watch of a load's points), [`states`] (connections), [`classes`], [`reading`], `totals`, [`by_process`], [`traffic`] (what is read), [`rates`] and
+//! [`pack`] (the server's own functions), [`estimate`] (windows), [`point_watch`] with [`held`], `standing`, [`shares`] and
+//! [`point`] (the watch of a load's points), [`states`] (connections), [`classes`], [`reading`], `totals`, [`by_process`], [`traffic`] (what is read), [`rates`] and
 //! [`demand`] (what follows).
 
 #[cfg(feature = "bpf")]
@@ -46,6 +46,7 @@ pub mod reading;
 pub mod schedule;
 mod server;
 pub mod shares;
+mod standing;
 pub mod states;
 pub mod system;
 pub mod system_text;

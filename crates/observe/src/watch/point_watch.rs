@@ -10,6 +10,7 @@ use super::intervals::Intervals;
 use super::reading::{PackTotals, PhaseTotals, Reading};
 use super::schedule::Mode;
 use super::shares::{Shares, affordable, drain_ns, pack_share, windows};
+use super::standing::Edges;
 use super::watcher::{WatchOptions, Watcher};
 use crate::cpu_clock;
 use crate::error::ObserveError;
@@ -211,6 +212,7 @@ struct Holder {
     next_glance_ns: u64,
     own_before_ns: u64,
     is_in_window: bool,
+    edges: Edges,
     random: u64,
 }
 
@@ -226,6 +228,7 @@ impl Holder {
             next_glance_ns: 0,
             own_before_ns: 0,
             is_in_window: false,
+            edges: Edges::default(),
             random: monotonic_ns() | 1,
         }
     }
@@ -260,7 +263,7 @@ impl Holder {
                     if self.is_in_window {
                         self.window_ends();
                     }
-                    self.now.after = self.watcher.read();
+                    self.now.after = self.watcher.read_still();
                     if done.send(std::mem::take(&mut self.now)).is_err() {
                         return;
                     }
@@ -277,8 +280,10 @@ impl Holder {
         if self.watcher.options().mode != mode {
             self.set_mode(mode);
         }
+        // What the load before, or a first look at the server, left unfinished would be counted as this one's.
+        self.edges.wait_until_over(&mut self.watcher);
         self.watcher.reconcile(monotonic_ns());
-        self.now.before = self.watcher.read();
+        self.now.before = self.watcher.read_still();
     }
 
     fn set_mode(&mut self, mode: Mode) {

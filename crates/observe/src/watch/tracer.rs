@@ -412,6 +412,11 @@ impl Tracer {
         self.programs.sweep()
     }
 
+    /// Requests that an event has ended, of all classes.
+    pub fn finished(&self) -> u64 {
+        self.programs.classes.iter().map(|row| row.requests).sum()
+    }
+
     /// Requests by class.
     pub fn classes(&self, swept: &Sweep) -> Vec<ClassTotals> {
         totals::classes(self.programs.classes.iter(), swept, self.sizes.count())

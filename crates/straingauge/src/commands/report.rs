@@ -21,8 +21,7 @@ pub fn run(args: ReportArgs) -> Result<ExitCode> {
     if let Some(other) = analyze::compare::beside(&run) {
         return side_by_side(&args, &run, &other);
     }
-    let criteria = run.record.scenario.sweep.as_ref().map(|sweep| sweep.criteria).unwrap_or_default();
-    let findings = analyze::zones::find(&run.points, &criteria);
+    let findings = analyze::zones::of_run(&run);
     let verdict = analyze::verdict::sentences(&run, &findings);
     if args.json {
         let mut value = analyze::json::run(&run, &findings, &verdict);

@@ -1,0 +1,144 @@
+//! Readings at the edges of a load, where counts of the server's side have to equal a client's: taken while no request
+//! ends, and before a load when those of the load before it are over.
+//!
+//! A reading adds the requests that an event has ended to those that are answered and wait for their event. One whose event
+//! comes between the two counts would stand in both, and events come in numbers when a client has just closed its connections.
+
+use super::reading::Reading;
+use super::watcher::Watcher;
+use record::time::monotonic_ns;
+use std::time::Duration;
+
+/// Where the requests of the port stand.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Ended by an event.
+    pub finished: u64,
+    /// Answered, and not ended by an event yet.
+    pub answered: u64,
+    /// Requests that are not answered, or not acknowledged to the end, and connections that their client has closed and the server has
+    /// not: what these hold unread becomes requests yet.
+    pub unfinished: u64,
+}
+
+/// How long a load waits for the end of what came before it: all in all, and while nothing moves. A server that never answers some
+/// requests must not hold up every load.
+const MOST_NS: u64 = 2_000_000_000;
+const STILL_NS: u64 = 1_000_000_000;
+/// Between two looks, and the longest it grows to.
+const REST: Duration = Duration::from_millis(1);
+const LONGEST_REST: Duration = Duration::from_millis(20);
+/// Readings that are taken for one in which no request ends. Of a port that others use, too, there may be none.
+const MOST_READINGS: usize = 20;
+/// Index of CLOSE_WAIT in [`crate::sock_diag::STATES`].
+const CLOSE_WAIT: usize = 8;
+
+impl Watcher {
+    /// Where requests stand; `None` where they are not counted.
+    pub fn standing(&mut self) -> Option<Standing> {
+        if !self.options.mode.counts_requests() {
+            return None;
+        }
+        #[cfg(feature = "bpf")]
+        {
+            let counts = self.counts();
+            let tracer = self.tracer.as_mut()?;
+            let swept = tracer.sweep().ok()?;
+            let answered = swept.answered.iter().map(|row| row.requests).sum();
+            let finished = tracer.finished();
+            let closing = self.states.read(monotonic_ns(), &counts)[CLOSE_WAIT];
+            Some(Standing { finished, answered, unfinished: swept.waiting + swept.sending + closing })
+        }
+        #[cfg(not(feature = "bpf"))]
+        None
+    }
+
+    /// A reading during which no request ended, where there is one to be had.
+    pub fn read_still(&mut self) -> Reading {
+        let (mut before, mut rest) = (self.standing(), REST);
+        for _ in 1..MOST_READINGS {
+            let reading = self.read();
+            let after = self.standing();
+            if counts_of(before) == counts_of(after) {
+                return reading;
+            }
+            before = after;
+            std::thread::sleep(rest);
+            rest = (rest * 2).min(LONGEST_REST);
+        }
+        self.read()
+    }
+}
+
+fn counts_of(standing: Option<Standing>) -> Option<(u64, u64)> {
+    standing.map(|standing| (standing.finished, standing.answered))
+}
+
+/// Waits between loads.
+#[derive(Debug, Default)]
+pub struct Edges {
+    /// So many stayed unfinished however long was waited: the next load waits for no fewer.
+    stuck: u64,
+}
+
+/// What is to be done about a standing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// Requests may still end.
+    Wait,
+    /// All are over.
+    Over,
+    /// Some are not, and there is no more waiting for them.
+    GivenUp,
+}
+
+impl Edges {
+    fn next(&self, standing: Standing, waited_ns: u64, still_ns: u64) -> Next {
+        match standing.unfinished {
+            unfinished if unfinished <= self.stuck => Next::Over,
+            _ if waited_ns >= MOST_NS || still_ns >= STILL_NS => Next::GivenUp,
+            _ => Next::Wait,
+        }
+    }
+
+    /// Waits until the requests that are under way are over, within bounds.
+    pub fn wait_until_over(&mut self, watcher: &mut Watcher) {
+        let began_ns = monotonic_ns();
+        let (mut last, mut moved_ns, mut rest) = (None, began_ns, REST);
+        while let Some(standing) = watcher.standing() {
+            let now_ns = monotonic_ns();
+            if last.replace(standing) != Some(standing) {
+                moved_ns = now_ns;
+            }
+            match self.next(standing, now_ns - began_ns, now_ns - moved_ns) {
+                Next::Wait => std::thread::sleep(rest),
+                Next::Over | Next::GivenUp => {
+                    self.stuck = standing.unfinished;
+                    return;
+                }
+            }
+            rest = (rest * 2).min(LONGEST_REST);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn standing(unfinished: u64) -> Standing {
+        Standing { unfinished, ..Standing::default() }
+    }
+
+    #[test]
+    fn a_load_waits_for_requests_but_not_for_those_that_never_end() {
+        let mut edges = Edges::default();
+        assert_eq!(edges.next(standing(0), 0, 0), Next::Over);
+        assert_eq!(edges.next(standing(3), 0, 0), Next::Wait);
+        assert_eq!(edges.next(standing(3), STILL_NS, STILL_NS), Next::GivenUp, "nothing moves");
+        assert_eq!(edges.next(standing(3), MOST_NS, 0), Next::GivenUp, "it moves for ever");
+        edges.stuck = 3;
+        assert_eq!(edges.next(standing(3), 0, 0), Next::Over, "these were waited for");
+        assert_eq!(edges.next(standing(4), 0, 0), Next::Wait, "this one was not");
+    }
+}
