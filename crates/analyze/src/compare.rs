@@ -2,6 +2,7 @@
 //! interval and Welch's t-test on the logarithms; p-values are corrected for the number of tests (Holm, 1979). Of two runs
 //! that were measured in turn, round by round, the points of a round are compared with each other: what drifts cancels.
 
+mod subjects;
 mod text;
 
 pub use crate::report::beside::server_words;
@@ -173,7 +174,11 @@ fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Re
     for difference in &mut differences {
         difference.outcome = outcome(difference, threshold_ratio, 1.0 - confidence);
     }
-    let doubts = doubts(a, b, &differences);
+    let mut doubts = doubts(a, b, &differences);
+    if !is_paired {
+        // Servers that took turns in one run are different ones on purpose, and got the same requests.
+        doubts.extend(subjects::doubts(a, b));
+    }
     let unmatched = of_a.len() + of_b.len() - 2 * matched;
     Ok(Comparison { threshold_ratio, confidence_ratio: confidence, differences, unmatched, doubts })
 }

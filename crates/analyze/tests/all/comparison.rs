@@ -75,3 +75,66 @@ fn what_cannot_be_tested_is_said() {
     let doubts = compare::runs(&a, &elsewhere, 0.05).unwrap().doubts;
     assert!(doubts[0].contains("different machines") && doubts[1].contains("60 minutes"), "{doubts:?}");
 }
+
+/// A run's doubts against the run of the same server, after a change of its record.
+fn doubts_after(change: impl Fn(&mut record::RunRecord)) -> Vec<String> {
+    let (a, mut b) = (run(&steady(), 1, 2), run(&steady(), 2, 2));
+    change(&mut b.record);
+    let found = compare::runs(&a, &b, 0.05).unwrap();
+    // What is doubted is said in both forms, and is no regression by itself.
+    let words = compare::text(&found).split_whitespace().collect::<Vec<_>>().join(" ");
+    for doubt in &found.doubts {
+        assert!(words.contains(doubt.as_str()), "{doubt} is not in: {words}");
+    }
+    let json = compare::json(&found);
+    assert_eq!(json["comparison"]["doubts"], serde_json::json!(found.doubts));
+    found.doubts
+}
+
+#[test]
+fn two_runs_of_one_server_have_no_doubt() {
+    assert_eq!(doubts_after(|_| ()), Vec::<String>::new());
+}
+
+#[test]
+fn runs_of_different_servers_are_doubted_with_what_tells_them_apart() {
+    let set = |record: &mut record::RunRecord, facts: &[(&str, &str)]| {
+        record.server_facts.extend(facts.iter().map(|(name, value)| (name.to_string(), value.to_string())));
+    };
+    let server =
+        doubts_after(|record| record.scenario.server.as_mut().unwrap().argv = vec!["apache2".into(), "-X".into()]);
+    assert_eq!(server.len(), 1, "{server:?}");
+    assert!(server[0].starts_with("the two runs measured different servers: "), "{server:?}");
+    assert!(server[0].contains("command line nginx -c nginx.conf (A) against apache2 -X (B)"), "{server:?}");
+    let version = doubts_after(|record| set(record, &[("version", "nginx/1.26.0")]));
+    assert!(version[0].contains("version nginx/1.22.1 (A) against nginx/1.26.0 (B)"), "{version:?}");
+    assert_eq!(doubts_after(|record| set(record, &[("program", "nginx"), ("pid", "7")])).len(), 0, "only one says");
+    let (mut a, mut b) = (run(&steady(), 1, 2), run(&steady(), 2, 2));
+    set(&mut a.record, &[("program", "nginx"), ("executable", "/usr/sbin/nginx")]);
+    set(&mut b.record, &[("program", "ng\u{1b}[31m"), ("executable", "/opt/nginx"), ("scalable_select", "preloaded")]);
+    let said = compare::runs(&a, &b, 0.05).unwrap();
+    assert!(said.doubts[0].contains("program nginx (A) against ng?[31m (B); scalable select"), "{:?}", said.doubts);
+    assert_eq!(compare::interleaved(&a, &b, 0.05).unwrap().doubts, Vec::<String>::new(), "they took turns on purpose");
+}
+
+#[test]
+fn runs_of_different_requests_are_doubted_and_another_port_is_not() {
+    let other = doubts_after(|record| {
+        record.scenario.load.targets[0].path = "/10k.bin".into();
+        record.scenario.load.requests_per_connection = 1;
+    });
+    assert_eq!(other.len(), 1, "{other:?}");
+    assert!(
+        other[0].starts_with("the two runs sent different requests: request GET /1k.bin (A) against GET /10k.bin (B)")
+    );
+    assert!(other[0].contains("requests per connection no limit (A) against 1 (B)"), "{other:?}");
+    let mix = doubts_after(|record| record.scenario.load.workload.name = "webstone".into());
+    assert!(mix[0].contains("workload none (A) against webstone (B)"), "{mix:?}");
+    let slow = doubts_after(|record| record.scenario.load.clients.read_bytes_per_sec = 1000);
+    assert!(slow[0].contains("another kind of clients"), "{slow:?}");
+    let moved = doubts_after(|record| {
+        record.scenario.url = "http://127.0.0.1:9090/1k.bin".into();
+        record.scenario.load.host = "127.0.0.1:9090".into();
+    });
+    assert_eq!(moved, Vec::<String>::new());
+}
