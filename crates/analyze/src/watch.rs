@@ -4,10 +4,11 @@
 //! that stops at regular times shows.
 //!
 //! [`recording`] reads the lines, [`lines`] fits idle, user and kernel time against the rate, [`stalls`] finds silences and
-//! their period, [`tables`] holds the tables; [`text`] and [`page`] are the forms.
+//! their period, [`tables`] holds the tables, `processes` the one by process; [`text`] and [`page`] are the forms.
 
 pub mod lines;
 pub mod page;
+mod processes;
 pub mod recording;
 pub mod stalls;
 pub mod tables;

@@ -193,3 +193,55 @@ fn states(recording: &Recording) -> Option<Figure> {
 fn is_state(key: &str, name: &str) -> bool {
     key.eq_ignore_ascii_case(name) || key.replace(['-', ' '], "_").eq_ignore_ascii_case(name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use record::RunRecord;
+
+    const HEAD: &str = r#"{"kind":"watch","schema":1,"port":80,"mode":"default","classes":[{"name":"html","from_bytes":0,"below_bytes":null}]}"#;
+    const PROCESSES: &str = r#"[{"pid":41,"name":"<b>nginx</b>","processes":1,"cpu_ns":3000000000,"requests":300,"bytes_in":30000,"bytes_out":300000,"timed":7,
+        "elapsed_ns":[1500.0,2500.0,3500.0],"phase_cpu_ns":[1100.0,1200.0,1300.0]},
+        {"pid":42,"name":"nginx","processes":1,"cpu_ns":1000000000,"requests":100,"bytes_in":10000,"bytes_out":100000,"timed":0,
+        "elapsed_ns":[null,null,null],"phase_cpu_ns":[null,null,null]}]"#;
+
+    fn page() -> String {
+        let reading = |elapsed_ns: u64, requests: u64| {
+            format!(
+                r#"{{"kind":"reading","totals":{{"elapsed_ns":{elapsed_ns},"at_ns":{elapsed_ns},"classes":[{{"requests":{requests}}}],"cpu":{{"group_ns":4000000000}},"processes":{}}}}}"#,
+                PROCESSES.replace('\n', "")
+            )
+        };
+        let folder = std::env::temp_dir().join(format!("straingauge-watch-page-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let text = format!("{HEAD}\n{}\n{}\n", reading(1_000_000_000, 0), reading(3_000_000_000, 400));
+        std::fs::write(folder.join("watch.jsonl"), text).unwrap();
+        let recording = Recording::open(&folder).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        let record: RunRecord =
+            serde_json::from_str(include_str!("../../tests/recorded/haproxy-poll/run.json")).unwrap();
+        let run = RunDir { path: folder, record, points: Vec::new(), reading_doubts: Vec::new() };
+        let findings = crate::watch::find(&recording);
+        let words = text::run(&run, &findings);
+        assert!(words.contains("By process") && words.contains("42 nginx"), "{words}");
+        html(&run, &recording, &findings)
+    }
+
+    #[test]
+    fn the_page_has_the_work_of_each_process_escaped_with_counts_and_units() {
+        let page = page();
+        let table = page.split("<h2>By process</h2>").nth(1).expect("the table").split("</section>").next().unwrap();
+        let cells = |from: &str, tag: &str| -> Vec<String> {
+            let row = table.split("<tr").find(|row| row.contains(from)).expect("a row");
+            let open = format!("<{tag}>");
+            row.split(open.as_str()).skip(1).map(|cell| cell.split("</").next().unwrap().to_string()).collect()
+        };
+        assert_eq!(cells(">CPU</th>", "th")[..4], ["CPU", "share", "requests", "in"]);
+        assert_eq!(cells(">us elapsed<", "td")[..5], ["s", "%", "n", "B&#x2f;request", "B&#x2f;request"]);
+        let busy = cells("41 ", "td");
+        assert_eq!(busy, ["3.00", "75.0", "300", "100", "1000", "1.50", "2.50", "3.50", "1.10", "1.20", "1.30", "7.00"]);
+        assert_eq!(cells("42 nginx", "td")[5..], ["-", "-", "-", "-", "-", "-", "0"], "nothing timed is no zero");
+        assert!(table.contains("41 &lt;b&gt;nginx&lt;&#x2f;b&gt;") && !page.contains("<b>nginx"), "{table}");
+        assert!(table.contains("by the scheduler") && table.contains("counted"), "{table}");
+    }
+}

@@ -12,6 +12,8 @@ const MOST_LINE_BYTES: u64 = 4 << 20;
 const MOST_SAMPLES: usize = 200_000;
 /// More classes or states than a watch has.
 const MOST_ENTRIES: usize = 64;
+/// As many rows as a watch lists, and one of all others.
+const MOST_PROCESSES: usize = 65;
 
 /// Why there is no recording.
 #[derive(Debug, thiserror::Error)]
@@ -120,6 +122,7 @@ pub(crate) struct Totals {
     pub(crate) phases: Vec<PhaseTotals>,
     pub(crate) pack: Option<Pack>,
     pub(crate) connections: Connections,
+    pub(crate) processes: Vec<Process>,
     pub(crate) cpu: Cpu,
     pub(crate) cost: Cost,
     pub(crate) losses: BTreeMap<String, u64>,
@@ -177,6 +180,22 @@ pub(crate) struct Connections {
     pub(crate) closed: u64,
     pub(crate) aborted: u64,
     pub(crate) retransmits: Option<u64>,
+}
+
+/// Work of one process since the watch began; number 0 = of all others.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Process {
+    pub(crate) pid: u32,
+    pub(crate) name: String,
+    pub(crate) processes: u64,
+    pub(crate) cpu_ns: Option<u64>,
+    pub(crate) requests: Option<u64>,
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
+    pub(crate) timed: u64,
+    pub(crate) elapsed_ns: Vec<Option<f64>>,
+    pub(crate) phase_cpu_ns: Vec<Option<f64>>,
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
@@ -325,6 +344,7 @@ impl Recording {
     fn add(&mut self, mut totals: Totals, stride: &mut u64) {
         totals.classes.truncate(MOST_ENTRIES);
         totals.phases.truncate(MOST_ENTRIES);
+        totals.processes.truncate(MOST_PROCESSES);
         if let Some(pack) = &mut totals.pack {
             pack.by_functions.truncate(MOST_ENTRIES);
             pack.by_events.truncate(MOST_ENTRIES);

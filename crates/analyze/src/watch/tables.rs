@@ -112,6 +112,7 @@ pub fn of(recording: &Recording) -> Tables {
         tables.extend(pack(recording));
         tables.push(demands(recording, &span));
     }
+    tables.extend(super::processes::table(last));
     tables.extend(machine(&span));
     tables.extend(states(recording));
     let (check, cpu_check) = sources(recording, &span);
