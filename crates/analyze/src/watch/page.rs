@@ -239,7 +239,10 @@ mod tests {
         assert_eq!(cells(">CPU</th>", "th")[..4], ["CPU", "share", "requests", "in"]);
         assert_eq!(cells(">us elapsed<", "td")[..5], ["s", "%", "n", "B&#x2f;request", "B&#x2f;request"]);
         let busy = cells("41 ", "td");
-        assert_eq!(busy, ["3.00", "75.0", "300", "100", "1000", "1.50", "2.50", "3.50", "1.10", "1.20", "1.30", "7.00"]);
+        assert_eq!(
+            busy,
+            ["3.00", "75.0", "300", "100", "1000", "1.50", "2.50", "3.50", "1.10", "1.20", "1.30", "7.00"]
+        );
         assert_eq!(cells("42 nginx", "td")[5..], ["-", "-", "-", "-", "-", "-", "0"], "nothing timed is no zero");
         assert!(table.contains("41 &lt;b&gt;nginx&lt;&#x2f;b&gt;") && !page.contains("<b>nginx"), "{table}");
         assert!(table.contains("by the scheduler") && table.contains("counted"), "{table}");
