@@ -139,12 +139,17 @@ fn requests(seen: &mut PointSeen, readings: &PointReadings, sizes: &SizeClasses,
     let user = user_share(begin, end);
     let figures = &mut seen.figures;
     class_figures(figures, &all, span_ns, user);
+    let group_ns = end.cpu.group_ns.saturating_sub(begin.cpu.group_ns) as f64;
+    let added_ns = counted.cost.added_ns - begin.cost.added_ns;
+    let cost = if added_ns > 0.0 || all.receives == 0 {
+        Figure::new(added_ns / group_ns, "ratio", all.receives, Origin::Modelled)
+    } else {
+        Figure::not_measured("ratio", "other work hid what an event costs when that was calibrated")
+    };
+    figures.set(names::WATCH_COST, cost);
     let mut ratio = |name, value: f64, n, origin| figures.set(name, Figure::new(value, "ratio", n, origin));
     ratio(names::WATCH_COUNTED, counted_ratio, 1, Origin::Timed);
     ratio(names::WATCH_TIMED_RATIO, readings.timed_ns as f64 / window_ns as f64, 1, Origin::Timed);
-    let group_ns = end.cpu.group_ns.saturating_sub(begin.cpu.group_ns) as f64;
-    let added_ns = counted.cost.added_ns - begin.cost.added_ns;
-    ratio(names::WATCH_COST, added_ns / group_ns, all.receives, Origin::Modelled);
     let while_counted = counted.cpu.group_ns.saturating_sub(begin.cpu.group_ns) as f64;
     let explained = |reading: &Reading| reading.cpu.requests_ns + reading.cpu.connect_ns + reading.cpu.between_ns;
     let explained_ns = explained(counted).saturating_sub(explained(begin)) as f64;
@@ -560,6 +565,15 @@ mod tests {
         assert!(seen.doubts.is_empty(), "{:?}", seen.doubts);
         let phases = seen.figures.get(names::WATCH_PARSE).unwrap();
         assert!(phases.not_measured.as_ref().unwrap().contains("budget"), "{phases:?}");
+    }
+
+    #[test]
+    fn a_cost_that_calibration_did_not_see_is_no_zero() {
+        let mut readings = readings(2_000_000_000, 1000);
+        readings.counted.cost.added_ns = 0.0;
+        let seen = seen(&readings, &SizeClasses::default(), &client(1000), None);
+        let cost = seen.figures.get(names::WATCH_COST).unwrap();
+        assert!(cost.value.is_none() && cost.not_measured.as_ref().unwrap().contains("calibrated"), "{cost:?}");
     }
 
     #[test]
