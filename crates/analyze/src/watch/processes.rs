@@ -59,10 +59,10 @@ pub(super) fn table(last: &Totals) -> Option<Table> {
 /// Its number and its program's name, which is somebody's text.
 fn who(row: &Process) -> String {
     match (row.pid, row.processes) {
-        (0, 0) => "of those that ended, and of no one's yet".into(),
-        (0, others) => format!("{others} others, and those that ended"),
+        (0, 0) => "ended, or no one's yet".into(),
+        (0, others) => format!("{others} others, and ended ones"),
         (pid, _) if row.name.is_empty() => format!("{pid} (ended)"),
-        (pid, _) => format!("{pid} {}", crate::text::plain(&row.name, 20)),
+        (pid, _) => format!("{pid} {}", crate::text::plain(&row.name, 15)),
     }
 }
 
@@ -113,7 +113,7 @@ mod tests {
         ];
         let table = table(&totals(rows)).unwrap();
         let labels: Vec<&str> = table.rows.iter().map(|(label, _)| label.as_str()).collect();
-        assert_eq!(labels, ["7 nginx", "8 nginx", "9 (ended)", "of those that ended, and of no one's yet"]);
+        assert_eq!(labels, ["7 nginx", "8 nginx", "9 (ended)", "ended, or no one's yet"]);
         assert_eq!((value(&table, 0, ("CPU", "s")), value(&table, 0, ("share", "%"))), (Some(3.0), Some(75.0)));
         assert_eq!(value(&table, 2, ("CPU", "s")), None, "what is not known is no zero");
         assert_eq!(
