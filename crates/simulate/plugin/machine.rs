@@ -138,6 +138,13 @@ impl Machine {
         block.row = row;
     }
 
+    /// How the block ends that began last.
+    #[inline(always)]
+    pub fn end(&self) -> End {
+        // SAFETY: a block that `keep` kept; no other reference to it lives.
+        unsafe { (*self.last_block).end }
+    }
+
     /// A block begins.
     ///
     /// # Safety

@@ -19,11 +19,14 @@ extern "C" fn on_access(_: c_uint, info: AccessInfo, address: u64, _: *mut c_voi
 }
 
 /// A call stores the return address; one through memory also loads its target.
+///
+/// QEMU 7.2 may go on calling this, and the two below, at later instructions that reach memory by a helper and have no callback of
+/// their own, as `cmpxchg16b` where there are no caches: their blocks end otherwise.
 extern "C" fn on_call(_: c_uint, info: AccessInfo, address: u64, _: *mut c_void) {
     // SAFETY: a callback of QEMU.
     let machine = unsafe { crate::machine() };
     let is_store = machine.is_store(info);
-    if is_store {
+    if is_store && machine.end() == End::Call {
         machine.call(address);
     }
     machine.access(info, address, is_store);
@@ -33,7 +36,7 @@ extern "C" fn on_return(_: c_uint, info: AccessInfo, address: u64, _: *mut c_voi
     // SAFETY: a callback of QEMU.
     let machine = unsafe { crate::machine() };
     let is_store = machine.is_store(info);
-    if !is_store {
+    if !is_store && machine.end() == End::Return {
         machine.ret(address);
     }
     machine.access(info, address, is_store);
@@ -41,12 +44,14 @@ extern "C" fn on_return(_: c_uint, info: AccessInfo, address: u64, _: *mut c_voi
 
 /// A return from an interrupt reads descriptors of segments, too, which are no stack; and from the CPU's own stack it leads to the
 /// user's code of the thread that ran before.
-extern "C" fn on_interrupt_return(cpu: c_uint, info: AccessInfo, address: u64, data: *mut c_void) {
-    if is_of_entry(address) {
-        on_access(cpu, info, address, data);
-    } else {
-        on_return(cpu, info, address, data);
+extern "C" fn on_interrupt_return(_: c_uint, info: AccessInfo, address: u64, _: *mut c_void) {
+    // SAFETY: a callback of QEMU.
+    let machine = unsafe { crate::machine() };
+    let is_store = machine.is_store(info);
+    if !is_store && !is_of_entry(address) && machine.end() == End::InterruptReturn {
+        machine.ret(address);
     }
+    machine.access(info, address, is_store);
 }
 
 extern "C" fn on_translation(_: c_uint, _: *mut c_void) {
@@ -104,6 +109,8 @@ pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
         let is_kernel = is_kernel(address);
         let (function, role, is_first) = if is_kernel { machine.function_at(address) } else { (0, Role::Helps, false) };
         let has_caches = machine.caches.is_some();
+        // Whose a new thread is, is learnt from what is stored while it is made.
+        let is_forking = function != 0 && function == machine.order.watched.fork;
         let line_shift = machine.caches.as_ref().map_or(6, |caches| caches.l1_line_shifts().0);
         let (mut is_repeat, mut end, mut lines) = (false, End::Jump, Vec::new());
         let nothing: *mut c_void = std::ptr::null_mut();
@@ -131,7 +138,7 @@ pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
             if !is_kernel {
                 on_memory = on_access;
             }
-            if has_caches || is_open_or_close {
+            if has_caches || is_open_or_close || is_forking {
                 qemu::qemu_plugin_register_vcpu_mem_cb(instruction, on_memory, NO_REGISTERS, BOTH_DIRECTIONS, nothing);
             }
             if has_caches {

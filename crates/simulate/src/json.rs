@@ -68,6 +68,7 @@ fn one_sample(sample: &Sample, levels: usize) -> Value {
         "sent": sample.sent,
         "received": sample.received,
         "window_ns": sample.window_ns,
+        "client_instructions": sample.client_instructions,
         "rows": sample.rows.iter().map(|(known, counts)| row(known.layer, &known.part, counts)).collect::<Vec<_>>(),
         "unattributed": row_counts(&sample.unattributed, levels),
         "stack": row_counts(&sample.stack(), levels),
