@@ -42,7 +42,9 @@ pub struct Server {
     pub command: Vec<String>,
     /// The client and its arguments.
     pub load: Vec<String>,
-    /// From the load's start to the begin of the count.
+    /// Connections that the load has opened when its warm-up begins.
+    pub opened: u64,
+    /// From then to the begin of the count.
     pub warmup_ms: u64,
     /// Length of the count, in the guest's time.
     pub window_ms: u64,
@@ -67,6 +69,7 @@ impl Job {
             }
             Work::Server(server) => {
                 line("port", &server.port);
+                line("opened", &server.opened);
                 line("warmup_ms", &server.warmup_ms);
                 line("window_ms", &server.window_ms);
                 server.command.iter().for_each(|word| line("command", &word.escape_default()));
@@ -93,6 +96,7 @@ impl Job {
                 } else {
                     Work::Server(Server {
                         port: u16::try_from(number("port")?).map_err(|_| "the job's port is none")?,
+                        opened: number("opened")?,
                         command,
                         load,
                         warmup_ms: number("warmup_ms")?,
@@ -150,6 +154,7 @@ mod tests {
         let words = |words: &[&str]| words.iter().map(|word| word.to_string()).collect();
         let server = Server {
             port: 80,
+            opened: 7,
             command: words(&["/usr/sbin/nginx", "-g", "daemon off;\n\"ä\"\\"]),
             load: words(&["straingauge", ""]),
             warmup_ms: 5,

@@ -122,3 +122,14 @@ pub fn packets() -> Outcome<(u64, u64)> {
         _ => Err(format!("{path} reads otherwise than expected")),
     }
 }
+
+/// Connections that servers of the calling thread's namespace have accepted since it was made.
+pub fn accepted() -> Outcome<u64> {
+    let path = "/proc/thread-self/net/snmp";
+    let text = std::fs::read_to_string(path).map_err(because(path))?;
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("Tcp: ")).map(str::split_whitespace);
+    let (names, values) = (lines.next(), lines.next());
+    let mut pairs = names.into_iter().flatten().zip(values.into_iter().flatten());
+    let found = pairs.find(|(name, _)| *name == "PassiveOpens").and_then(|(_, value)| value.parse().ok());
+    found.ok_or_else(|| format!("{path} reads otherwise than expected"))
+}

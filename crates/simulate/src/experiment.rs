@@ -78,14 +78,30 @@ pub struct ServerPlan {
     pub folders: Vec<String>,
     /// Where it listens.
     pub port: u16,
-    /// What is asked for.
-    pub path: String,
+    /// What is asked for, with the server's address in the guest.
+    pub url: String,
     /// The load engine: this very program.
     pub load_program: PathBuf,
+    /// What the load engine is told beside connections, rate and times: a scenario file. The files that it names are among
+    /// `files`.
+    pub load_scenario: String,
+    /// When the load opens its connections.
+    pub opening: Opening,
     /// Before the count, in the guest's time.
     pub warmup_ms: u64,
     /// The count, in the guest's time.
     pub window_ms: u64,
+}
+
+/// When a load opens its connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opening {
+    /// All of them before its first request.
+    First,
+    /// The same in a closed loop; at a rate, when a request is due.
+    FirstInClosedLoop,
+    /// When a request is due.
+    WhenDue,
 }
 
 /// What a run tells while it goes on.
@@ -98,6 +114,7 @@ pub enum Step<'s> {
 
 /// Where the load engine lies in the guest.
 const LOAD_PROGRAM: &str = "/straingauge/straingauge";
+const LOAD_SCENARIO: &str = "/straingauge/load.toml";
 
 /// Runs it all. `progress` is told of each step; `stop` is asked often.
 pub fn run(
@@ -212,6 +229,7 @@ fn image_of(kernel: &Kernel, workload: &Workload) -> Result<Image, SimulateError
     let mut image = Image::base(kernel)?;
     if let Workload::Server(server) = workload {
         image.take_program(&server.load_program, Some(LOAD_PROGRAM))?;
+        image.put(LOAD_SCENARIO, server.load_scenario.clone().into_bytes(), false)?;
         let program = server.command.first().ok_or_else(|| SimulateError::Impossible("no server is named".into()))?;
         image.take_program(Path::new(program), None)?;
         for folder in &server.folders {
@@ -235,21 +253,30 @@ fn work_of(workload: &Workload, plan: &PointPlan) -> Work {
         }),
         Workload::Server(server) => {
             let seconds = |ms: u64| format!("{ms}ms");
-            let url = format!("http://{}:{}{}", crate::guest::SERVER_ADDRESS, server.port, server.path);
             let connections = plan.connections.to_string();
             // The load goes on a little longer than the count.
             let duration = seconds(server.window_ms + 200);
             let warmup = seconds(server.warmup_ms);
             let mut load: Vec<String> =
-                [LOAD_PROGRAM, "load", &url, "--json", "--threads", "1"].map(String::from).into();
+                [LOAD_PROGRAM, "load", &server.url, "--scenario", LOAD_SCENARIO, "--json", "--threads", "1"]
+                    .map(String::from)
+                    .into();
             load.extend(
                 ["--connections", &connections, "--warmup", &warmup, "--duration", &duration].map(String::from),
             );
             if plan.rate_per_sec > 0 {
                 load.extend(["--rate".to_string(), plan.rate_per_sec.to_string()]);
             }
+            let opens_first = match server.opening {
+                Opening::First => true,
+                Opening::FirstInClosedLoop => plan.rate_per_sec == 0,
+                Opening::WhenDue => false,
+            };
+            // Before any load it sees whether the server answers, and greets it where it speaks TLS.
+            let checks = if server.url.starts_with("https") { 2 } else { 1 };
             Work::Server(Server {
                 port: server.port,
+                opened: checks + if opens_first { plan.connections } else { 1 },
                 command: server.command.clone(),
                 load,
                 warmup_ms: server.warmup_ms,

@@ -115,6 +115,21 @@ pub struct FunctionCounts {
     pub caches: Counts,
 }
 
+/// What the load engine counted in the guest, in a window of its own that ends a little behind the count.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LoadAccount {
+    /// Complete responses.
+    pub answers: u64,
+    /// Requests without one, and responses with an error's status.
+    pub failed: u64,
+    /// Connections that were opened, those before the window among them.
+    pub connects: u64,
+    /// Bytes of the bodies.
+    pub body_bytes: f64,
+    /// Responses per second of the guest's time.
+    pub answers_per_sec: f64,
+}
+
 impl RowCounts {
     fn add(&mut self, other: &RowCounts) {
         self.instructions += other.instructions;
@@ -141,6 +156,24 @@ impl Sample {
         let mut all = self.sum(|_| true);
         all.add(&self.unattributed);
         all
+    }
+
+    /// What the load engine counted, if there was one and it said so.
+    pub fn load_account(&self) -> Option<LoadAccount> {
+        let said: serde_json::Value = serde_json::from_str(self.load.as_deref()?).ok()?;
+        let point: record::Point = serde_json::from_value(said.get("point")?.clone()).ok()?;
+        Some(LoadAccount {
+            answers: point.outcomes.completed(),
+            failed: point.outcomes.errors().saturating_add(point.outcomes.non_2xx),
+            connects: point.outcomes.connects,
+            body_bytes: point.figures.value(record::names::BODY_BYTES)?,
+            answers_per_sec: point.figures.value(record::names::THROUGHPUT)?,
+        })
+    }
+
+    /// Packets that the server sent for each response.
+    pub fn packets_per_answer(&self, load: &LoadAccount) -> f64 {
+        self.sent as f64 * 1e9 / self.window_ns as f64 / load.answers_per_sec
     }
 
     fn sum(&self, is_meant: impl Fn(&Row) -> bool) -> RowCounts {

@@ -25,7 +25,7 @@ const MAX_BODY_BYTES: u64 = 256 << 20;
 const MAX_CONNECTIONS: u64 = 1_000_000;
 
 /// Reads a scenario file.
-fn read_scenario(path: Option<&Path>) -> Result<ScenarioToml> {
+pub fn read_scenario(path: Option<&Path>) -> Result<ScenarioToml> {
     let Some(path) = path else { return Ok(ScenarioToml::default()) };
     let text = String::from_utf8(read_file(path, MAX_SCENARIO_BYTES)?)
         .map_err(|_| wrong_usage(format!("{} is not text: a scenario is a TOML file", path.display())))?;

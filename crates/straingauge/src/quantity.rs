@@ -1,7 +1,7 @@
-//! The quantities of options, readable from the command line and from a scenario file alike.
+//! The quantities of options, readable from the command line and from a scenario file alike, and written as they would be typed.
 
 use record::units;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -25,7 +25,36 @@ macro_rules! quantity {
                 typed.text().parse().map_err(serde::de::Error::custom)
             }
         }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0.typed())
+            }
+        }
     };
+}
+
+/// As it would be typed.
+trait Typed {
+    fn typed(&self) -> String;
+}
+
+impl Typed for u64 {
+    fn typed(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Typed for f64 {
+    fn typed(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Typed for Duration {
+    fn typed(&self) -> String {
+        format!("{}ns", self.as_nanos())
+    }
 }
 
 /// A scenario file may write `connections = 100` or `connections = "10k"`.
@@ -82,6 +111,15 @@ impl FromStr for Speed {
                 "'{}' is not a speed: write a positive number such as 1, 10 or 0.5, or max",
                 text.escape_debug().take(40).collect::<String>()
             )),
+        }
+    }
+}
+
+impl Serialize for Speed {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Speed::Times(speed) => serializer.serialize_str(&speed.to_string()),
+            Speed::Max => serializer.serialize_str("max"),
         }
     }
 }
@@ -144,6 +182,12 @@ impl FromStr for Share {
             Ok(number) if number.is_finite() && (0.0..=100.0).contains(&(number * scale)) => Ok(Share(number * scale)),
             _ => Err(format!("'{text}' is not a share: write it as 5% or 0.05")),
         }
+    }
+}
+
+impl Serialize for Share {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0.to_string())
     }
 }
 

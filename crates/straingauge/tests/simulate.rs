@@ -150,33 +150,118 @@ fn a_run_directory_of_a_simulation_has_a_report() {
     run(&mut straingauge(["report", &place])).exits_with(1).complains_of(&["simulation.json is no simulation"]);
 }
 
+/// nginx with documents of 1,000 to 5,000 bytes, and what `simulate` is told of it.
+struct Nginx {
+    folder: tempfile::TempDir,
+    words: Vec<String>,
+}
+
+impl Nginx {
+    fn new() -> Nginx {
+        let folder = crate::rig::open_dir();
+        let at = folder.path().display().to_string();
+        for number in 1..=5 {
+            std::fs::write(folder.path().join(format!("page{number}")), vec![b'x'; 1000 * number]).expect("a file");
+        }
+        let paths =
+            ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|name| format!("{name}_temp_path /run/{name};"));
+        let configuration = format!(
+            "daemon off; user root; error_log stderr; pid /run/nginx.pid; events {{}}\n\
+             http {{ access_log off; {} server {{ listen 8080; root {at}; }} }}\n",
+            paths.concat()
+        );
+        std::fs::write(folder.path().join("nginx.conf"), configuration).expect("a file in a temporary folder");
+        let mut words: Vec<String> = ["--warmup", "50ms", "--duration", "50ms"].map(String::from).into();
+        for file in [&at, "/etc/passwd", "/etc/group"] {
+            words.extend(["--file".to_string(), file.to_string()]);
+        }
+        words.extend(["--folder", "/var/log/nginx", "--folder", "/var/lib/nginx"].map(String::from));
+        Nginx { folder, words }
+    }
+
+    fn configuration(&self) -> String {
+        self.folder.path().join("nginx.conf").display().to_string()
+    }
+
+    /// A log of so many requests of twenty clients, some of them for what is not there.
+    fn log(&self, name: &str, requests: usize) -> std::path::PathBuf {
+        let line = |at: usize| {
+            let (client, page, second) = (at % 20, at * 7 % 6, at / 500);
+            let (status, bytes) = if page == 0 { (404, 0) } else { (200, 1000 * page) };
+            let time = format!("22/Nov/2026:10:{:02}:{:02} +0000", second / 60, second % 60);
+            format!("10.1.0.{client} - - [{time}] \"GET /page{page} HTTP/1.1\" {status} {bytes}\n")
+        };
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, (0..requests).map(line).collect::<String>()).expect("a log");
+        path
+    }
+
+    fn simulate(&self, words: &[&str]) -> Said {
+        let own: Vec<&str> = self.words.iter().map(String::as_str).collect();
+        simulate(&[&own, words].concat())
+    }
+}
+
 #[test]
-fn a_real_server_runs_in_the_guest_under_our_load() {
+fn the_end_of_a_real_server_is_counted_alike_with_caches_and_without() {
     needs_guest!();
     skip_unless!(program("nginx").is_some(), "nginx is not installed");
-    let folder = crate::rig::open_dir();
-    let at = folder.path().display();
-    std::fs::write(folder.path().join("page"), vec![b'x'; 4000]).expect("a file in a temporary folder");
-    let paths =
-        ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|name| format!("{name}_temp_path /run/{name};"));
-    let configuration = format!(
-        "daemon off; user root; error_log stderr; pid /run/nginx.pid; events {{}}\n\
-         http {{ access_log off; {} server {{ listen 8080; root {at}; }} }}\n",
-        paths.concat()
-    );
-    std::fs::write(folder.path().join("nginx.conf"), configuration).expect("a file in a temporary folder");
-    let folder_name = at.to_string();
-    let configuration = format!("{at}/nginx.conf");
-    let mut arguments =
-        vec!["--connections", "4", "--path", "/page", "--warmup", "50ms", "--duration", "50ms", "--json"];
-    for file in [&folder_name, "/etc/passwd", "/etc/group"] {
-        arguments.extend(["--file", file]);
+    let nginx = Nginx::new();
+    let configuration = nginx.configuration();
+    let words = ["--connections", "4", "--path", "/page4", "--json", "--", "nginx", "-c", &configuration];
+    let with = nginx.simulate(&words).exits_with(0).json();
+    let with = &with["points"][0]["samples"][0];
+    assert!(number(with, "/sent") > 10.0, "{with:#}");
+    assert!(number(with, "/load/point/outcomes/ok") > 10.0, "the engine's own account is kept: {with:#}");
+    // The load engine makes threads of its own, which are the client's; and caches do not reach the guest.
+    let without = nginx.simulate(&[&["--no-caches"], &words[..]].concat()).exits_with(0).json();
+    let without = &without["points"][0]["samples"][0];
+    for what in ["/sent", "/received", "/window_ns", "/client_instructions", "/all/instructions"] {
+        assert_eq!(number(with, what), number(without, what), "{what}");
     }
-    arguments.extend(["--folder", "/var/log/nginx", "--folder", "/var/lib/nginx", "--", "nginx", "-c", &configuration]);
-    let report = simulate(&arguments).exits_with(0).json();
-    let sample = &report["points"][0]["samples"][0];
-    assert!(number(sample, "/sent") > 10.0, "{sample:#}");
-    assert!(number(sample, "/load/point/outcomes/ok") > 10.0, "the engine's own account is kept: {sample:#}");
+    let rows = |sample: &Value| -> Vec<(String, f64)> {
+        let rows = sample["rows"].as_array().expect("rows");
+        rows.iter().map(|row| (format!("{} {}", row["layer"], row["part"]), number(row, "/instructions"))).collect()
+    };
+    assert_eq!(rows(with), rows(without));
+}
+
+#[test]
+fn a_log_is_replayed_in_the_guest_as_a_scenario_says() {
+    needs_guest!();
+    skip_unless!(program("nginx").is_some(), "nginx is not installed");
+    let nginx = Nginx::new();
+    nginx.log("access.log", 6000);
+    let at = nginx.folder.path();
+    let scenario = at.join("web.toml").display().to_string();
+    let text = format!(
+        "url = 'http://example.net:8080/'\n[load]\nconnections = 8\nthreads = 64\n[workload]\ntrace = '{}'\nspeed = 'max'\n\
+         [path]\ndelay = '1ms'\n[server]\ncommand = ['nginx', '-c', '{}']\n",
+        at.join("access.log").display(),
+        nginx.configuration()
+    );
+    std::fs::write(&scenario, text).expect("a scenario");
+    let place = at.join("run").display().to_string();
+    let said = nginx.simulate(&["--scenario", &scenario, "--l2", "256KiB", "--out", &place]).exits_with(0);
+    assert!(said.out.contains("8 connections, unlimited packets/s, 1 ms one way"), "{}", said.out);
+    let line = said.out.lines().find(|line| line.contains("the load (seed 1")).expect(&said.out);
+    assert!(line.contains("answers") && !line.contains(" 0 failed"), "what is not there is counted: {line}");
+    let json = run(&mut straingauge(["report", &place, "--json"])).exits_with(0).json();
+    let sample = &json["simulation"]["points"][0]["samples"][0];
+    let replay = |what: &str| number(sample, &format!("/load/point/workload/replay/{what}"));
+    assert!(replay("statuses_equal") > 100.0 && replay("sizes_equal") > 100.0, "{sample:#}");
+    assert_eq!(
+        (replay("statuses_different"), replay("sizes_different")),
+        (0.0, 0.0),
+        "the log's own documents: {sample:#}"
+    );
+    let tables = json["tables"].as_array().expect("tables");
+    let load = tables.iter().find(|table| table["title"] == "The load").expect("a table of the load");
+    assert_eq!(load["rows"][0][0], "C:8 L:1");
+    // A log that is over before the count is no load for it; what is typed wins over the file.
+    let short = nginx.log("short.log", 100).display().to_string();
+    let words = ["--scenario", &scenario, "--trace", &short, "--no-caches"];
+    nginx.simulate(&words).exits_with(1).complains_of(&["the load ended in the guest before the count did", "log"]);
 }
 
 #[test]
@@ -228,6 +313,11 @@ fn what_cannot_be_simulated_is_refused_in_a_sentence() {
     refused(&["--memory", "1MiB"], 2, &["--memory"]);
     refused(&["--tlb", "7"], 2, &["--tlb"]);
     refused(&["--packets", "5", "--", "/bin/true"], 2, &["--packets"]);
+    refused(&["--trace", "access.log"], 2, &["-- SERVER"]);
+    refused(&["--speed", "max", "--", "/bin/true"], 2, &["--speed", "--trace"]);
+    refused(&["--mix", "no-such-mix", "--", "/bin/true"], 2, &["no-such-mix"]);
+    refused(&["--tls-insecure", "--", "/bin/true"], 2, &["--tls-insecure", "https"]);
+    refused(&["--trace", "/no/such/log", "--", "/bin/true"], 1, &["/no/such/log"]);
     refused(&["--", "no-such-server-here"], 1, &["no-such-server-here"]);
     refused(&["--qemu", "/does/not/exist"], 1, &["/does/not/exist"]);
 }

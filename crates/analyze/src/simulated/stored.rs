@@ -99,6 +99,8 @@ pub struct Sample {
     pub seed: u64,
     /// Packets sent.
     pub sent: f64,
+    /// The window in the guest's time.
+    pub window_ns: f64,
     /// By layer and part.
     pub rows: Vec<Counts>,
     /// Nobody's.
@@ -115,6 +117,26 @@ pub struct Sample {
     pub packed: Vec<Packed>,
     /// The stack with these.
     pub stack_packed: Option<Counts>,
+    /// What the load engine counted in the guest, where a server ran.
+    pub load: Option<Load>,
+}
+
+/// The load engine's own account.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct Load {
+    /// Its point.
+    pub point: LoadPoint,
+}
+
+/// What is read of it.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct LoadPoint {
+    /// What became of the requests.
+    pub outcomes: record::Outcomes,
+    /// Rates and bytes.
+    pub figures: record::Figures,
 }
 
 /// Counts of a row.

@@ -26,7 +26,7 @@ pub struct Table {
 
 /// All tables.
 pub fn of(simulation: &Simulation) -> Vec<Table> {
-    let mut tables = vec![profiles(simulation)];
+    let mut tables = vec![profiles(simulation), loads(simulation)];
     tables.extend(sizes(simulation));
     if let Some(point) = foremost(simulation)
         && let Some(sample) = point.samples.first().filter(|sample| sample.sent > 0.0)
@@ -118,6 +118,46 @@ fn profiles(simulation: &Simulation) -> Table {
         ),
         columns: layer_columns(),
         rows,
+    }
+}
+
+/// What a server was asked for; without one no row.
+fn loads(simulation: &Simulation) -> Table {
+    let row = |point: &Point| {
+        let sample = point.samples.iter().find(|sample| sample.load.is_some() && sample.sent > 0.0)?;
+        let load = &sample.load.as_ref()?.point;
+        let answers = load.outcomes.completed();
+        let failed = load.outcomes.errors().saturating_add(load.outcomes.non_2xx);
+        let bytes = load.figures.value(record::names::BODY_BYTES).map(|bytes| bytes / answers as f64);
+        // The two windows differ a little, so rates are compared.
+        let rate = load.figures.value(record::names::THROUGHPUT);
+        let packets = rate.map(|rate| sample.sent * 1e9 / sample.window_ns / rate);
+        let instructions = packets.map(|packets| packets * sample.stack.instructions / sample.sent);
+        let known = |value: Option<f64>| value.filter(|value| value.is_finite()).map_or("-".into(), number);
+        let cells = vec![
+            answers.to_string(),
+            failed.to_string(),
+            load.outcomes.connects.to_string(),
+            known(bytes),
+            known(packets),
+            known(instructions),
+        ];
+        Some((label(simulation, point), cells))
+    };
+    Table {
+        title: "The load".into(),
+        note: "Counted by the load engine in the guest, first boot of each point. Failed: without an answer, or answered with an error. Connections: all that it opened, before the window too. Instructions are those of the stack at the server's end, simulated.".into(),
+        columns: [
+            ("answers", "requests"),
+            ("failed", "requests"),
+            ("connections", "opened"),
+            ("body", "bytes an answer"),
+            ("packets", "sent an answer"),
+            ("instructions", "an answer"),
+        ]
+        .map(|(a, b)| (a.into(), b.into()))
+        .into(),
+        rows: simulation.points.iter().filter_map(row).collect(),
     }
 }
 

@@ -13,7 +13,7 @@ fn point(connections: u64, rate: u64, delay_us: u64, misses: f64) -> Value {
     json!({
         "connections": connections, "rate_per_sec": rate, "delay_us": delay_us, "n": 1,
         "samples": [{
-            "seed": 1, "sent": 10, "rows": rows, "unattributed": counts("", 0.0, 0.0),
+            "seed": 1, "sent": 10, "window_ns": 1e8, "rows": rows, "unattributed": counts("", 0.0, 0.0),
             "stack": counts("", 5000.0, 5.0 * misses), "all": counts("", 8000.0, 8.0 * misses),
             "objects": [{
                 "name": "TCP", "structure": "tcp_sock<b>", "stride_bytes": 2304, "reads": 100, "writes": 50, "l1d_misses": 9,
@@ -26,6 +26,14 @@ fn point(connections: u64, rate: u64, delay_us: u64, misses: f64) -> Value {
                 "lines_before": 31, "lines_after": 17,
             }],
             "stack_packed": counts("", 5000.0, 2.0 * misses),
+            // 100 packets and 20 answers a second.
+            "load": { "point": {
+                "outcomes": { "sent": 5, "ok": 3, "non_2xx": 1, "reset": 1, "connects": 7 },
+                "figures": {
+                    "client.throughput_per_sec": { "value": 20.0, "unit": "1/s" },
+                    "client.body_bytes": { "value": 400.0, "unit": "bytes" },
+                },
+            } },
         }],
     })
 }
@@ -73,6 +81,8 @@ fn tables_are_per_packet_and_cycles_say_their_costs() {
     // (1000 + 10 * 30 + 100 * 10) / 10 packets
     assert_eq!(row("C:4 L:0 8333/s cycles")[2], "230");
     assert_eq!(table("Table 2").rows.len(), 2 * 5);
+    // 5 packets of 500 instructions for an answer.
+    assert_eq!(table("The load").rows[0].1, ["4", "2", "7", "100", "5.00", "2,500"]);
     // Of the point with most misses: 400 + 400 of 1200 come after the first instruction, 600 after 100.
     let hidden = &table("Table 3").rows[0].1;
     assert_eq!(hidden, &["120", "90.0", "60.0"]);

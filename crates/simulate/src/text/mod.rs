@@ -106,6 +106,18 @@ fn table(out: &mut String, point: &PointReport, report: &Report) {
         sums.0,
         sums.1
     );
+    if let Some((sample, load)) = samples.iter().find_map(|sample| Some((sample, sample.load_account()?))) {
+        let _ = writeln!(
+            out,
+            "  the load (seed {}, its own count): {} answers, {} failed requests, {:.0} bytes of body an answer, {:.2} packets sent an answer, {} connections opened",
+            sample.seed,
+            load.answers,
+            load.failed,
+            load.body_bytes / load.answers.max(1) as f64,
+            sample.packets_per_answer(&load),
+            load.connects
+        );
+    }
     let _ = write!(out, "  {:24}", "");
     for layer in COLUMNS {
         let _ = write!(out, "{:>13}", layer.word());

@@ -3,11 +3,11 @@
 use super::overlay;
 use crate::quantity::{Bits, Bytes};
 use clap::{Args, ValueEnum};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Slow clients, clients of fixed bandwidth, TLS, and who closes first.
-#[derive(Debug, Default, Clone, Args, Deserialize)]
+#[derive(Debug, Default, Clone, PartialEq, Args, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Clients")]
 pub struct ClientOptions {
@@ -36,7 +36,7 @@ pub struct ClientOptions {
 }
 
 /// Who closes first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CloseWord {
     /// The client, when the last response is complete
@@ -46,7 +46,7 @@ pub enum CloseWord {
 }
 
 /// On or off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SwitchWord {
     /// Yes

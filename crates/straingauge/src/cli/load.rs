@@ -4,7 +4,7 @@ use super::drive::DriveArgs;
 use super::overlay;
 use crate::quantity::{Count, Rate, Time};
 use clap::{Args, ValueEnum};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// `straingauge load`.
@@ -25,7 +25,7 @@ pub struct LoadArgs {
 }
 
 /// Options of the engine.
-#[derive(Debug, Default, Clone, Args, Deserialize)]
+#[derive(Debug, Default, Clone, Args, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Load")]
 pub struct LoadOptions {
@@ -94,7 +94,7 @@ pub struct LoadOptions {
 }
 
 /// The words for arrival processes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ArrivalWord {
     /// Equal gaps

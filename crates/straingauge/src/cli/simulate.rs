@@ -1,11 +1,13 @@
 //! `straingauge simulate`.
 
+use super::{ClientOptions, WorkloadOptions};
 use crate::quantity::{Bytes, Count, Time};
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use std::path::PathBuf;
 
 /// `straingauge simulate`.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("served").args(["server", "scenario"]).multiple(true)))]
 pub struct SimulateArgs {
     /// Open connections, a point each [default: 4,32,128,512]
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
@@ -86,23 +88,36 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "TIME")]
     pub timeout: Option<Time>,
     /// Where the server listens [default: 8080]
-    #[arg(long, value_name = "PORT", requires = "server")]
+    #[arg(long, value_name = "PORT", requires = "served")]
     pub port: Option<u16>,
     /// What is asked of the server [default: /]
-    #[arg(long, value_name = "PATH", requires = "server")]
+    #[arg(long, value_name = "PATH", requires = "served")]
     pub path: Option<String>,
     /// A file or folder that the server needs in the guest, at the same path (repeatable; what its arguments name comes by itself)
-    #[arg(long, value_name = "PATH", requires = "server")]
+    #[arg(long, value_name = "PATH", requires = "served")]
     pub file: Vec<PathBuf>,
     /// An empty folder that the server needs in the guest (repeatable)
-    #[arg(long, value_name = "PATH", requires = "server")]
+    #[arg(long, value_name = "PATH", requires = "served")]
     pub folder: Vec<String>,
     /// Load before the count, in the guest's time [default: 300ms]
-    #[arg(long, value_name = "TIME", requires = "server")]
+    #[arg(long, value_name = "TIME", requires = "served")]
     pub warmup: Option<Time>,
     /// Length of the count, in the guest's time [default: 500ms]
-    #[arg(long, short = 'd', value_name = "TIME", requires = "server")]
+    #[arg(long, short = 'd', value_name = "TIME", requires = "served")]
     pub duration: Option<Time>,
+    /// Read the load, its server and the path's delay from a TOML file of load and find; the command line wins
+    #[arg(long, value_name = "FILE")]
+    pub scenario: Option<PathBuf>,
+    /// Close and reopen a connection after this many requests; 1 = no keep-alive [default: never]
+    #[arg(long, value_name = "N", requires = "served")]
+    pub requests_per_connection: Option<Count>,
+    /// Visit the paths of this file in turn, one a line; with a weight behind one of them, in proportion to the weights
+    #[arg(long, value_name = "FILE", requires = "served")]
+    pub urls: Option<PathBuf>,
+    #[command(flatten)]
+    pub workload: WorkloadOptions,
+    #[command(flatten)]
+    pub clients: ClientOptions,
     /// Keep the counts in this new run directory, for `straingauge report`
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,

@@ -4,11 +4,11 @@
 use super::overlay;
 use crate::quantity::{Share, Speed, Time};
 use clap::Args;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Options of the workload.
-#[derive(Debug, Default, Clone, PartialEq, Args, Deserialize)]
+#[derive(Debug, Default, Clone, PartialEq, Args, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Workload")]
 pub struct WorkloadOptions {

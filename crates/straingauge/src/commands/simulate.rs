@@ -1,16 +1,18 @@
 //! `straingauge simulate`: instructions and cache misses by layer and packet, in a guest with a cache model.
 
+mod served;
+
 use super::session::{no_load, repeat_command};
 use crate::cli::{ReplacementWord, SimulateArgs};
 use crate::failure::{self, print, wrong_usage};
 use crate::signals::Stop;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use record::machine::MachineFacts;
 use record::run::{RunRecord, RunWriter, SCHEMA, write_whole};
 use record::{Scenario, Status};
 use simulate::SimulateError;
 use simulate::cache::{Geometry, MOST_L2, Replacement, Setup};
-use simulate::experiment::{self, Experiment, PointPlan, ServerPlan, Step, Workload};
+use simulate::experiment::{self, Experiment, PointPlan, Step, Workload};
 use simulate::machine::Limits;
 use simulate::result::{Cost, Report};
 use std::io::IsTerminal;
@@ -115,24 +117,28 @@ impl Kept {
 }
 
 fn resolve(args: &SimulateArgs) -> Result<Experiment> {
-    let is_server = !args.server.is_empty();
-    let connections: Vec<u64> = match &args.connections[..] {
-        [] => CONNECTIONS.into(),
-        typed => typed.iter().map(|count| count.0).collect(),
+    let served = served::resolve(args)?;
+    let is_server = served.is_some();
+    let connections: Vec<u64> = match (&args.connections[..], served.as_ref().and_then(|served| served.connections)) {
+        ([], None) => CONNECTIONS.into(),
+        ([], Some(count)) => vec![count.0],
+        (typed, _) => typed.iter().map(|count| count.0).collect(),
     };
     if let Some(wrong) = connections.iter().find(|count| !(1..=MOST_CONNECTIONS).contains(*count)) {
         return Err(wrong_usage(format!("--connections {wrong} is not between 1 and {MOST_CONNECTIONS}")));
     }
-    let rates: Vec<u64> = match &args.rate[..] {
-        [] => vec![if is_server { 0 } else { RATE }],
-        typed => typed.iter().map(|rate| rate.0).collect(),
+    let rates: Vec<u64> = match (&args.rate[..], &served) {
+        ([], None) => vec![RATE],
+        ([], Some(served)) => vec![served.rate.map_or(0, |rate| rate.0.round().max(1.0) as u64)],
+        (typed, _) => typed.iter().map(|rate| rate.0).collect(),
     };
     if rates.iter().any(|rate| *rate == 0 && !is_server || *rate > 1_000_000) {
         return Err(wrong_usage("--rate must lie between 1 and 1M packets a second"));
     }
-    let delays: Vec<u64> = match &args.delay[..] {
-        [] => vec![0],
-        typed => typed.iter().map(|time| time.nanos() / 1000).collect(),
+    let delays: Vec<u64> = match (&args.delay[..], served.as_ref().and_then(|served| served.delay)) {
+        ([], None) => vec![0],
+        ([], Some(time)) => vec![time.nanos() / 1000],
+        (typed, _) => typed.iter().map(|time| time.nanos() / 1000).collect(),
     };
     if delays.iter().any(|delay| *delay > 2_000_000) {
         return Err(wrong_usage("--delay must be at most 2s"));
@@ -152,6 +158,9 @@ fn resolve(args: &SimulateArgs) -> Result<Experiment> {
             points.extend(delays.iter().map(at));
         }
     }
+    if let (Some(served), Some(first)) = (&served, points.first()) {
+        served.check(first.connections, first.rate_per_sec)?;
+    }
     let cost = match args.cost[..] {
         [] => None,
         [instruction, l1_miss, l2_miss] if args.cost.iter().all(|cost| (0.0..=1e6).contains(cost)) => {
@@ -166,7 +175,10 @@ fn resolve(args: &SimulateArgs) -> Result<Experiment> {
         caches: if args.no_caches { None } else { Some(caches(args)?) },
         objects: args.objects || !args.pack.is_empty(),
         pack: args.pack.clone(),
-        workload: if is_server { server(args)? } else { bench(args)? },
+        workload: match served {
+            Some(served) => Workload::Server(Box::new(served.plan)),
+            None => bench(args)?,
+        },
         limits: Limits { memory_mib, timeout: args.timeout.map_or(Duration::from_secs(600), |time| time.0) },
         kernel: args.kernel.clone(),
         qemu: args.qemu.clone(),
@@ -180,48 +192,6 @@ fn bench(args: &SimulateArgs) -> Result<Workload> {
         return Err(wrong_usage("--packets must lie between 1 and 10M, --warmup-packets between 0 and 10M"));
     }
     Ok(Workload::Bench { warmup_packets, packets })
-}
-
-fn server(args: &SimulateArgs) -> Result<Workload> {
-    if args.packets.is_some() || args.warmup_packets.is_some() {
-        return Err(wrong_usage("--packets belongs to the microbenchmark; with a server say --duration"));
-    }
-    let mut command = args.server.clone();
-    let program = find_program(&command[0])
-        .with_context(|| format!("the server {} is not on this machine", command[0].escape_debug()))?;
-    command[0] = program;
-    // What the arguments name is needed by the server, most likely.
-    let named = command[1..].iter().filter(|word| word.starts_with('/') && Path::new(word).exists());
-    let files = args.file.iter().cloned().chain(named.map(Into::into)).collect();
-    let path = args.path.clone().unwrap_or_else(|| "/".into());
-    if !path.starts_with('/') || path.chars().any(|letter| letter.is_control() || letter == ' ') {
-        return Err(wrong_usage("--path must begin with / and hold no space"));
-    }
-    let warmup_ms = args.warmup.map_or(300, |time| time.nanos() / 1_000_000);
-    let window_ms = args.duration.map_or(500, |time| time.nanos() / 1_000_000);
-    if window_ms == 0 {
-        return Err(wrong_usage("--duration must be at least 1ms"));
-    }
-    Ok(Workload::Server(Box::new(ServerPlan {
-        command,
-        files,
-        folders: args.folder.clone(),
-        port: args.port.unwrap_or(8080),
-        path,
-        load_program: std::env::current_exe().context("cannot find this program's own file")?,
-        warmup_ms,
-        window_ms,
-    })))
-}
-
-fn find_program(name: &str) -> Option<String> {
-    let path = std::env::var("PATH").unwrap_or_default();
-    let places: Vec<String> = match name.contains('/') {
-        true => vec![name.to_string()],
-        false => path.split(':').chain(["/usr/sbin", "/sbin"]).map(|folder| format!("{folder}/{name}")).collect(),
-    };
-    let found = places.into_iter().find(|place| Path::new(place).is_file())?;
-    std::path::absolute(found).ok()?.to_str().map(str::to_string)
 }
 
 fn caches(args: &SimulateArgs) -> Result<Setup> {

@@ -1,0 +1,215 @@
+//! A server in the guest and the load on it. The load engine there is told what `load` would be told here: a scenario file of what
+//! was typed over what the scenario says, with the files that it names.
+
+use crate::cli::{ClientOptions, LoadOptions, PathOptions, SimulateArgs, WorkloadOptions};
+use crate::failure::wrong_usage;
+use crate::plan::{self, Setting};
+use crate::quantity::{Count, Rate, Time};
+use crate::url::Target;
+use anyhow::{Context, Result};
+use serde::Serialize;
+use simulate::experiment::{Opening, ServerPlan};
+use simulate::guest::SERVER_ADDRESS;
+use std::path::{Path, PathBuf};
+
+/// A server, its load, and what the scenario says of the points.
+pub struct Served {
+    pub plan: ServerPlan,
+    /// Of the scenario; what is typed wins.
+    pub connections: Option<Count>,
+    pub rate: Option<Rate>,
+    pub delay: Option<Time>,
+    load: LoadOptions,
+    workload: WorkloadOptions,
+    clients: ClientOptions,
+}
+
+/// What the load engine reads in the guest.
+#[derive(Serialize)]
+struct InGuest<'a> {
+    load: &'a LoadOptions,
+    workload: &'a WorkloadOptions,
+    clients: &'a ClientOptions,
+}
+
+/// The server that was asked for, if one was.
+pub fn resolve(args: &SimulateArgs) -> Result<Option<Served>> {
+    let file = plan::read_scenario(args.scenario.as_deref())?;
+    let mut command = if args.server.is_empty() { file.server.command } else { args.server.clone() };
+    let mut workload = args.workload.clone().over(file.workload);
+    let mut clients = args.clients.clone().over(file.clients);
+    if command.is_empty() {
+        let has_load = workload != WorkloadOptions::default() || clients != ClientOptions::default();
+        if args.scenario.is_some() || has_load {
+            return Err(wrong_usage("a load needs a server: add -- SERVER ..., or [server] command to the scenario"));
+        }
+        return Ok(None);
+    }
+    if args.packets.is_some() || args.warmup_packets.is_some() {
+        return Err(wrong_usage("--packets belongs to the microbenchmark; with a server say --duration"));
+    }
+    if (PathOptions { delay: None, quickack: false, ..file.path.clone() }).is_asked() {
+        return Err(wrong_usage(
+            "the guest's path has a delay and nothing else: leave loss, bandwidth and path-by out",
+        ));
+    }
+    let program = find_program(&command[0])
+        .with_context(|| format!("the server {} is not on this machine", command[0].escape_debug()))?;
+    command[0] = program;
+
+    let typed = LoadOptions {
+        requests_per_connection: args.requests_per_connection,
+        urls: args.urls.clone(),
+        ..<_>::default()
+    };
+    let mut load = typed.over(file.load);
+    // Each point has its own.
+    let (connections, rate) = (load.connections.take(), load.rate.take());
+    let (duration, warmup) = (args.duration.or(load.duration.take()), args.warmup.or(load.warmup.take()));
+    // The client's machine is another one.
+    (load.threads, load.cpus, load.precise) = (None, None, false);
+    load.source_address.clear();
+
+    let asked = Target::parse(file.url.as_deref().unwrap_or("http://127.0.0.1:8080/"))?;
+    if file.url.is_some() && !load.header.iter().any(|field| field.to_ascii_lowercase().starts_with("host:")) {
+        load.header.push(format!("Host: {}", asked.host_field));
+    }
+    let path = args.path.as_ref().unwrap_or(&asked.path);
+    if !path.starts_with('/') || path.chars().any(|letter| letter.is_control() || letter == ' ') {
+        return Err(wrong_usage("--path must begin with / and hold no space"));
+    }
+    let port = args.port.unwrap_or(asked.port);
+    let scheme = if asked.is_tls { "https" } else { "http" };
+    let url = format!("{scheme}://{SERVER_ADDRESS}:{port}{path}");
+
+    let window_ms = duration.map_or(500, |time| time.nanos() / 1_000_000);
+    if window_ms == 0 {
+        return Err(wrong_usage("--duration must be at least 1ms"));
+    }
+    let mut files = args.file.clone();
+    // What the arguments name is needed by the server, most likely.
+    files.extend(command[1..].iter().filter(|word| word.starts_with('/') && Path::new(word).exists()).map(Into::into));
+    files.extend(files_of(&mut load, &mut workload, &mut clients)?);
+    let in_guest = InGuest { load: &load, workload: &workload, clients: &clients };
+    let plan = ServerPlan {
+        command,
+        files,
+        folders: args.folder.clone(),
+        port,
+        url,
+        load_program: std::env::current_exe().context("cannot find this program's own file")?,
+        load_scenario: toml::to_string(&in_guest).context("the load cannot be written for the guest")?,
+        opening: opening(&load, &workload),
+        warmup_ms: warmup.map_or(300, |time| time.nanos() / 1_000_000),
+        window_ms,
+    };
+    Ok(Some(Served { plan, connections, rate, delay: file.path.delay, load, workload, clients }))
+}
+
+impl Served {
+    /// Refuses here, before a guest boots, what the load engine would refuse there.
+    pub fn check(&self, connections: u64, rate_per_sec: u64) -> Result<()> {
+        let options = LoadOptions {
+            connections: Some(Count(connections)),
+            rate: (rate_per_sec > 0).then_some(Rate(rate_per_sec as f64)),
+            duration: Some(Time(std::time::Duration::from_millis(self.plan.window_ms + 200))),
+            threads: Some(Count(1)),
+            ..self.load.clone()
+        };
+        let target = Target::parse(&self.plan.url)?;
+        let setting = Setting {
+            addresses: target.resolve()?,
+            resolved: crate::workload::resolve(&self.workload, &options, &target, false)?,
+            target: &target,
+            client_cpus: Vec::new(),
+            default_warmup_ns: 0,
+            clients: &self.clients,
+        };
+        plan::load_plan(&options, setting).map(drop)
+    }
+}
+
+/// The files that the load reads, which travel to the same, absolute, paths.
+fn files_of(
+    load: &mut LoadOptions,
+    workload: &mut WorkloadOptions,
+    clients: &mut ClientOptions,
+) -> Result<Vec<PathBuf>> {
+    let places = [
+        &mut load.urls,
+        &mut load.body_file,
+        &mut workload.dynamic_urls,
+        &mut workload.trace,
+        &mut workload.rate_series,
+        &mut clients.tls_ca,
+    ];
+    let mut files = Vec::new();
+    for place in places.into_iter().flatten() {
+        *place = std::path::absolute(&place).with_context(|| format!("cannot find {}", place.display()))?;
+        files.push(place.clone());
+    }
+    Ok(files)
+}
+
+fn opening(load: &LoadOptions, workload: &WorkloadOptions) -> Opening {
+    let is_replay = workload.trace.is_some() && workload.mix.is_none();
+    match (is_replay || workload.rate_series.is_some(), load.requests_per_connection) {
+        (true, _) => Opening::WhenDue,
+        (false, Some(_)) => Opening::FirstInClosedLoop,
+        (false, None) => Opening::First,
+    }
+}
+
+fn find_program(name: &str) -> Option<String> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let places: Vec<String> = match name.contains('/') {
+        true => vec![name.to_string()],
+        false => path.split(':').chain(["/usr/sbin", "/sbin"]).map(|folder| format!("{folder}/{name}")).collect(),
+    };
+    let found = places.into_iter().find(|place| Path::new(place).is_file())?;
+    std::path::absolute(found).ok()?.to_str().map(str::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{ArrivalWord, CloseWord, ScenarioToml};
+    use crate::quantity::{Bits, Bytes, Share, Speed};
+
+    #[test]
+    fn a_load_survives_the_way_into_the_guest() {
+        let load = LoadOptions {
+            arrival: Some(ArrivalWord::Constant),
+            cold: Some(Count(12)),
+            connect_rate: Some(Rate(0.5)),
+            timeout: Some(Time(std::time::Duration::from_micros(1500))),
+            header: vec!["X: \"a\" = 'b'".into()],
+            body: Some("two\nlines\\".into()),
+            seed: Some(7),
+            ..Default::default()
+        };
+        let workload = WorkloadOptions {
+            dynamic_share: Some(Share(0.3)),
+            speed: Some(Speed::Max),
+            trace: Some("/a log".into()),
+            ..Default::default()
+        };
+        let clients = ClientOptions {
+            read_rate: Some(Bytes(1460)),
+            asked_bandwidth: Some(Bits(400_000.0)),
+            close_first: Some(CloseWord::Server),
+            ..Default::default()
+        };
+        let text =
+            toml::to_string(&InGuest { load: &load, workload: &workload, clients: &clients }).expect("it is written");
+        let read: ScenarioToml = toml::from_str(&text).expect(&text);
+        assert_eq!((&read.workload, &read.clients), (&workload, &clients), "{text}");
+        assert_eq!(format!("{:?}", read.load), format!("{load:?}"), "{text}");
+        let empty: ScenarioToml = toml::from_str(
+            &toml::to_string(&InGuest { load: &<_>::default(), workload: &<_>::default(), clients: &<_>::default() })
+                .expect("it is written"),
+        )
+        .expect("nothing was asked for");
+        assert_eq!(empty.workload, WorkloadOptions::default());
+    }
+}
