@@ -8,12 +8,15 @@ use simulate::cache::{Geometry, Replacement, Setup};
 use simulate::experiment::{Experiment, PointPlan, Workload, sample};
 use simulate::guest::{Image, Kernel};
 use simulate::machine::{Limits, Qemu, Saved};
+use simulate::result::Sample;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Rounds, unless the first argument says otherwise.
 const ROUNDS: usize = 5;
 const PLAN: PointPlan = PointPlan { connections: 128, rate_per_sec: 8333, delay_us: 0 };
+/// More than the guest can send, so that it never idles and wakes threads seldom: half the instructions a packet.
+const WITHOUT_PAUSE: PointPlan = PointPlan { rate_per_sec: 1_000_000, ..PLAN };
 const LIMITS: Limits = Limits { memory_mib: 512, timeout: Duration::from_secs(600) };
 const PACKETS: [u64; 3] = [1000, 8000, 9000];
 
@@ -64,6 +67,12 @@ fn experiment(caches: Option<Setup>, packets: u64) -> Experiment {
     }
 }
 
+/// Instructions of the server's end and of the client's.
+fn counts_of(sample: &Sample) -> String {
+    let all = sample.all();
+    format!("{},{}", all.instructions + all.repeats, sample.client_instructions)
+}
+
 fn main() -> Result<(), SimulateError> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let rounds = arguments.first().and_then(|typed| typed.parse().ok()).unwrap_or(ROUNDS);
@@ -80,14 +89,15 @@ fn main() -> Result<(), SimulateError> {
     ];
     // Interleaved, so that the machine's drift meets all alike.
     for _ in 0..rounds {
+        let (_, full) = &kinds[1];
+        let busy = experiment(full.clone(), PACKETS[1]);
+        let (busy, times) = timed(|| sample(&mut saved, &busy, &WITHOUT_PAUSE, &|| false));
+        println!("sent without pause; {} packets,{times},{}", PACKETS[1], counts_of(&busy?));
         for packets in PACKETS {
             for (name, setup) in &kinds {
                 let experiment = experiment(setup.clone(), packets);
                 let (sample, times) = timed(|| sample(&mut saved, &experiment, &PLAN, &|| false));
-                let sample = sample?;
-                let all = sample.all();
-                let counted = all.instructions + all.repeats;
-                println!("{name}; {packets} packets,{times},{counted},{}", sample.client_instructions);
+                println!("{name}; {packets} packets,{times},{}", counts_of(&sample?));
             }
             for (name, words) in arguments.iter().skip(2).filter_map(|argument| argument.split_once('=')) {
                 let experiment = experiment(None, packets);

@@ -1,128 +1,139 @@
-//! What is known of a block of translated code, in one line of this machine's cache: what a block needs is not in the cache when it
-//! begins, as the guest's own code and the emulator's pass through it, and waiting for it was a third of a block's time.
+//! What is known of a block of translated code. QEMU hands 64 bits to the callback of a block, and for nearly all blocks they are the
+//! whole of it: between two executions of a block so much of the guest's and the emulator's own code and data passes through this
+//! machine's caches that a record in memory would have to be waited for each time.
 
-use crate::attribution::{End, Role};
-use crate::exchange::Account;
+use crate::attribution::End;
+use crate::pages::image_page;
 
-/// More lines of code than this, or lines that do not follow each other, are kept elsewhere.
-const MOST_IN_A_ROW: usize = u8::MAX as usize - 1;
-const ELSEWHERE: u8 = u8::MAX;
-
-/// A block of translated code and what it did since it was last settled with its account.
-#[repr(align(64))]
-pub struct Block {
-    /// The block that came after this one the last time.
-    pub next: *const Block,
-    /// Its page as the ITLB sees it.
-    pub page: u64,
-    /// How often it ran.
-    pub runs: u64,
-    /// Loads and stores.
-    pub reads: u64,
-    pub writes: u64,
+/// A block of translated code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Block<'a> {
+    /// Its function's place in the plugin's table.
     pub function: u32,
-    /// The account used last.
-    pub account: u32,
-    /// The number of its first line of code, or where in [`Scattered`] its lines are.
-    first_line: u32,
     pub instructions: u16,
-    lines: u8,
-    /// The row that `account` is for.
-    pub row: u8,
-    pub role: Role,
     pub end: End,
-    pub is_kernel: bool,
     /// It begins at its function's first instruction.
     pub is_first: bool,
+    /// Of a function by which sides are learnt.
+    pub is_watched: bool,
+    pub is_kernel: bool,
     /// It is one repeated string instruction, executed once an element.
     pub is_repeat: bool,
+    /// Its page as the ITLB sees it.
+    pub page: u64,
+    pub code: Code<'a>,
 }
 
-const _: () = assert!(size_of::<Block>() == 64);
-
-/// Lines of code of the few blocks that cross into another page.
-#[derive(Default)]
-pub struct Scattered(Vec<Box<[u64]>>);
-
-/// Where a block's code lies: the numbers of its lines.
-pub struct CodeLines {
-    first: u32,
-    count: u8,
+/// The lines of a block's code, by number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Code<'a> {
+    /// The first, and how many follow each other.
+    Row(u64, u8),
+    /// Each of them.
+    Lines(&'a [u64]),
 }
 
-impl Scattered {
-    /// Keeps the numbers of a block's lines.
-    pub fn keep(&mut self, lines: Vec<u64>) -> CodeLines {
-        let is_row = lines.windows(2).all(|pair| pair[1] == pair[0] + 1) && lines.len() <= MOST_IN_A_ROW;
-        match (lines.first().map(|first| u32::try_from(*first)), lines.last().map(|last| u32::try_from(*last))) {
-            (None, _) => CodeLines { first: 0, count: 0 },
-            (Some(Ok(first)), Some(Ok(_))) if is_row => CodeLines { first, count: lines.len() as u8 },
-            _ => {
-                self.0.push(lines.into_boxed_slice());
-                CodeLines { first: self.0.len() as u32 - 1, count: ELSEWHERE }
-            }
-        }
+/// All that is known of a block: itself in bits, or the address of a record of it, which is even. Records are for blocks that do not
+/// fit: of user code, of a module, of a repeated string instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Word(pub u64);
+
+/// Widths of a word's fields from the lowest bit on, after the bit that tells it from an address.
+const END_BITS: u32 = 2;
+const FLAG_BITS: u32 = 2;
+const INSTRUCTION_BITS: u32 = 10;
+const COUNT_BITS: u32 = 4;
+const LINE_BITS: u32 = 27;
+const FUNCTION_BITS: u32 = 18;
+const _: () = assert!(1 + END_BITS + FLAG_BITS + INSTRUCTION_BITS + COUNT_BITS + LINE_BITS + FUNCTION_BITS == 64);
+
+const ENDS: [End; 4] = [End::Call, End::Return, End::InterruptReturn, End::Jump];
+
+/// Appends fields to a word, the lowest first.
+struct Packer(u64, u32);
+
+impl Packer {
+    fn put(&mut self, value: u64, bits: u32) -> bool {
+        self.0 |= value << self.1;
+        self.1 += bits;
+        value >> bits == 0
     }
 }
 
-impl Block {
-    /// A block that never ran. No account is for the row with the highest number, so the first execution looks its account up.
-    pub fn new(function: u32, role: Role, end: End, instructions: u16, code: CodeLines, page: u64) -> Block {
-        Block {
-            next: std::ptr::null(),
-            page,
-            runs: 0,
-            reads: 0,
-            writes: 0,
-            function,
-            account: 0,
-            first_line: code.first,
-            instructions,
-            lines: code.count,
-            row: u8::MAX,
-            role,
-            end,
-            is_kernel: false,
-            is_first: false,
-            is_repeat: false,
-        }
+impl Word {
+    /// Of a block with its lines, each of which is `1 << line_shift` bytes long.
+    pub fn new(block: Block<'_>, line_shift: u32) -> Word {
+        let Code::Lines(lines) = block.code else { unreachable!("whoever makes a block names its lines") };
+        Word::packed(block, lines, line_shift).unwrap_or_else(|| {
+            // Never freed, as QEMU does not say when it drops a block.
+            let code = Code::Lines(Box::leak(lines.into()));
+            let record: &Block<'static> = Box::leak(Box::new(Block { code, ..block }));
+            Word(std::ptr::from_ref(record) as u64)
+        })
     }
 
-    /// For each line of its code, in order.
+    fn packed(block: Block<'_>, lines: &[u64], line_shift: u32) -> Option<Word> {
+        let is_row = lines.windows(2).all(|pair| pair[1] == pair[0] + 1);
+        let first = lines.first().copied().unwrap_or(0);
+        let is_of_image = lines.is_empty() || image_page(first << line_shift) == block.page;
+        if !is_row || !is_of_image || !block.is_kernel || block.is_repeat {
+            return None;
+        }
+        let end = ENDS.iter().position(|end| *end == block.end)?;
+        let mut packer = Packer(1, 1);
+        let fits = [
+            packer.put(end as u64, END_BITS),
+            packer.put(u64::from(block.is_first) | u64::from(block.is_watched) << 1, FLAG_BITS),
+            packer.put(u64::from(block.instructions), INSTRUCTION_BITS),
+            packer.put(lines.len() as u64, COUNT_BITS),
+            packer.put(first, LINE_BITS),
+            packer.put(u64::from(block.function), FUNCTION_BITS),
+        ];
+        fits.iter().all(|fits| *fits).then_some(Word(packer.0))
+    }
+
+    /// The block.
+    ///
+    /// # Safety
+    /// The word is of [`Word::new`].
     #[inline(always)]
-    pub fn each_line(&self, scattered: &Scattered, mut fetch: impl FnMut(u64)) {
-        if self.lines != ELSEWHERE {
-            for line in 0..u64::from(self.lines) {
-                fetch(u64::from(self.first_line) + line);
-            }
-        } else if let Some(lines) = scattered.0.get(self.first_line as usize) {
-            lines.iter().for_each(|line| fetch(*line));
+    pub unsafe fn block(self, line_shift: u32) -> Block<'static> {
+        if self.0 & 1 == 0 {
+            // SAFETY: as promised; records are never freed and never changed.
+            return unsafe { *(self.0 as *const Block<'static>) };
         }
-    }
-
-    /// Moves what it counted to its account.
-    pub fn settle(&mut self, account: &mut Account) {
-        account.instructions += self.runs * u64::from(self.instructions);
-        account.reads += self.reads;
-        account.writes += self.writes;
-        self.forget();
-    }
-
-    /// What it counted is gone.
-    pub fn forget(&mut self) {
-        (self.runs, self.reads, self.writes) = (0, 0, 0);
+        let mut word = self.0 >> 1;
+        let mut take = |bits: u32| {
+            let value = word & ((1 << bits) - 1);
+            word >>= bits;
+            value
+        };
+        let end = ENDS[take(END_BITS) as usize];
+        let flags = take(FLAG_BITS);
+        let instructions = take(INSTRUCTION_BITS) as u16;
+        let count = take(COUNT_BITS) as u8;
+        let first = take(LINE_BITS);
+        Block {
+            function: take(FUNCTION_BITS) as u32,
+            instructions,
+            end,
+            is_first: flags & 1 != 0,
+            is_watched: flags & 2 != 0,
+            is_kernel: true,
+            is_repeat: false,
+            page: image_page(first << line_shift),
+            code: Code::Row(first, count),
+        }
     }
 }
 
-/// Begins to bring a block into this machine's cache; any address will do.
-#[inline(always)]
-pub fn bring(block: *const Block) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint, which faults at no address.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch(block.cast(), _MM_HINT_T0);
+impl Code<'_> {
+    /// For each line, in order.
+    #[inline(always)]
+    pub fn each_line(self, mut fetch: impl FnMut(u64)) {
+        match self {
+            Code::Row(first, count) => (first..first + u64::from(count)).for_each(fetch),
+            Code::Lines(lines) => lines.iter().for_each(|line| fetch(*line)),
+        }
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = block;
 }

@@ -13,9 +13,11 @@ mod block;
 mod cache;
 #[path = "../src/exchange/mod.rs"]
 mod exchange;
+mod functions;
 mod machine;
 #[path = "../src/objects/mod.rs"]
 mod objects;
+mod pages;
 mod qemu;
 mod translate;
 mod translations;

@@ -1,17 +1,15 @@
 //! What the plugin knows of the guest, and what it does at a block and at an access.
 
 use crate::access_info::InfoBits;
-use crate::attribution::{Charge, End, Role, Side, Sides, Stacks};
-use crate::block::{Block, CodeLines, Scattered, bring};
+use crate::attribution::{Charge, End, Side, Sides, Stacks};
+use crate::block::{Block, Word};
 use crate::cache::{Hierarchy, Misses};
 use crate::exchange::{Account, Answer, Order, mark};
+use crate::functions::{Functions, UNKNOWN};
 use crate::objects::{PhysicalMemory, Places, Tally};
+use crate::pages::DIRECT_MAP;
 use crate::qemu;
-use crate::translations::{DIRECT_MAP, SoftTlb, tlb_page};
-use std::collections::HashMap;
-
-/// No access is larger: an instruction that moves more makes several.
-const MOST_BYTES: u64 = 16;
+use crate::translations::{Page, SoftTlb};
 
 pub struct Machine {
     pub id: qemu::PluginId,
@@ -26,17 +24,15 @@ pub struct Machine {
     client_instructions: u64,
     answer: String,
     accounts: Vec<Account>,
-    by_function_and_row: HashMap<(u32, u8), u32>,
-    /// All blocks that were translated: they are never freed, as QEMU does not say when it drops one.
-    blocks: Vec<*mut Block>,
-    scattered: Scattered,
+    functions: Functions,
     stacks: Stacks,
     sides: Sides,
     charge: Charge,
     /// The block that began last.
-    last_block: *mut Block,
-    /// The server's block that began last: what is read and written is its doing.
-    counted: *mut Block,
+    last_block: Word,
+    end: End,
+    /// The account of the server's block that began last: what is read and written is its doing.
+    counted: usize,
     translations: SoftTlb,
     info: InfoBits,
     line_shift: u32,
@@ -62,47 +58,47 @@ impl Machine {
             client_instructions: 0,
             answer,
             accounts: Vec::new(),
-            by_function_and_row: HashMap::new(),
+            functions: Functions::new(&order),
             stacks: Stacks::default(),
             charge,
-            blocks: Vec::new(),
-            scattered: Scattered::default(),
-            last_block: std::ptr::null_mut(),
-            counted: std::ptr::null_mut(),
+            last_block: Word(0),
+            end: End::default(),
+            counted: 0,
             translations: SoftTlb::new(),
             info: InfoBits::learn(),
             sides: Sides::new(order.watched),
             order,
         };
         // Before anything ran: it has no caller.
-        let nothing = machine.scattered.keep(Vec::new());
-        let mut before = Block::new(0, Role::Helps, End::default(), 0, nothing, 0);
-        before.row = machine.order.unattributed();
-        before.account = machine.account_of(0, before.row);
-        machine.counted = machine.keep(before);
-        machine.last_block = machine.counted;
+        machine.counted = machine.functions.account(&mut machine.accounts, UNKNOWN, machine.order.unattributed());
         machine
     }
 
-    /// Keeps a block for good.
-    pub fn keep(&mut self, block: Block) -> *mut Block {
-        let place = Box::into_raw(Box::new(block));
-        self.blocks.push(place);
-        place
+    /// Whether the function at a place of the table makes threads.
+    pub fn makes_threads(&self, function: u32) -> bool {
+        function != UNKNOWN && self.functions.number(function) == self.order.watched.fork
     }
 
-    /// Keeps where a block's code lies: the addresses of its lines.
-    pub fn keep_lines(&mut self, lines: &[u64]) -> CodeLines {
-        self.scattered.keep(lines.iter().map(|line| line >> self.code_line_shift).collect())
+    /// The lines of L1I between two physical addresses.
+    pub fn code_lines(&self, first: u64, last: u64) -> std::ops::RangeInclusive<u64> {
+        first >> self.code_line_shift..=last >> self.code_line_shift
     }
 
-    /// Index in the symbols plus 1 of the function at a kernel address, its role, and whether it begins there.
-    pub fn function_at(&self, address: u64) -> (u32, Role, bool) {
+    /// A block's word, for its callback.
+    pub fn word(&self, block: Block<'_>) -> Word {
+        Word::new(block, self.code_line_shift)
+    }
+
+    /// The place in the table of the function at a kernel address, whether it begins there, and whether sides are learnt by it.
+    pub fn function_at(&mut self, address: u64) -> (u32, bool, bool) {
         let after = self.order.symbols.partition_point(|symbol| symbol.address <= address);
-        match after.checked_sub(1).map(|index| self.order.symbols[index]) {
-            Some(symbol) => (after as u32, symbol.role, symbol.address == address),
-            None => (0, Role::Helps, false),
-        }
+        let Some(symbol) = after.checked_sub(1).map(|index| self.order.symbols[index]) else {
+            return (UNKNOWN, false, false);
+        };
+        let number = after as u32;
+        let watched = self.order.watched;
+        let is_watched = [watched.fork, watched.receive, watched.transmit].contains(&number);
+        (self.functions.place(number, symbol.role), symbol.address == address, is_watched)
     }
 
     /// Where the guest's memory lies in QEMU, if it is known.
@@ -120,90 +116,67 @@ impl Machine {
         }
     }
 
-    fn account_of(&mut self, function: u32, row: u8) -> u32 {
-        let accounts = &mut self.accounts;
-        *self.by_function_and_row.entry((function, row)).or_insert_with(|| {
-            accounts.push(Account { function, row, ..Account::default() });
-            accounts.len() as u32 - 1
-        })
-    }
-
-    /// A helper works for another row than the last time.
-    #[inline(never)]
-    fn charge_to(&mut self, block: &mut Block, row: u8) {
-        if block.row != u8::MAX {
-            block.settle(&mut self.accounts[block.account as usize]);
-        }
-        block.account = self.account_of(block.function, row);
-        block.row = row;
-    }
-
     /// How the block ends that began last.
     #[inline(always)]
     pub fn end(&self) -> End {
-        // SAFETY: a block that `keep` kept; no other reference to it lives.
-        unsafe { (*self.last_block).end }
+        self.end
     }
 
     /// A block begins.
     ///
     /// # Safety
-    /// It is one that [`Machine::keep`] kept, and nothing else refers to it.
+    /// The word is of [`Machine::word`].
     #[inline(always)]
-    pub unsafe fn enter(&mut self, place: *mut Block) {
-        // SAFETY: as promised; blocks are never freed, and only one reference to a block lives at once.
-        let block = unsafe { &mut *place };
-        bring(block.next);
-        if block.is_repeat && std::ptr::eq(self.last_block, place) {
+    pub unsafe fn enter(&mut self, word: Word) {
+        // SAFETY: as promised.
+        let block = unsafe { word.block(self.code_line_shift) };
+        if block.is_repeat && self.last_block == word {
             if self.sides.side() == Side::Server {
-                // SAFETY: as above.
-                let account = unsafe { (*self.counted).account };
-                self.accounts[account as usize].repeats += 1;
+                self.accounts[self.counted].repeats += 1;
             }
             return;
         }
-        if self.last_block != place {
-            // SAFETY: as above; it is another block.
-            let last = unsafe { &mut *self.last_block };
-            if !std::ptr::eq(last.next, place) {
-                last.next = place;
-            }
-        }
-        self.last_block = place;
+        (self.last_block, self.end) = (word, block.end);
         let row = if block.is_kernel {
             let nobody = self.order.unattributed();
-            self.charge.enter(&mut self.stacks, block.function, block.role, block.is_first, block.end, nobody)
+            let role = self.functions.role(block.function);
+            let row = self.charge.enter(&mut self.stacks, block.function, role, block.is_first, block.end, nobody);
+            if block.is_watched || self.sides.is_forking() {
+                self.enter_watched(block.function, block.is_first);
+            }
+            row
         } else {
             let user = self.order.user();
             self.charge.enter_user(user);
             user
         };
-        if block.is_kernel {
-            let is_asked = block.is_first && block.function == self.order.watched.transmit;
-            let frame = if is_asked { self.stacks.top_slot(&self.charge.cursor) } else { None };
-            self.sides.enter(block.function, block.is_first, frame);
-        }
         if self.sides.side() == Side::Client {
             self.client_instructions += u64::from(block.instructions);
             return;
         }
-        if block.row != row {
-            self.charge_to(block, row);
-        }
-        self.counted = place;
+        self.counted = self.functions.account(&mut self.accounts, block.function, row);
         self.now += u64::from(block.instructions);
-        block.runs += 1;
+        let account = &mut self.accounts[self.counted];
+        account.instructions += u64::from(block.instructions);
         if let Some(caches) = &mut self.caches {
-            let counts = &mut self.accounts[block.account as usize].caches;
-            caches.translate_fetch(block.page, counts);
-            block.each_line(&self.scattered, |line| caches.fetch(line << self.code_line_shift, counts));
+            caches.translate_fetch(block.page, &mut account.caches);
+            block.code.each_line(|line| caches.fetch(line << self.code_line_shift, &mut account.caches));
         }
+    }
+
+    /// A block of a function by which sides are learnt, or the next after one.
+    #[inline(never)]
+    fn enter_watched(&mut self, function: u32, is_first: bool) {
+        let number = self.functions.number(function);
+        let is_asked = is_first && number == self.order.watched.transmit;
+        let frame = if is_asked { self.stacks.top_slot(&self.charge.cursor) } else { None };
+        self.sides.enter(number, is_first, frame);
     }
 
     /// Memory is read or written.
     #[inline(always)]
     pub fn access(&mut self, info: qemu::AccessInfo, address: u64, is_store: bool) {
-        if is_store {
+        if self.sides.is_forking() && is_store {
             self.sides.store(address);
         }
         let Some(caches) = &mut self.caches else { return };
@@ -211,42 +184,34 @@ impl Machine {
         if self.sides.side() == Side::Client {
             return;
         }
-        // SAFETY: a block that `keep` kept; no other reference to it lives.
-        let block = unsafe { &mut *self.counted };
-        match is_store {
-            true => block.writes += 1,
-            false => block.reads += 1,
-        }
-        let physical = self.translations.physical(info, address);
+        let account = &mut self.accounts[self.counted];
+        account.count_access(is_store);
+        let page = self.translations.page(info, address);
         if self.has_objects {
-            self.access_object(info, address, physical, is_store);
+            self.access_object(info, address, page, is_store);
             return;
         }
-        let Some(physical) = physical else { return };
-        let counts = &mut self.accounts[block.account as usize].caches;
-        caches.translate_data(tlb_page(address), counts);
-        caches.data(physical, is_store, counts);
-        // Only what begins near a line's end can reach into the next.
-        if (physical + MOST_BYTES - 1) >> self.line_shift != physical >> self.line_shift {
-            let last = physical + self.info.bytes(info) - 1;
-            if last >> self.line_shift != physical >> self.line_shift {
-                caches.data(last, is_store, counts);
-            }
+        let Some(page) = page else { return };
+        let physical = page.physical(address);
+        caches.translate_data(page.in_tlb, &mut account.caches);
+        caches.data(physical, is_store, &mut account.caches);
+        let last = physical + self.info.bytes(info) - 1;
+        if last >> self.line_shift != physical >> self.line_shift {
+            caches.data(last, is_store, &mut account.caches);
         }
     }
 
     /// The same, counted by kernel object too, which says where the caches see it.
     #[inline(never)]
-    fn access_object(&mut self, info: qemu::AccessInfo, address: u64, physical: Option<u64>, is_store: bool) {
+    fn access_object(&mut self, info: qemu::AccessInfo, address: u64, page: Option<Page>, is_store: bool) {
         let (Some(caches), Some(tally)) = (&mut self.caches, &mut self.tally) else { return };
-        // SAFETY: a block that `keep` kept; no other reference to it lives.
-        let account = unsafe { (*self.counted).account };
-        let counts = &mut self.accounts[account as usize].caches;
-        let Some(physical) = physical else {
+        let counts = &mut self.accounts[self.counted].caches;
+        let Some(page) = page else {
             tally.count(tally.device_spot(), is_store);
             return;
         };
-        caches.translate_data(tlb_page(address), counts);
+        let physical = page.physical(address);
+        caches.translate_data(page.in_tlb, counts);
         let is_mapped_all = DIRECT_MAP.contains(&address);
         let mut spot = match is_mapped_all {
             true => tally.spot(physical, self.now),
@@ -255,11 +220,9 @@ impl Machine {
         let seen = spot.physical;
         let misses = caches.data(seen, is_store, counts);
         let mut further = Misses::default();
-        if (seen + MOST_BYTES - 1) >> self.line_shift != seen >> self.line_shift {
-            let last = seen + self.info.bytes(info) - 1;
-            if last >> self.line_shift != seen >> self.line_shift {
-                further = caches.data(last, is_store, counts);
-            }
+        let last = seen + self.info.bytes(info) - 1;
+        if last >> self.line_shift != seen >> self.line_shift {
+            further = caches.data(last, is_store, counts);
         }
         if is_mapped_all && misses.of_l2(0) {
             spot = tally.look_again(spot, physical, self.now);
@@ -276,18 +239,6 @@ impl Machine {
     #[inline(always)]
     pub fn is_store(&self, info: qemu::AccessInfo) -> bool {
         self.info.is_store(info)
-    }
-
-    /// Gives each block to `what`, with its account.
-    fn each_block(&mut self, what: impl Fn(&mut Block, &mut Account)) {
-        for place in &self.blocks {
-            // SAFETY: a block that `keep` kept; no other reference to it lives.
-            let block = unsafe { &mut **place };
-            // A block that never ran has no account.
-            if block.row != u8::MAX {
-                what(block, &mut self.accounts[block.account as usize]);
-            }
-        }
     }
 
     #[inline]
@@ -318,7 +269,6 @@ impl Machine {
             mark::RECEIVERS_KNOWN => self.sides.teach(None),
             mark::BEGIN => {
                 self.client_instructions = 0;
-                self.each_block(|block, _| block.forget());
                 for account in &mut self.accounts {
                     *account = Account { function: account.function, row: account.row, ..Account::default() };
                 }
@@ -330,7 +280,6 @@ impl Machine {
                 }
             }
             mark::END => {
-                self.each_block(Block::settle);
                 let accounts = self.accounts.iter().filter(|account| account.instructions + account.repeats > 0);
                 let sizes: Vec<u64> = (10..=28).flat_map(|power| [1_u64 << power, 3 << (power - 1)]).collect();
                 let line = 1 << self.line_shift;

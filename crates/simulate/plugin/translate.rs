@@ -1,15 +1,17 @@
 //! What is hooked into a block when QEMU translates it.
 
-use crate::attribution::{End, Kind, Role, is_of_entry, kind_of};
-use crate::block::Block;
+use crate::attribution::{End, Kind, is_of_entry, kind_of};
+use crate::block::{Block, Code, Word};
 use crate::exchange::mark;
+use crate::functions::UNKNOWN;
+use crate::pages::{image_offset, tlb_page};
 use crate::qemu::{self, AccessInfo, BOTH_DIRECTIONS, NO_REGISTERS, PluginId};
-use crate::translations::{image_offset, tlb_page};
+
 use std::ffi::{c_uint, c_void};
 
 extern "C" fn on_block(_: c_uint, data: *mut c_void) {
-    // SAFETY: a callback of QEMU; the data is a block that `full` kept, and nothing else refers to it while a callback runs.
-    unsafe { crate::machine().enter(data.cast::<Block>()) };
+    // SAFETY: a callback of QEMU; the data is a word that `full` made.
+    unsafe { crate::machine().enter(Word(data as u64)) };
 }
 
 extern "C" fn on_access(_: c_uint, info: AccessInfo, address: u64, _: *mut c_void) {
@@ -107,11 +109,11 @@ pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
         let address = qemu::qemu_plugin_tb_vaddr(translated);
         let count = qemu::qemu_plugin_tb_n_insns(translated);
         let is_kernel = is_kernel(address);
-        let (function, role, is_first) = if is_kernel { machine.function_at(address) } else { (0, Role::Helps, false) };
+        let (function, is_first, is_watched) =
+            if is_kernel { machine.function_at(address) } else { (UNKNOWN, false, false) };
         let has_caches = machine.caches.is_some();
         // Whose a new thread is, is learnt from what is stored while it is made.
-        let is_forking = function != 0 && function == machine.order.watched.fork;
-        let line_shift = machine.caches.as_ref().map_or(6, |caches| caches.l1_line_shifts().0);
+        let is_forking = machine.makes_threads(function);
         let (mut is_repeat, mut end, mut lines) = (false, End::Jump, Vec::new());
         let nothing: *mut c_void = std::ptr::null_mut();
         for index in 0..count {
@@ -154,18 +156,26 @@ pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
                     (None, Some(base)) if host != 0 => host.wrapping_sub(base),
                     (None, _) => here,
                 };
-                for line in physical >> line_shift..=(physical + size as u64 - 1) >> line_shift {
-                    if lines.last() != Some(&(line << line_shift)) {
-                        lines.push(line << line_shift);
+                for line in machine.code_lines(physical, physical + size as u64 - 1) {
+                    if lines.last() != Some(&line) {
+                        lines.push(line);
                     }
                 }
             }
         }
-        let code = machine.keep_lines(&lines);
-        // QEMU puts at most 512 instructions into a block.
-        let mut block = Block::new(function, role, end, count as u16, code, tlb_page(address));
-        (block.is_kernel, block.is_first, block.is_repeat) = (is_kernel, is_first, is_repeat);
-        let data = machine.keep(block).cast();
+        let block = Block {
+            function,
+            // QEMU puts at most 512 into a block.
+            instructions: count as u16,
+            end,
+            is_first,
+            is_watched,
+            is_kernel,
+            is_repeat,
+            page: tlb_page(address),
+            code: Code::Lines(&lines),
+        };
+        let data = machine.word(block).0 as *mut c_void;
         qemu::qemu_plugin_register_vcpu_tb_exec_cb(translated, on_block, NO_REGISTERS, data);
     }
 }

@@ -69,6 +69,12 @@ impl Sides {
         self.side
     }
 
+    /// A thread is being made: what is stored may be its stack.
+    #[inline(always)]
+    pub fn is_forking(&self) -> bool {
+        self.is_forking
+    }
+
     /// The thread that runs now in user mode is on this side.
     pub fn announce(&mut self, side: Side) {
         self.announced = Some(side);

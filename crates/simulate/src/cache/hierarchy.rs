@@ -84,13 +84,7 @@ pub struct Hierarchy {
     dtlb: Option<Level>,
     next_line_prefetch: bool,
     curve: Option<StackDistances>,
-    /// The pages that were translated last. Doing it again changes nothing, whatever the rule of replacement.
-    last_fetch_page: u64,
-    last_data_page: u64,
 }
-
-/// No page has this number.
-const NO_PAGE: u64 = u64::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -110,8 +104,6 @@ impl Hierarchy {
             dtlb: setup.dtlb.map(Level::new),
             next_line_prefetch: setup.next_line_prefetch,
             curve: setup.curve_sample_shift.map(StackDistances::new),
-            last_fetch_page: NO_PAGE,
-            last_data_page: NO_PAGE,
         }
     }
 
@@ -141,11 +133,6 @@ impl Hierarchy {
     #[inline(always)]
     pub fn translate_fetch(&mut self, page_address: u64, counts: &mut Counts) {
         let Some(itlb) = &mut self.itlb else { return };
-        let page = page_address >> itlb.line_shift();
-        if page == self.last_fetch_page {
-            return;
-        }
-        self.last_fetch_page = page;
         if !itlb.is_latest(page_address, false) {
             counts.itlb_misses += u64::from(!itlb.access(page_address, false).is_hit);
         }
@@ -155,11 +142,6 @@ impl Hierarchy {
     #[inline(always)]
     pub fn translate_data(&mut self, page_address: u64, counts: &mut Counts) {
         let Some(dtlb) = &mut self.dtlb else { return };
-        let page = page_address >> dtlb.line_shift();
-        if page == self.last_data_page {
-            return;
-        }
-        self.last_data_page = page;
         if !dtlb.is_latest(page_address, false) {
             counts.dtlb_misses += u64::from(!dtlb.access(page_address, false).is_hit);
         }

@@ -122,7 +122,14 @@ impl Qemu {
         let mut command = Command::new(&self.program);
         // One thread for all virtual CPUs, a clock that counts instructions and jumps over idle time, a fixed date and a fixed
         // seed: two runs are equal, and nothing of this machine's load reaches the guest.
-        command.args(["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-seed", "1"]);
+        command.args(["-accel", "tcg,thread=single", "-seed", "1"]);
+        // A resumed machine is recorded, and the record thrown away: only then does the thread that moves the clock over idle time
+        // wait for the CPU's thread. Otherwise it may read the count of instructions when the CPU has halted and its thread has
+        // not yet brought the count up to date, and the clock jumps too far (`icount_start_warp_timer` against
+        // `icount_process_data`). A machine that is recorded cannot be saved, nor stepped through.
+        let is_recorded = start.state.is_some() && start.debugger.is_none();
+        let recorded = if is_recorded { ",rr=record,rrfile=/dev/null" } else { "" };
+        command.arg("-icount").arg(format!("shift=0,sleep=off{recorded}"));
         // A machine whose one CPU a debugger stopped counts as idle, so its clock jumps to the next timer: the real-time clock has
         // one, a day ahead, which then must be on another clock.
         let clock = if start.debugger.is_some() { "rt" } else { "vm" };
