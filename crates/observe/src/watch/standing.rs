@@ -31,6 +31,7 @@ const LONGEST_REST: Duration = Duration::from_millis(20);
 /// Readings that are taken for one in which no request ends. Of a port that others use, too, there may be none.
 const MOST_READINGS: usize = 20;
 /// Index of CLOSE_WAIT in [`crate::sock_diag::STATES`].
+#[cfg(feature = "bpf")]
 const CLOSE_WAIT: usize = 8;
 
 impl Watcher {
