@@ -73,10 +73,15 @@ impl Outcomes {
         self.ok.saturating_add(self.non_2xx)
     }
 
+    /// Requests without a complete response, and those whose response has an error's status.
+    pub fn failed(&self) -> u64 {
+        self.errors().saturating_add(self.non_2xx)
+    }
+
     /// Failed requests (errors and non-2xx) as a share of those finished; 0 when none finished.
     pub fn failed_ratio(&self) -> f64 {
         let finished = self.completed().saturating_add(self.errors());
-        if finished == 0 { 0.0 } else { self.errors().saturating_add(self.non_2xx) as f64 / finished as f64 }
+        if finished == 0 { 0.0 } else { self.failed() as f64 / finished as f64 }
     }
 
     /// Adds another worker's or point's counts.

@@ -96,8 +96,7 @@ impl Machine {
             return (UNKNOWN, false, false);
         };
         let number = after as u32;
-        let watched = self.order.watched;
-        let is_watched = [watched.fork, watched.receive, watched.transmit].contains(&number);
+        let is_watched = self.order.watched.has(number);
         (self.functions.place(number, symbol.role), symbol.address == address, is_watched)
     }
 

@@ -6,6 +6,7 @@ use crate::qemu;
 const ENTRIES: usize = 1024;
 /// The bits of a page's number by which addresses differ; above them lies the generation.
 const PAGE_BITS: u32 = 36;
+const NUMBER: u64 = (1 << PAGE_BITS) - 1;
 
 /// A page of memory.
 #[derive(Clone, Copy)]
@@ -51,9 +52,9 @@ impl SoftTlb {
     /// The page of an address; `None` for device memory. Call it only within the callback of the access.
     #[inline(always)]
     pub fn page(&mut self, info: qemu::AccessInfo, address: u64) -> Option<Page> {
-        let number = address >> PAGE_SHIFT & ((1 << PAGE_BITS) - 1);
+        let number = address >> PAGE_SHIFT & NUMBER;
         let tag = number | self.generation << PAGE_BITS;
-        let known = self.pages[(number ^ number >> 24) as usize % ENTRIES];
+        let known = self.pages[slot_of(tag)];
         if known.tag == tag { Some(known) } else { self.find(info, address, tag) }
     }
 
@@ -66,10 +67,16 @@ impl SoftTlb {
             None => ask(info, address)?,
         };
         let page = Page { tag, start: physical >> PAGE_SHIFT << PAGE_SHIFT, in_tlb: tlb_page(address) };
-        let number = tag & ((1 << PAGE_BITS) - 1);
-        self.pages[(number ^ number >> 24) as usize % ENTRIES] = page;
+        self.pages[slot_of(tag)] = page;
         Some(page)
     }
+}
+
+/// Where the page with this tag is kept, whatever its generation.
+#[inline(always)]
+fn slot_of(tag: u64) -> usize {
+    let number = tag & NUMBER;
+    (number ^ number >> 24) as usize % ENTRIES
 }
 
 fn ask(info: qemu::AccessInfo, address: u64) -> Option<u64> {

@@ -164,7 +164,7 @@ impl Sample {
         let point: record::Point = serde_json::from_value(said.get("point")?.clone()).ok()?;
         Some(LoadAccount {
             answers: point.outcomes.completed(),
-            failed: point.outcomes.errors().saturating_add(point.outcomes.non_2xx),
+            failed: point.outcomes.failed(),
             connects: point.outcomes.connects,
             body_bytes: point.figures.value(record::names::BODY_BYTES)?,
             answers_per_sec: point.figures.value(record::names::THROUGHPUT)?,

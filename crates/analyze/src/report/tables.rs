@@ -173,7 +173,7 @@ fn point_row(point: &Point) -> PointRow {
         repeat: point.repeat,
         window: format_nanos(point.duration_ns as f64),
         sent: grouped(outcomes.sent as f64),
-        failed: grouped(outcomes.errors().saturating_add(outcomes.non_2xx) as f64),
+        failed: grouped(outcomes.failed() as f64),
         rate: value(names::THROUGHPUT, &grouped),
         p50: value(names::RESPONSE_P50, &time),
         p99: value(names::RESPONSE_P99, &time),

@@ -127,7 +127,7 @@ fn loads(simulation: &Simulation) -> Table {
         let sample = point.samples.iter().find(|sample| sample.load.is_some() && sample.sent > 0.0)?;
         let load = &sample.load.as_ref()?.point;
         let answers = load.outcomes.completed();
-        let failed = load.outcomes.errors().saturating_add(load.outcomes.non_2xx);
+        let failed = load.outcomes.failed();
         let bytes = load.figures.value(record::names::BODY_BYTES).map(|bytes| bytes / answers as f64);
         // The two windows differ a little, so rates are compared.
         let rate = load.figures.value(record::names::THROUGHPUT);

@@ -29,6 +29,13 @@ pub struct Watched {
     pub transmit: u32,
 }
 
+impl Watched {
+    /// Whether a function is one of them.
+    pub fn has(&self, function: u32) -> bool {
+        function != 0 && [self.fork, self.receive, self.transmit].contains(&function)
+    }
+}
+
 /// Sides of the stacks.
 #[derive(Debug, Default)]
 pub struct Sides {
