@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 
 /// Rounds, unless the first argument says otherwise.
 const ROUNDS: usize = 5;
-const PLAN: PointPlan = PointPlan { connections: 128, rate_per_sec: 8333, delay_us: 0 };
-/// More than the guest can send, so that it never idles and wakes threads seldom: half the instructions a packet.
-const WITHOUT_PAUSE: PointPlan = PointPlan { rate_per_sec: 1_000_000, ..PLAN };
+const CONSTANT: PointPlan = PointPlan { connections: 128, rate_per_sec: 8333, delay_us: 0 };
+/// The first sends more than the guest can, so that it never idles and wakes threads seldom: half the instructions a packet.
+const JOBS: [(&str, PointPlan); 2] =
+    [("without pause", PointPlan { rate_per_sec: 1_000_000, ..CONSTANT }), ("constant rate", CONSTANT)];
 const LIMITS: Limits = Limits { memory_mib: 512, timeout: Duration::from_secs(600) };
 const PACKETS: [u64; 3] = [1000, 8000, 9000];
 
@@ -52,9 +53,9 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, String) {
     (out, format!("{:.3},{:.2}", began.elapsed().as_secs_f64(), children_cpu_s() - cpu_s))
 }
 
-fn experiment(caches: Option<Setup>, packets: u64) -> Experiment {
+fn experiment(plan: PointPlan, caches: Option<Setup>, packets: u64) -> Experiment {
     Experiment {
-        points: vec![PLAN],
+        points: vec![plan],
         seeds: 1,
         caches,
         objects: false,
@@ -88,30 +89,25 @@ fn main() -> Result<(), SimulateError> {
         ("full model with 4 L2", caches(&[256 << 10, 512 << 10, 1 << 20, 2 << 20])),
     ];
     // Interleaved, so that the machine's drift meets all alike.
-    for _ in 0..rounds {
-        let (_, full) = &kinds[1];
-        let busy = experiment(full.clone(), PACKETS[1]);
-        let (busy, times) = timed(|| sample(&mut saved, &busy, &WITHOUT_PAUSE, &|| false));
-        println!("sent without pause; {} packets,{times},{}", PACKETS[1], counts_of(&busy?));
-        for packets in PACKETS {
-            for (name, setup) in &kinds {
-                let experiment = experiment(setup.clone(), packets);
-                let (sample, times) = timed(|| sample(&mut saved, &experiment, &PLAN, &|| false));
-                println!("{name}; {packets} packets,{times},{}", counts_of(&sample?));
-            }
-            for (name, words) in arguments.iter().skip(2).filter_map(|argument| argument.split_once('=')) {
-                let experiment = experiment(None, packets);
-                // SAFETY: this process has no other thread.
-                unsafe { std::env::set_var("STRAINGAUGE_BENCH_PLUGIN", words) };
-                // It does the same job, and gives no answer in our form.
-                let (outcome, times) = timed(|| sample(&mut saved, &experiment, &PLAN, &|| false));
-                // SAFETY: as above.
-                unsafe { std::env::remove_var("STRAINGAUGE_BENCH_PLUGIN") };
-                match outcome {
-                    Err(SimulateError::Qemu { .. }) => println!("{name}; {packets} packets,{times},,"),
-                    Err(other) => return Err(other),
-                    Ok(_) => return Err(SimulateError::Impossible(format!("{name} did not take the plugin's place"))),
-                }
+    let all = (0..rounds).flat_map(|_| JOBS).flat_map(|job| PACKETS.map(|packets| (job, packets)));
+    for ((job, plan), packets) in all {
+        for (name, setup) in &kinds {
+            let experiment = experiment(plan, setup.clone(), packets);
+            let (sample, times) = timed(|| sample(&mut saved, &experiment, &plan, &|| false));
+            println!("{name}; {packets} packets; {job},{times},{}", counts_of(&sample?));
+        }
+        for (name, words) in arguments.iter().skip(2).filter_map(|argument| argument.split_once('=')) {
+            let experiment = experiment(plan, None, packets);
+            // SAFETY: this process has no other thread.
+            unsafe { std::env::set_var("STRAINGAUGE_BENCH_PLUGIN", words) };
+            // It does the same job, and gives no answer in our form.
+            let (outcome, times) = timed(|| sample(&mut saved, &experiment, &plan, &|| false));
+            // SAFETY: as above.
+            unsafe { std::env::remove_var("STRAINGAUGE_BENCH_PLUGIN") };
+            match outcome {
+                Err(SimulateError::Qemu { .. }) => println!("{name}; {packets} packets; {job},{times},,"),
+                Err(other) => return Err(other),
+                Ok(_) => return Err(SimulateError::Impossible(format!("{name} did not take the plugin's place"))),
             }
         }
     }

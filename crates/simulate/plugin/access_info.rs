@@ -3,15 +3,26 @@
 
 use crate::qemu::{self, AccessInfo};
 
-/// Where the direction and the size are. `None` where QEMU's answers are no plain bits; then QEMU is asked each time.
+/// Where the direction and the size are.
 #[derive(Default, Clone, Copy)]
-pub struct InfoBits(Option<Bits>);
+pub struct InfoBits {
+    bits: Bits,
+    /// QEMU's answers are these bits; where they are not, QEMU is asked each time.
+    is_plain: bool,
+}
 
-#[derive(Clone, Copy)]
+#[derive(Default, Clone, Copy)]
 struct Bits {
     store: u32,
     size_at: u32,
     size_mask: u32,
+}
+
+/// An access's direction and size.
+#[derive(Clone, Copy)]
+pub struct Plain {
+    pub is_store: bool,
+    pub bytes: u64,
 }
 
 fn asked_is_store(info: AccessInfo) -> bool {
@@ -27,25 +38,31 @@ fn asked_size_shift(info: AccessInfo) -> u32 {
 impl InfoBits {
     /// Asks QEMU for each bit.
     pub fn learn() -> InfoBits {
-        InfoBits(bits(asked_is_store, asked_size_shift))
+        let bits = bits(asked_is_store, asked_size_shift);
+        InfoBits { bits: bits.unwrap_or_default(), is_plain: bits.is_some() }
+    }
+
+    /// Whether QEMU need not be asked.
+    pub fn is_plain(self) -> bool {
+        self.is_plain
+    }
+
+    /// Direction and size, where they are plain.
+    #[inline(always)]
+    pub fn plain(self, info: AccessInfo) -> Plain {
+        let Bits { store, size_at, size_mask } = self.bits;
+        Plain { is_store: info & store != 0, bytes: 1 << (info >> size_at & size_mask) }
     }
 
     /// Whether the access is a store.
     #[inline(always)]
     pub fn is_store(self, info: AccessInfo) -> bool {
-        match self.0 {
-            Some(bits) => info & bits.store != 0,
-            None => asked_is_store(info),
-        }
+        if self.is_plain { info & self.bits.store != 0 } else { asked_is_store(info) }
     }
 
     /// Bytes of the access.
-    #[inline(always)]
     pub fn bytes(self, info: AccessInfo) -> u64 {
-        1 << match self.0 {
-            Some(bits) => info >> bits.size_at & bits.size_mask,
-            None => asked_size_shift(info),
-        }
+        if self.is_plain { self.plain(info).bytes } else { 1 << asked_size_shift(info) }
     }
 }
 

@@ -2,7 +2,7 @@
 //! whole of it: between two executions of a block so much of the guest's and the emulator's own code and data passes through this
 //! machine's caches that a record in memory would have to be waited for each time.
 
-use crate::attribution::End;
+use crate::attribution::{End, Role};
 use crate::pages::image_page;
 
 /// A block of translated code.
@@ -10,6 +10,8 @@ use crate::pages::image_page;
 pub struct Block<'a> {
     /// Its function's place in the plugin's table.
     pub function: u32,
+    /// What the layer table says of the function.
+    pub role: Role,
     pub instructions: u16,
     pub end: End,
     /// It begins at its function's first instruction.
@@ -33,21 +35,29 @@ pub enum Code<'a> {
     Lines(&'a [u64]),
 }
 
-/// All that is known of a block: itself in bits, or the address of a record of it, which is even. Records are for blocks that do not
+/// All that is known of a block: itself in bits, or the address of a record of it, whose lowest bits say so. Records are for blocks that do not
 /// fit: of user code, of a module, of a repeated string instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Word(pub u64);
 
+/// The block is in the word's own bits.
+const PACKED: u64 = 1;
+/// It is recorded, and one repeated string instruction.
+const REPEAT: u64 = 2;
+const _: () = assert!(align_of::<Block<'_>>() > (PACKED | REPEAT) as usize);
+
 /// Widths of a word's fields from the lowest bit on, after the bit that tells it from an address.
 const END_BITS: u32 = 2;
 const FLAG_BITS: u32 = 2;
-const INSTRUCTION_BITS: u32 = 10;
-const COUNT_BITS: u32 = 4;
-const LINE_BITS: u32 = 27;
+const ROLE_BITS: u32 = 5;
+const INSTRUCTION_BITS: u32 = 7;
+const COUNT_BITS: u32 = 3;
+const LINE_BITS: u32 = 26;
 const FUNCTION_BITS: u32 = 18;
-const _: () = assert!(1 + END_BITS + FLAG_BITS + INSTRUCTION_BITS + COUNT_BITS + LINE_BITS + FUNCTION_BITS == 64);
-
-const ENDS: [End; 4] = [End::Call, End::Return, End::InterruptReturn, End::Jump];
+const _: () =
+    assert!(1 + END_BITS + FLAG_BITS + ROLE_BITS + INSTRUCTION_BITS + COUNT_BITS + LINE_BITS + FUNCTION_BITS == 64);
+/// Of a role: the caller's; others are rows.
+const HELPS: u8 = (1 << ROLE_BITS) - 1;
 
 /// Appends fields to a word, the lowest first.
 struct Packer(u64, u32);
@@ -68,7 +78,7 @@ impl Word {
             // Never freed, as QEMU does not say when it drops a block.
             let code = Code::Lines(Box::leak(lines.into()));
             let record: &Block<'static> = Box::leak(Box::new(Block { code, ..block }));
-            Word(std::ptr::from_ref(record) as u64)
+            Word(std::ptr::from_ref(record) as u64 | if block.is_repeat { REPEAT } else { 0 })
         })
     }
 
@@ -79,11 +89,16 @@ impl Word {
         if !is_row || !is_of_image || !block.is_kernel || block.is_repeat {
             return None;
         }
-        let end = ENDS.iter().position(|end| *end == block.end)?;
-        let mut packer = Packer(1, 1);
+        let role = match block.role {
+            Role::Helps => HELPS,
+            Role::Names(HELPS) => return None,
+            Role::Names(row) => row,
+        };
+        let mut packer = Packer(PACKED, 1);
         let fits = [
-            packer.put(end as u64, END_BITS),
+            packer.put(block.end as u64, END_BITS),
             packer.put(u64::from(block.is_first) | u64::from(block.is_watched) << 1, FLAG_BITS),
+            packer.put(u64::from(role), ROLE_BITS),
             packer.put(u64::from(block.instructions), INSTRUCTION_BITS),
             packer.put(lines.len() as u64, COUNT_BITS),
             packer.put(first, LINE_BITS),
@@ -92,29 +107,49 @@ impl Word {
         fits.iter().all(|fits| *fits).then_some(Word(packer.0))
     }
 
-    /// The block.
+    /// Whether the block is in the word's own bits.
+    #[inline(always)]
+    pub fn is_packed(self) -> bool {
+        self.0 & PACKED != 0
+    }
+
+    /// Whether the block, which is not packed, is one repeated string instruction.
+    #[inline(always)]
+    pub fn is_repeat(self) -> bool {
+        self.0 & REPEAT != 0
+    }
+
+    /// The block that is recorded elsewhere.
     ///
     /// # Safety
-    /// The word is of [`Word::new`].
+    /// The word is of [`Word::new`] and not packed.
     #[inline(always)]
-    pub unsafe fn block(self, line_shift: u32) -> Block<'static> {
-        if self.0 & 1 == 0 {
-            // SAFETY: as promised; records are never freed and never changed.
-            return unsafe { *(self.0 as *const Block<'static>) };
-        }
+    pub unsafe fn recorded(self) -> &'static Block<'static> {
+        // SAFETY: as promised; records are never freed and never changed.
+        unsafe { &*((self.0 & !(PACKED | REPEAT)) as *const Block<'static>) }
+    }
+
+    /// The block of a packed word.
+    #[inline(always)]
+    pub fn unpacked(self, line_shift: u32) -> Block<'static> {
         let mut word = self.0 >> 1;
         let mut take = |bits: u32| {
             let value = word & ((1 << bits) - 1);
             word >>= bits;
             value
         };
-        let end = ENDS[take(END_BITS) as usize];
+        let end = End::of_number(take(END_BITS) as u8);
         let flags = take(FLAG_BITS);
+        let role = match take(ROLE_BITS) as u8 {
+            HELPS => Role::Helps,
+            row => Role::Names(row),
+        };
         let instructions = take(INSTRUCTION_BITS) as u16;
         let count = take(COUNT_BITS) as u8;
         let first = take(LINE_BITS);
         Block {
             function: take(FUNCTION_BITS) as u32,
+            role,
             instructions,
             end,
             is_first: flags & 1 != 0,

@@ -1,14 +1,15 @@
 //! What the plugin knows of the guest, and what it does at a block and at an access.
 
 use crate::access_info::InfoBits;
-use crate::attribution::{Charge, End, Side, Sides, Stacks};
-use crate::block::{Block, Word};
+use crate::attribution::{Charge, End, Role, Side, Sides, Stacks};
+use crate::block::{Block, Code, Word};
 use crate::cache::{Hierarchy, Misses};
-use crate::exchange::{Account, Answer, Order, mark};
+use crate::exchange::{Answer, Order, mark};
 use crate::functions::{Functions, UNKNOWN};
 use crate::objects::{PhysicalMemory, Places, Tally};
 use crate::pages::DIRECT_MAP;
 use crate::qemu;
+use crate::translate::STACK_BYTES;
 use crate::translations::{Page, SoftTlb};
 
 pub struct Machine {
@@ -23,7 +24,6 @@ pub struct Machine {
     /// Instructions of the client's end since the mark `BEGIN`.
     client_instructions: u64,
     answer: String,
-    accounts: Vec<Account>,
     functions: Functions,
     stacks: Stacks,
     sides: Sides,
@@ -31,14 +31,34 @@ pub struct Machine {
     /// The block that began last.
     last_block: Word,
     end: End,
-    /// The account of the server's block that began last: what is read and written is its doing.
-    counted: usize,
+    /// The function of the server's block that began last: what is read and written is its doing.
+    counted: u32,
     translations: SoftTlb,
     info: InfoBits,
     line_shift: u32,
     code_line_shift: u32,
     has_objects: bool,
+    /// What is done at an access now.
+    attention: Attention,
+    /// The page and the line of the kernel's image that were fetched last, by number: to fetch them again changes nothing.
+    fetched: (u64, u64),
 }
+
+/// What an access of the guest wants.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Attention {
+    /// Nothing: it is the client's, which stands for another machine, or there are no caches.
+    None,
+    /// To be counted, and to go through the caches.
+    Caches,
+    /// More.
+    All,
+}
+
+/// No line of code, and no page.
+const NOTHING: u64 = u64::MAX;
+/// Pages of the kernel's image are of 2 MiB.
+const IMAGE_PAGE_SHIFT: u32 = 21;
 
 impl Machine {
     pub fn new(id: qemu::PluginId, order: Order, answer: String) -> Machine {
@@ -57,20 +77,22 @@ impl Machine {
             now: 0,
             client_instructions: 0,
             answer,
-            accounts: Vec::new(),
             functions: Functions::new(&order),
             stacks: Stacks::default(),
             charge,
             last_block: Word(0),
             end: End::default(),
-            counted: 0,
+            counted: UNKNOWN,
             translations: SoftTlb::new(),
             info: InfoBits::learn(),
             sides: Sides::new(order.watched),
             order,
+            attention: Attention::None,
+            fetched: (NOTHING, NOTHING),
         };
+        machine.attend();
         // Before anything ran: it has no caller.
-        machine.counted = machine.functions.account(&mut machine.accounts, UNKNOWN, machine.order.unattributed());
+        machine.functions.charge(UNKNOWN, machine.order.unattributed(), 0);
         machine
     }
 
@@ -89,15 +111,16 @@ impl Machine {
         Word::new(block, self.code_line_shift)
     }
 
-    /// The place in the table of the function at a kernel address, whether it begins there, and whether sides are learnt by it.
-    pub fn function_at(&mut self, address: u64) -> (u32, bool, bool) {
+    /// The place in the table of the function at a kernel address, its role, whether it begins there, and whether sides are learnt
+    /// by it.
+    pub fn function_at(&mut self, address: u64) -> (u32, Role, bool, bool) {
         let after = self.order.symbols.partition_point(|symbol| symbol.address <= address);
         let Some(symbol) = after.checked_sub(1).map(|index| self.order.symbols[index]) else {
-            return (UNKNOWN, false, false);
+            return (UNKNOWN, Role::Helps, false, false);
         };
         let number = after as u32;
         let is_watched = self.order.watched.has(number);
-        (self.functions.place(number, symbol.role), symbol.address == address, is_watched)
+        (self.functions.place(number), symbol.role, symbol.address == address, is_watched)
     }
 
     /// Where the guest's memory lies in QEMU, if it is known.
@@ -127,19 +150,34 @@ impl Machine {
     /// The word is of [`Machine::word`].
     #[inline(always)]
     pub unsafe fn enter(&mut self, word: Word) {
-        // SAFETY: as promised.
-        let block = unsafe { word.block(self.code_line_shift) };
-        if block.is_repeat && self.last_block == word {
+        if word.is_packed() {
+            self.last_block = word;
+            self.enter_block(&word.unpacked(self.code_line_shift));
+        } else {
+            self.enter_recorded(word);
+        }
+    }
+
+    #[inline(never)]
+    fn enter_recorded(&mut self, word: Word) {
+        if word.is_repeat() && self.last_block == word {
             if self.sides.side() == Side::Server {
-                self.accounts[self.counted].repeats += 1;
+                self.functions.count_repeat(self.counted);
             }
             return;
         }
-        (self.last_block, self.end) = (word, block.end);
+        self.last_block = word;
+        // SAFETY: whoever calls `enter` promised it.
+        self.enter_block(unsafe { word.recorded() });
+    }
+
+    #[inline(always)]
+    fn enter_block(&mut self, block: &Block<'static>) {
+        self.end = block.end;
         let row = if block.is_kernel {
             let nobody = self.order.unattributed();
-            let role = self.functions.role(block.function);
-            let row = self.charge.enter(&mut self.stacks, block.function, role, block.is_first, block.end, nobody);
+            let row =
+                self.charge.enter(&mut self.stacks, block.function, block.role, block.is_first, block.end, nobody);
             if block.is_watched || self.sides.is_forking() {
                 self.enter_watched(block.function, block.is_first);
             }
@@ -153,14 +191,45 @@ impl Machine {
             self.client_instructions += u64::from(block.instructions);
             return;
         }
-        self.counted = self.functions.account(&mut self.accounts, block.function, row);
+        self.counted = block.function;
+        self.functions.charge(block.function, row, block.instructions);
         self.now += u64::from(block.instructions);
-        let account = &mut self.accounts[self.counted];
-        account.instructions += u64::from(block.instructions);
         if let Some(caches) = &mut self.caches {
-            caches.translate_fetch(block.page, &mut account.caches);
-            block.code.each_line(|line| caches.fetch(line << self.code_line_shift, &mut account.caches));
+            match block.code {
+                Code::Row(first, count) => {
+                    // All of it is of one page.
+                    let page = first >> (IMAGE_PAGE_SHIFT - self.code_line_shift);
+                    if page != self.fetched.0 {
+                        caches.translate_fetch(block.page, self.functions.caches(block.function));
+                    }
+                    let is_next = first == self.fetched.1;
+                    let next = first + u64::from(count);
+                    for line in first + u64::from(is_next)..next {
+                        if !caches.is_latest_code(line) {
+                            caches.fetch(line, self.functions.caches(block.function));
+                        }
+                    }
+                    self.fetched = (page, next - 1);
+                }
+                Code::Lines(lines) => {
+                    let counts = self.functions.caches(block.function);
+                    caches.translate_fetch(block.page, counts);
+                    lines.iter().for_each(|line| caches.fetch(*line, counts));
+                    self.fetched = (NOTHING, NOTHING);
+                }
+            }
         }
+    }
+
+    /// What accesses want from now on: whenever the side changes, or a thread is made.
+    fn attend(&mut self) {
+        self.attention = match (self.sides.is_forking(), self.sides.side(), &self.caches) {
+            (true, ..) => Attention::All,
+            (_, Side::Server, Some(_)) if !self.info.is_plain() => Attention::All,
+            (_, Side::Client, _) | (.., None) => Attention::None,
+            (_, Side::Server, Some(_)) if self.has_objects => Attention::All,
+            (_, Side::Server, Some(_)) => Attention::Caches,
+        };
     }
 
     /// A block of a function by which sides are learnt, or the next after one.
@@ -170,33 +239,74 @@ impl Machine {
         let is_asked = is_first && number == self.order.watched.transmit;
         let frame = if is_asked { self.stacks.top_slot(&self.charge.cursor) } else { None };
         self.sides.enter(number, is_first, frame);
+        self.attend();
     }
 
     /// Memory is read or written.
     #[inline(always)]
-    pub fn access(&mut self, info: qemu::AccessInfo, address: u64, is_store: bool) {
+    pub fn access(&mut self, info: qemu::AccessInfo, address: u64) {
+        match self.attention {
+            Attention::None => {}
+            Attention::Caches => self.access_caches(info, address),
+            Attention::All => self.access_slowly(info, address),
+        }
+    }
+
+    /// So many pushes, of which the last stores to `address`, or pops, of which the last loads from there.
+    #[inline(always)]
+    pub fn access_run(&mut self, info: qemu::AccessInfo, address: u64, count: u64, is_store: bool) {
+        if self.attention == Attention::None {
+            return;
+        }
+        for left in (0..count).rev() {
+            let before = left * STACK_BYTES;
+            let address = if is_store { address.wrapping_add(before) } else { address.wrapping_sub(before) };
+            self.access(info, address);
+        }
+    }
+
+    /// Nine of ten accesses are to what was used last, and change no cache.
+    #[inline(always)]
+    fn access_caches(&mut self, info: qemu::AccessInfo, address: u64) {
+        let (Some(caches), Some(page)) = (&mut self.caches, self.translations.known(address)) else {
+            return self.access_slowly(info, address);
+        };
+        let physical = page.physical(address);
+        let plain = self.info.plain(info);
+        let is_of_one_line = (physical ^ (physical + plain.bytes - 1)) >> self.line_shift == 0;
+        if !is_of_one_line || !caches.is_latest_page(page.in_tlb) {
+            return self.access_slowly(info, address);
+        }
+        self.functions.count_access(self.counted, plain.is_store);
+        if !caches.is_latest_data(physical, plain.is_store) {
+            caches.data(physical, plain.is_store, self.functions.caches(self.counted));
+        }
+    }
+
+    #[inline(never)]
+    fn access_slowly(&mut self, info: qemu::AccessInfo, address: u64) {
+        let is_store = self.is_store(info);
         if self.sides.is_forking() && is_store {
             self.sides.store(address);
         }
         let Some(caches) = &mut self.caches else { return };
-        // The client's accesses touch no cache of the server's: it stands for another machine.
         if self.sides.side() == Side::Client {
             return;
         }
-        let account = &mut self.accounts[self.counted];
-        account.count_access(is_store);
+        self.functions.count_access(self.counted, is_store);
         let page = self.translations.page(info, address);
         if self.has_objects {
             self.access_object(info, address, page, is_store);
             return;
         }
         let Some(page) = page else { return };
+        let counts = self.functions.caches(self.counted);
         let physical = page.physical(address);
-        caches.translate_data(page.in_tlb, &mut account.caches);
-        caches.data(physical, is_store, &mut account.caches);
+        caches.translate_data(page.in_tlb, counts);
+        caches.data(physical, is_store, counts);
         let last = physical + self.info.bytes(info) - 1;
         if last >> self.line_shift != physical >> self.line_shift {
-            caches.data(last, is_store, &mut account.caches);
+            caches.data(last, is_store, counts);
         }
     }
 
@@ -204,7 +314,7 @@ impl Machine {
     #[inline(never)]
     fn access_object(&mut self, info: qemu::AccessInfo, address: u64, page: Option<Page>, is_store: bool) {
         let (Some(caches), Some(tally)) = (&mut self.caches, &mut self.tally) else { return };
-        let counts = &mut self.accounts[self.counted].caches;
+        let counts = self.functions.caches(self.counted);
         let Some(page) = page else {
             tally.count(tally.device_spot(), is_store);
             return;
@@ -242,14 +352,18 @@ impl Machine {
 
     #[inline]
     pub fn call(&mut self, address: u64) {
-        self.sides.call(address);
+        if self.sides.call(address) {
+            self.attend();
+        }
         let row = self.charge.row();
         self.stacks.push(&mut self.charge.cursor, address, row);
     }
 
     #[inline]
     pub fn ret(&mut self, address: u64) {
-        self.sides.ret(address);
+        if self.sides.ret(address) {
+            self.attend();
+        }
         self.stacks.pop(&mut self.charge.cursor, address);
     }
 
@@ -268,9 +382,7 @@ impl Machine {
             mark::RECEIVERS_KNOWN => self.sides.teach(None),
             mark::BEGIN => {
                 self.client_instructions = 0;
-                for account in &mut self.accounts {
-                    *account = Account { function: account.function, row: account.row, ..Account::default() };
-                }
+                self.functions.restart();
                 if let Some(caches) = &mut self.caches {
                     caches.restart_curve();
                 }
@@ -279,12 +391,11 @@ impl Machine {
                 }
             }
             mark::END => {
-                let accounts = self.accounts.iter().filter(|account| account.instructions + account.repeats > 0);
                 let sizes: Vec<u64> = (10..=28).flat_map(|power| [1_u64 << power, 3 << (power - 1)]).collect();
                 let line = 1 << self.line_shift;
                 let curve = self.caches.as_ref().and_then(Hierarchy::curve).and_then(|curve| curve.curve(&sizes, line));
                 let answer = Answer {
-                    accounts: accounts.copied().collect(),
+                    accounts: self.functions.accounts(),
                     client_instructions: self.client_instructions,
                     curve: curve.map(|curve| (curve.accesses, curve.points)),
                     objects: self.tally.as_ref().map(Tally::counts).unwrap_or_default(),

@@ -1,6 +1,6 @@
 //! What is hooked into a block when QEMU translates it.
 
-use crate::attribution::{End, Kind, is_of_entry, kind_of};
+use crate::attribution::{End, Kind, Role, Touch, is_of_entry, kind_of, touch_of};
 use crate::block::{Block, Code, Word};
 use crate::exchange::mark;
 use crate::functions::UNKNOWN;
@@ -8,6 +8,9 @@ use crate::pages::{image_offset, tlb_page};
 use crate::qemu::{self, AccessInfo, BOTH_DIRECTIONS, NO_REGISTERS, PluginId};
 
 use std::ffi::{c_uint, c_void};
+
+/// What a push or a pop moves the stack pointer by.
+pub const STACK_BYTES: u64 = 8;
 
 extern "C" fn on_block(_: c_uint, data: *mut c_void) {
     // SAFETY: a callback of QEMU; the data is a word that `full` made.
@@ -17,7 +20,15 @@ extern "C" fn on_block(_: c_uint, data: *mut c_void) {
 extern "C" fn on_access(_: c_uint, info: AccessInfo, address: u64, _: *mut c_void) {
     // SAFETY: a callback of QEMU.
     let machine = unsafe { crate::machine() };
-    machine.access(info, address, machine.is_store(info));
+    machine.access(info, address);
+}
+
+/// The last of so many pushes, or pops, of one block.
+extern "C" fn on_run(_: c_uint, info: AccessInfo, address: u64, data: *mut c_void) {
+    // SAFETY: a callback of QEMU.
+    let machine = unsafe { crate::machine() };
+    let is_store = machine.is_store(info);
+    machine.access_run(info, address, data as usize as u64, is_store);
 }
 
 /// A call stores the return address; one through memory also loads its target.
@@ -31,17 +42,21 @@ extern "C" fn on_call(_: c_uint, info: AccessInfo, address: u64, _: *mut c_void)
     if is_store && machine.end() == End::Call {
         machine.call(address);
     }
-    machine.access(info, address, is_store);
+    machine.access(info, address);
 }
 
-extern "C" fn on_return(_: c_uint, info: AccessInfo, address: u64, _: *mut c_void) {
+/// The data is the number of pops just before.
+extern "C" fn on_return(_: c_uint, info: AccessInfo, address: u64, data: *mut c_void) {
     // SAFETY: a callback of QEMU.
     let machine = unsafe { crate::machine() };
     let is_store = machine.is_store(info);
     if !is_store && machine.end() == End::Return {
+        if !data.is_null() {
+            machine.access_run(info, address - STACK_BYTES, data as usize as u64, false);
+        }
         machine.ret(address);
     }
-    machine.access(info, address, is_store);
+    machine.access(info, address);
 }
 
 /// A return from an interrupt reads descriptors of segments, too, which are no stack; and from the CPU's own stack it leads to the
@@ -53,7 +68,7 @@ extern "C" fn on_interrupt_return(_: c_uint, info: AccessInfo, address: u64, _: 
     if !is_store && !is_of_entry(address) && machine.end() == End::InterruptReturn {
         machine.ret(address);
     }
-    machine.access(info, address, is_store);
+    machine.access(info, address);
 }
 
 extern "C" fn on_translation(_: c_uint, _: *mut c_void) {
@@ -80,6 +95,28 @@ extern "C" fn begin(id: PluginId) {
 /// Kernel addresses are negative.
 fn is_kernel(address: u64) -> bool {
     address >> 63 != 0
+}
+
+/// Pushes, or pops, of one block between which nothing else touches memory: one callback at the last does for all, as on the
+/// kernel's stack none of them can fault.
+#[derive(Clone, Copy)]
+struct Run {
+    last: *mut qemu::Instruction,
+    count: usize,
+    touch: Touch,
+}
+
+impl Run {
+    /// # Safety
+    /// Only while QEMU translates the block.
+    unsafe fn register(self) {
+        let (on_memory, data): (qemu::OnAccess, _) = match self.count {
+            1 => (on_access, std::ptr::null_mut()),
+            count => (on_run, count as *mut c_void),
+        };
+        // SAFETY: an instruction of the block that is being translated.
+        unsafe { qemu::qemu_plugin_register_vcpu_mem_cb(self.last, on_memory, NO_REGISTERS, BOTH_DIRECTIONS, data) };
+    }
 }
 
 /// Before the mark `MODEL`: looks for that mark alone.
@@ -109,13 +146,14 @@ pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
         let address = qemu::qemu_plugin_tb_vaddr(translated);
         let count = qemu::qemu_plugin_tb_n_insns(translated);
         let is_kernel = is_kernel(address);
-        let (function, is_first, is_watched) =
-            if is_kernel { machine.function_at(address) } else { (UNKNOWN, false, false) };
+        let (function, role, is_first, is_watched) =
+            if is_kernel { machine.function_at(address) } else { (UNKNOWN, Role::Helps, false, false) };
         let has_caches = machine.caches.is_some();
         // Whose a new thread is, is learnt from what is stored while it is made.
         let is_forking = machine.makes_threads(function);
         let (mut is_repeat, mut end, mut lines) = (false, End::Jump, Vec::new());
         let nothing: *mut c_void = std::ptr::null_mut();
+        let mut run: Option<Run> = None;
         for index in 0..count {
             let instruction = qemu::qemu_plugin_tb_get_insn(translated, index);
             let (size, bytes) = qemu::instruction_bytes(instruction);
@@ -141,7 +179,36 @@ pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
                 on_memory = on_access;
             }
             if has_caches || is_open_or_close || is_forking {
-                qemu::qemu_plugin_register_vcpu_mem_cb(instruction, on_memory, NO_REGISTERS, BOTH_DIRECTIONS, nothing);
+                let touch = if is_kernel { touch_of(&bytes[..size]) } else { Touch::Other };
+                let mut pops = nothing;
+                match (touch, run) {
+                    (Touch::Nothing, _) => {}
+                    (Touch::Push | Touch::Pop, Some(begun)) if begun.touch == touch => {
+                        run = Some(Run { last: instruction, count: begun.count + 1, touch });
+                    }
+                    (_, begun) => {
+                        run = None;
+                        match begun {
+                            // The return's own callback does for them, too.
+                            Some(begun) if end == End::Return && begun.touch == Touch::Pop => {
+                                pops = begun.count as *mut c_void
+                            }
+                            Some(begun) => begun.register(),
+                            None => {}
+                        }
+                        if touch == Touch::Other {
+                            qemu::qemu_plugin_register_vcpu_mem_cb(
+                                instruction,
+                                on_memory,
+                                NO_REGISTERS,
+                                BOTH_DIRECTIONS,
+                                pops,
+                            );
+                        } else {
+                            run = Some(Run { last: instruction, count: 1, touch });
+                        }
+                    }
+                }
             }
             if has_caches {
                 let here = qemu::qemu_plugin_insn_vaddr(instruction);
@@ -163,8 +230,12 @@ pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
                 }
             }
         }
+        if let Some(run) = run {
+            run.register();
+        }
         let block = Block {
             function,
+            role,
             // QEMU puts at most 512 into a block.
             instructions: count as u16,
             end,

@@ -23,7 +23,7 @@ pub struct Page {
 impl Page {
     /// The physical address of a virtual one on this page.
     #[inline(always)]
-    pub fn physical(self, address: u64) -> u64 {
+    pub fn physical(&self, address: u64) -> u64 {
         self.start | address & ((1 << PAGE_SHIFT) - 1)
     }
 }
@@ -49,13 +49,25 @@ impl SoftTlb {
         }
     }
 
-    /// The page of an address; `None` for device memory. Call it only within the callback of the access.
     #[inline(always)]
+    fn tag_of(&self, address: u64) -> u64 {
+        address >> PAGE_SHIFT & NUMBER | self.generation << PAGE_BITS
+    }
+
+    /// The page of an address, if it was asked for before.
+    #[inline(always)]
+    pub fn known(&self, address: u64) -> Option<&Page> {
+        let tag = self.tag_of(address);
+        let page = &self.pages[slot_of(tag)];
+        (page.tag == tag).then_some(page)
+    }
+
+    /// The page of an address; `None` for device memory. Call it only within the callback of the access.
     pub fn page(&mut self, info: qemu::AccessInfo, address: u64) -> Option<Page> {
-        let number = address >> PAGE_SHIFT & NUMBER;
-        let tag = number | self.generation << PAGE_BITS;
-        let known = self.pages[slot_of(tag)];
-        if known.tag == tag { Some(known) } else { self.find(info, address, tag) }
+        match self.known(address) {
+            Some(page) => Some(*page),
+            None => self.find(info, address, self.tag_of(address)),
+        }
     }
 
     #[cold]

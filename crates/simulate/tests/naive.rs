@@ -172,7 +172,7 @@ proptest! {
             let (mut caches, mut counts) = (Hierarchy::new(setup), Counts::default());
             for (address, is_write) in &accesses {
                 caches.data(*address, *is_write, &mut counts);
-                caches.fetch(address / 3, &mut counts);
+                caches.fetch((address / 3) >> caches.l1_line_shifts().0, &mut counts);
             }
             counts
         };

@@ -13,6 +13,7 @@ pub enum Role {
 
 /// How a block of code ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
 pub enum End {
     /// With a call.
     Call,
@@ -23,6 +24,19 @@ pub enum End {
     /// With a jump, or it goes on.
     #[default]
     Jump,
+}
+
+impl End {
+    /// The end with this number, in the order above.
+    #[inline(always)]
+    pub fn of_number(number: u8) -> End {
+        match number {
+            0 => End::Call,
+            1 => End::Return,
+            2 => End::InterruptReturn,
+            _ => End::Jump,
+        }
+    }
 }
 
 /// Where a processor is.
@@ -51,7 +65,7 @@ impl Charge {
     ///
     /// A helper that was called, or returned into, is charged to the innermost open call's caller. A helper that was jumped
     /// to (a tail call) goes on for whoever was charged, and so will what it calls.
-    #[inline]
+    #[inline(always)]
     pub fn enter(
         &mut self,
         stacks: &mut Stacks,
@@ -65,10 +79,10 @@ impl Charge {
             Role::Names(row) => row,
             Role::Helps if self.end == End::Jump && function == self.function => self.row,
             Role::Helps if self.end == End::Jump && is_first && self.row != unattributed => {
-                stacks.set_top(&self.cursor, self.row);
+                stacks.set_top(&mut self.cursor, self.row);
                 self.row
             }
-            Role::Helps => stacks.top(&self.cursor).unwrap_or(unattributed),
+            Role::Helps => self.cursor.top().unwrap_or(unattributed),
         };
         self.function = function;
         self.end = end;

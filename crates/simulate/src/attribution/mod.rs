@@ -13,6 +13,6 @@ mod sides;
 mod stacks;
 
 pub use charge::{Charge, End, Role};
-pub use decode::{Kind, MARK_BASE, kind_of};
+pub use decode::{Kind, MARK_BASE, Touch, kind_of, touch_of};
 pub use sides::{Side, Sides, Watched, is_of_entry};
 pub use stacks::{Cursor, Stacks, block_of};

@@ -92,41 +92,45 @@ impl Sides {
         self.taught = side;
     }
 
-    /// A call stores its return address.
+    /// A call stores its return address; whether it may be another side's work from now on.
     #[inline]
-    pub fn call(&mut self, address: u64) {
+    pub fn call(&mut self, address: u64) -> bool {
         let block = block_of(address);
         if self.announced.is_some() && !ENTRY_BLOCKS.contains(&block) {
             self.by_block.extend(self.announced.take().map(|side| (block, side)));
             self.current = None;
         }
-        self.on_stack(block);
+        self.on_stack(block)
     }
 
-    /// A return loads its address.
+    /// A return loads its address; whether it may be another side's work from now on.
     #[inline]
-    pub fn ret(&mut self, address: u64) {
+    pub fn ret(&mut self, address: u64) -> bool {
         let block = block_of(address);
         if self.transmitting.is_some_and(|(on, from)| on == block && address >= from) {
             self.transmitting = None;
             self.current = None;
         }
-        self.on_stack(block);
+        self.on_stack(block)
     }
 
-    #[inline]
-    fn on_stack(&mut self, block: u64) {
-        if self.current != Some(block) {
-            // On its way in and out a thread uses the CPU's stack.
-            if ENTRY_BLOCKS.contains(&block) {
-                return;
-            }
+    #[inline(always)]
+    fn on_stack(&mut self, block: u64) -> bool {
+        self.current != Some(block) && self.change_stack(block)
+    }
+
+    #[inline(never)]
+    fn change_stack(&mut self, block: u64) -> bool {
+        // On its way in and out a thread uses the CPU's stack.
+        let is_threads = !ENTRY_BLOCKS.contains(&block);
+        if is_threads {
             self.current = Some(block);
             self.side = match self.transmitting {
                 Some((on, _)) if on == block => Side::Client,
                 _ => self.by_block.get(&block).copied().unwrap_or_default(),
             };
         }
+        is_threads
     }
 
     /// A block of a kernel function begins; `is_first` at its first instruction. `frame` is where its return address lies.

@@ -17,13 +17,17 @@ pub struct Stacks {
 
 /// The stack that a processor uses now.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Cursor(Option<(u64, usize)>);
+pub struct Cursor {
+    current: Option<(u64, usize)>,
+    /// The row of its innermost open call.
+    top: Option<u8>,
+}
 
 impl Cursor {
-    /// The block of memory in which the stack in use lies.
+    /// The row that the innermost open call's caller worked for.
     #[inline(always)]
-    pub fn block(&self) -> Option<u64> {
-        self.0.map(|(block, _)| block)
+    pub fn top(&self) -> Option<u8> {
+        self.top
     }
 }
 
@@ -34,48 +38,46 @@ pub fn block_of(address: u64) -> u64 {
 }
 
 impl Stacks {
+    /// The stack at an address, from which all calls have been taken that lie at it or below.
+    #[inline(always)]
     fn stack(&mut self, cursor: &mut Cursor, address: u64) -> &mut Vec<(u64, u8)> {
-        let block = address >> BLOCK_SHIFT;
-        let index = match cursor.0 {
+        let block = block_of(address);
+        let index = match cursor.current {
             Some((current, index)) if current == block => index,
-            _ => {
-                let stacks = &mut self.stacks;
-                let index = *self.by_block.entry(block).or_insert_with(|| {
-                    stacks.push(Vec::with_capacity(32));
-                    stacks.len() - 1
-                });
-                cursor.0 = Some((block, index));
-                index
-            }
+            _ => self.find(cursor, block),
         };
-        &mut self.stacks[index]
+        let stack = &mut self.stacks[index];
+        while stack.last().is_some_and(|(slot, _)| *slot <= address) {
+            stack.pop();
+        }
+        stack
+    }
+
+    #[inline(never)]
+    fn find(&mut self, cursor: &mut Cursor, block: u64) -> usize {
+        let index = *self.by_block.entry(block).or_insert_with(|| {
+            self.stacks.push(Vec::with_capacity(DEEPEST));
+            self.stacks.len() - 1
+        });
+        cursor.current = Some((block, index));
+        index
     }
 
     /// A call stores its return address at `address` while it works for `row`.
     #[inline]
     pub fn push(&mut self, cursor: &mut Cursor, address: u64, row: u8) {
         let stack = self.stack(cursor, address);
-        while stack.last().is_some_and(|(slot, _)| *slot <= address) {
-            stack.pop();
-        }
         if stack.len() < DEEPEST {
             stack.push((address, row));
         }
+        cursor.top = stack.last().map(|(_, row)| *row);
     }
 
     /// A return loads its address from `address`: this call and all deeper ones are over.
     #[inline]
     pub fn pop(&mut self, cursor: &mut Cursor, address: u64) {
         let stack = self.stack(cursor, address);
-        while stack.last().is_some_and(|(slot, _)| *slot <= address) {
-            stack.pop();
-        }
-    }
-
-    /// The row that the innermost open call's caller worked for.
-    #[inline]
-    pub fn top(&self, cursor: &Cursor) -> Option<u8> {
-        cursor.0.and_then(|(_, index)| self.stacks[index].last()).map(|(_, row)| *row)
+        cursor.top = stack.last().map(|(_, row)| *row);
     }
 
     /// Whether calls were made on the stack at this address.
@@ -86,16 +88,17 @@ impl Stacks {
     /// Where the innermost open call stored its return address.
     #[inline]
     pub fn top_slot(&self, cursor: &Cursor) -> Option<u64> {
-        cursor.0.and_then(|(_, index)| self.stacks[index].last()).map(|(slot, _)| *slot)
+        cursor.current.and_then(|(_, index)| self.stacks[index].last()).map(|(slot, _)| *slot)
     }
 
     /// The innermost open call continues on behalf of `row`: its function jumped to another (a tail call).
-    #[inline]
-    pub fn set_top(&mut self, cursor: &Cursor, row: u8) {
-        if let Some((_, index)) = cursor.0
+    #[inline(never)]
+    pub fn set_top(&mut self, cursor: &mut Cursor, row: u8) {
+        if let Some((_, index)) = cursor.current
             && let Some(last) = self.stacks[index].last_mut()
         {
             last.1 = row;
+            cursor.top = Some(row);
         }
     }
 }
@@ -110,14 +113,14 @@ mod tests {
     #[test]
     fn returns_take_away_what_calls_brought() {
         let (mut stacks, mut cursor) = (Stacks::default(), Cursor::default());
-        assert_eq!(stacks.top(&cursor), None);
+        assert_eq!(cursor.top(), None);
         stacks.push(&mut cursor, TASK - 8, 1);
         stacks.push(&mut cursor, TASK - 64, 2);
-        assert_eq!(stacks.top(&cursor), Some(2));
+        assert_eq!(cursor.top(), Some(2));
         stacks.pop(&mut cursor, TASK - 64);
-        assert_eq!(stacks.top(&cursor), Some(1));
+        assert_eq!(cursor.top(), Some(1));
         stacks.pop(&mut cursor, TASK - 8);
-        assert_eq!(stacks.top(&cursor), None);
+        assert_eq!(cursor.top(), None);
     }
 
     #[test]
@@ -128,9 +131,9 @@ mod tests {
         }
         // A return from the second outermost (a task that was ended, a longjmp of the kernel).
         stacks.push(&mut cursor, TASK - 2 * 64, 9);
-        assert_eq!(stacks.top(&cursor), Some(9));
+        assert_eq!(cursor.top(), Some(9));
         stacks.pop(&mut cursor, TASK - 2 * 64);
-        assert_eq!(stacks.top(&cursor), Some(1));
+        assert_eq!(cursor.top(), Some(1));
     }
 
     #[test]
@@ -138,9 +141,9 @@ mod tests {
         let (mut stacks, mut cursor) = (Stacks::default(), Cursor::default());
         stacks.push(&mut cursor, TASK - 8, 1);
         stacks.push(&mut cursor, IRQ - 8, 2);
-        assert_eq!(stacks.top(&cursor), Some(2));
+        assert_eq!(cursor.top(), Some(2));
         stacks.pop(&mut cursor, TASK - 16);
-        assert_eq!(stacks.top(&cursor), Some(1), "back on the task's stack, where nothing below was open");
+        assert_eq!(cursor.top(), Some(1), "back on the task's stack, where nothing below was open");
     }
 
     #[test]
@@ -151,6 +154,6 @@ mod tests {
         }
         assert_eq!(stacks.stacks[0].len(), DEEPEST);
         stacks.pop(&mut cursor, TASK - 8);
-        assert_eq!(stacks.top(&cursor), None);
+        assert_eq!(cursor.top(), None);
     }
 }

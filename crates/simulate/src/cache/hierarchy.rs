@@ -112,21 +112,33 @@ impl Hierarchy {
         (self.l1i.line_shift(), self.l1d.line_shift())
     }
 
-    /// Fetches an instruction line.
+    /// Whether to fetch the instruction line with this number changes nothing, as it is in L1I; seen at once. It may say no where
+    /// that is so.
     #[inline(always)]
-    pub fn fetch(&mut self, address: u64, counts: &mut Counts) {
-        if !self.l1i.is_latest(address, false) {
-            self.fetch_slowly(address, counts);
+    pub fn is_latest_code(&self, line: u64) -> bool {
+        self.l1i.is_latest_line(line, false)
+    }
+
+    /// Fetches the instruction line with this number.
+    #[inline(never)]
+    pub fn fetch(&mut self, line: u64, counts: &mut Counts) {
+        let address = line << self.l1i.line_shift();
+        if !self.l1i.access(address, false).is_hit {
+            counts.l1i_misses += 1;
+            let _ = self.second(address, Kind::Fetch, counts);
         }
     }
 
-    /// Reads or writes within one line of L1D; says which levels missed.
+    /// Whether to translate a page of data changes nothing, seen at once. It may say no where that is so.
     #[inline(always)]
-    pub fn data(&mut self, address: u64, is_write: bool, counts: &mut Counts) -> Misses {
-        if self.l1d.is_latest(address, is_write) {
-            return Misses::default();
-        }
-        self.data_slowly(address, is_write, counts)
+    pub fn is_latest_page(&self, page_address: u64) -> bool {
+        self.dtlb.as_ref().is_none_or(|dtlb| dtlb.is_latest(page_address, false))
+    }
+
+    /// Whether an access within one line of L1D changes nothing, as [`Hierarchy::is_latest_page`].
+    #[inline(always)]
+    pub fn is_latest_data(&self, address: u64, is_write: bool) -> bool {
+        self.l1d.is_latest(address, is_write)
     }
 
     /// Translates an instruction's page. The address is the virtual one, shifted so that a page of the TLB is its page.
@@ -159,16 +171,9 @@ impl Hierarchy {
         self.curve.as_ref()
     }
 
+    /// Reads or writes within one line of L1D; says which levels missed.
     #[inline(never)]
-    fn fetch_slowly(&mut self, address: u64, counts: &mut Counts) {
-        if !self.l1i.access(address, false).is_hit {
-            counts.l1i_misses += 1;
-            let _ = self.second(address, Kind::Fetch, counts);
-        }
-    }
-
-    #[inline(never)]
-    fn data_slowly(&mut self, address: u64, is_write: bool, counts: &mut Counts) -> Misses {
+    pub fn data(&mut self, address: u64, is_write: bool, counts: &mut Counts) -> Misses {
         let outcome = self.l1d.access(address, is_write);
         if let Some(evicted) = outcome.written_back {
             counts.l1d_write_backs += 1;

@@ -19,6 +19,17 @@ pub struct Outcome {
     pub written_back: Option<u64>,
 }
 
+/// What [`Level::is_latest`] needs, without a branch: it never says yes where sets are no power of two, or lines stay in their ways.
+#[derive(Debug, Clone, Copy)]
+struct Short {
+    mask: u64,
+    /// A clean latest line differs from `number << FLAGS` by this, a dirty one by nothing of it but [`DIRTY`].
+    differs: u64,
+}
+
+/// Above all numbers of lines.
+const NEVER: u64 = 1 << 63;
+
 /// A cache of one level. An address stands for its whole line.
 #[derive(Debug, Clone)]
 pub struct Level {
@@ -27,6 +38,7 @@ pub struct Level {
     mask: Option<u64>,
     line_shift: u32,
     is_lru: bool,
+    short: Short,
     /// Set after set; with LRU the most recently used line comes first.
     lines: Vec<u64>,
     /// Tree-PLRU: a tree a set; the bit of node k (from 1) says which half was used longer ago (1 = the upper).
@@ -39,12 +51,17 @@ impl Level {
         let ways = geometry.ways() as usize;
         let sets = geometry.sets();
         let is_lru = geometry.replacement() == Replacement::Lru;
+        let has_short = is_lru && sets.is_power_of_two();
         Level {
             ways,
             sets,
             mask: sets.is_power_of_two().then(|| sets - 1),
             line_shift: geometry.line_bytes().trailing_zeros(),
             is_lru,
+            short: Short {
+                mask: if has_short { sets - 1 } else { 0 },
+                differs: if has_short { DIRTY } else { DIRTY | NEVER },
+            },
             lines: vec![EMPTY; ways * sets as usize],
             trees: if is_lru { Vec::new() } else { vec![0; sets as usize] },
         }
@@ -63,15 +80,19 @@ impl Level {
         }) as usize
     }
 
-    /// Whether the line was the last one used of its set, so that a read of it changes nothing. Only LRU says yes.
+    /// Whether the line was the last one used of its set, so that a read of it changes nothing. It may say no where that is so.
     #[inline(always)]
     pub fn is_latest(&self, address: u64, is_write: bool) -> bool {
-        let number = address >> self.line_shift;
-        let first = self.lines[self.set_of(number) * self.ways];
-        let wanted = number << FLAGS;
+        self.is_latest_line(address >> self.line_shift, is_write)
+    }
+
+    /// As [`Level::is_latest`], of the line with this number.
+    #[inline(always)]
+    pub fn is_latest_line(&self, number: u64, is_write: bool) -> bool {
+        let first = self.lines[(number & self.short.mask) as usize * self.ways];
         // A prefetched line that is used for the first time takes the long way, where that is counted. One comparison, as nobody
         // could foresee which line is dirty: 0 if it is, 1 if it is not, more if it is another.
-        self.is_lru && (first ^ wanted ^ DIRTY) <= u64::from(!is_write)
+        (first ^ number << FLAGS ^ self.short.differs) <= u64::from(!is_write)
     }
 
     /// Uses a line; it is there afterwards.
@@ -103,14 +124,15 @@ impl Level {
         found.map(|line| *line |= DIRTY).is_some()
     }
 
-    #[inline]
+    #[inline(always)]
     fn place(&mut self, address: u64, flags: u64, is_use: bool) -> Outcome {
         let number = address >> self.line_shift;
         let index = self.set_of(number);
         let set = &mut self.lines[index * self.ways..(index + 1) * self.ways];
-        match self.is_lru {
-            true => place_first(set, number, flags, is_use, self.line_shift),
-            false => place_by_tree(set, &mut self.trees[index], number, flags, is_use, self.line_shift),
+        match (self.is_lru, &mut *set) {
+            (true, [first, second]) => place_of_two(first, second, number, flags, is_use, self.line_shift),
+            (true, set) => place_first(set, number, flags, is_use, self.line_shift),
+            (false, set) => place_by_tree(set, &mut self.trees[index], number, flags, is_use, self.line_shift),
         }
     }
 }
@@ -135,8 +157,26 @@ fn miss(line: u64, line_shift: u32) -> Outcome {
     Outcome { written_back: is_dirty.then_some(number_of(line) << line_shift), ..Outcome::default() }
 }
 
+/// As [`place_first`], for the two ways that first levels have had.
+#[inline(always)]
+fn place_of_two(first: &mut u64, second: &mut u64, number: u64, flags: u64, is_use: bool, line_shift: u32) -> Outcome {
+    if number_of(*first) == number {
+        let (outcome, kept) = hit(*first, flags, is_use);
+        *first = kept;
+        return outcome;
+    }
+    let line = std::mem::replace(second, *first);
+    if number_of(line) == number {
+        let (outcome, kept) = hit(line, flags, is_use);
+        *first = kept;
+        return outcome;
+    }
+    *first = number << FLAGS | flags;
+    miss(line, line_shift)
+}
+
 /// LRU: the line goes first, and those before it move one way on, in the pass that looks for it.
-#[inline]
+#[inline(never)]
 fn place_first(set: &mut [u64], number: u64, flags: u64, is_use: bool, line_shift: u32) -> Outcome {
     let mut moving = number << FLAGS | flags;
     for way in 0..set.len() {
@@ -253,5 +293,11 @@ mod tests {
         assert!(!cache.is_latest(64, false), "the first use of a prefetched line counts");
         assert!(cache.access(64, false).was_prefetched);
         assert!(!cache.access(64, false).was_prefetched);
+        for mut long in
+            [level(256, 2, Replacement::TreePlru), Level::new(Geometry::new(384, 2, 64, Replacement::Lru).unwrap())]
+        {
+            long.access(0, true);
+            assert!(!long.is_latest(0, false) && !long.is_latest(0, true), "there is no short way");
+        }
     }
 }

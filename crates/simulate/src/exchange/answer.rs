@@ -5,10 +5,7 @@ use crate::objects::{ObjectCounts, Word};
 use std::fmt::Write;
 
 /// Counts of one function on behalf of one row.
-///
-/// What changes at every block comes first, in one line of this machine's cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[repr(C, align(64))]
 pub struct Account {
     /// Index of the function in the order's symbols plus 1; 0 is user code.
     pub function: u32,
@@ -24,15 +21,6 @@ pub struct Account {
     pub writes: u64,
     /// What the caches made of them.
     pub caches: Counts,
-}
-
-impl Account {
-    /// Counts a load or a store, without a branch that nobody could foresee.
-    #[inline(always)]
-    pub fn count_access(&mut self, is_store: bool) {
-        self.reads += u64::from(!is_store);
-        self.writes += u64::from(is_store);
-    }
 }
 
 /// All counts between two marks.
