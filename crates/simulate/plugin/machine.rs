@@ -138,10 +138,16 @@ impl Machine {
         }
     }
 
-    /// How the block ends that began last.
+    /// Whether the block that began last ends so, and its end did not come yet.
     #[inline(always)]
-    pub fn end(&self) -> End {
-        self.end
+    pub fn end_is(&self, end: End) -> bool {
+        self.end == end
+    }
+
+    /// The end of the block came.
+    #[inline(always)]
+    pub fn end_came(&mut self) {
+        self.end = End::Jump;
     }
 
     /// A block begins.

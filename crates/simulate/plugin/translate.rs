@@ -34,12 +34,13 @@ extern "C" fn on_run(_: c_uint, info: AccessInfo, address: u64, data: *mut c_voi
 /// A call stores the return address; one through memory also loads its target.
 ///
 /// QEMU 7.2 may go on calling this, and the two below, at later instructions that reach memory by a helper and have no callback of
-/// their own, as `cmpxchg16b` where there are no caches: their blocks end otherwise.
+/// their own, as `cmpxchg16b` where there are no caches, and when an interrupt comes. So a block's end comes once.
 extern "C" fn on_call(_: c_uint, info: AccessInfo, address: u64, _: *mut c_void) {
     // SAFETY: a callback of QEMU.
     let machine = unsafe { crate::machine() };
     let is_store = machine.is_store(info);
-    if is_store && machine.end() == End::Call {
+    if is_store && machine.end_is(End::Call) {
+        machine.end_came();
         machine.call(address);
     }
     machine.access(info, address);
@@ -50,7 +51,8 @@ extern "C" fn on_return(_: c_uint, info: AccessInfo, address: u64, data: *mut c_
     // SAFETY: a callback of QEMU.
     let machine = unsafe { crate::machine() };
     let is_store = machine.is_store(info);
-    if !is_store && machine.end() == End::Return {
+    if !is_store && machine.end_is(End::Return) {
+        machine.end_came();
         if !data.is_null() {
             machine.access_run(info, address - STACK_BYTES, data as usize as u64, false);
         }
@@ -65,7 +67,7 @@ extern "C" fn on_interrupt_return(_: c_uint, info: AccessInfo, address: u64, _: 
     // SAFETY: a callback of QEMU.
     let machine = unsafe { crate::machine() };
     let is_store = machine.is_store(info);
-    if !is_store && !is_of_entry(address) && machine.end() == End::InterruptReturn {
+    if !is_store && !is_of_entry(address) && machine.end_is(End::InterruptReturn) {
         machine.ret(address);
     }
     machine.access(info, address);
@@ -182,7 +184,16 @@ pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
                 let touch = if is_kernel { touch_of(&bytes[..size]) } else { Touch::Other };
                 let mut pops = nothing;
                 match (touch, run) {
-                    (Touch::Nothing, _) => {}
+                    // It has no access, but may have a helper: at its end QEMU 7.2 forgets whom to call at accesses of helpers.
+                    (Touch::Nothing, _) => {
+                        qemu::qemu_plugin_register_vcpu_mem_cb(
+                            instruction,
+                            on_access,
+                            NO_REGISTERS,
+                            BOTH_DIRECTIONS,
+                            nothing,
+                        );
+                    }
                     (Touch::Push | Touch::Pop, Some(begun)) if begun.touch == touch => {
                         run = Some(Run { last: instruction, count: begun.count + 1, touch });
                     }
