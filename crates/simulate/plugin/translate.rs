@@ -54,7 +54,7 @@ extern "C" fn on_return(_: c_uint, info: AccessInfo, address: u64, data: *mut c_
     if !is_store && machine.end_is(End::Return) {
         machine.end_came();
         if !data.is_null() {
-            machine.access_run(info, address - STACK_BYTES, data as usize as u64, false);
+            machine.access_run(info, address.wrapping_sub(STACK_BYTES), data as usize as u64, false);
         }
         machine.ret(address);
     }

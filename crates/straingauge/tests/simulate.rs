@@ -243,7 +243,7 @@ fn a_log_is_replayed_in_the_guest_as_a_scenario_says() {
     std::fs::write(&scenario, text).expect("a scenario");
     let place = at.join("run").display().to_string();
     let said = nginx.simulate(&["--scenario", &scenario, "--l2", "256KiB", "--out", &place]).exits_with(0);
-    assert!(said.out.contains("8 connections, unlimited packets/s, 1 ms one way"), "{}", said.out);
+    assert!(said.out.contains("8 connections, a closed loop, 1 ms one way"), "{}", said.out);
     let line = said.out.lines().find(|line| line.contains("the load (seed 1")).expect(&said.out);
     assert!(line.contains("answers") && !line.contains(" 0 failed"), "what is not there is counted: {line}");
     let json = run(&mut straingauge(["report", &place, "--json"])).exits_with(0).json();

@@ -82,6 +82,7 @@ fn constant(group: &[&Point], axis: &Axis) -> String {
     if axis.number != "Figure 4" {
         words.push(match point.rate_per_sec {
             0 => "a closed loop".to_string(),
+            rate if point.samples.iter().any(|sample| sample.load.is_some()) => format!("{rate} requests/s"),
             rate => format!("{rate} packets/s"),
         });
     }

@@ -97,11 +97,16 @@ fn table(out: &mut String, point: &PointReport, report: &Report) {
     let plan = &point.plan;
     let samples = &point.samples;
     let sums = samples.iter().fold((0, 0), |sum, sample| (sum.0 + sample.sent, sum.1 + sample.received));
+    let is_server = samples.iter().any(|sample| sample.load.is_some());
     let _ = writeln!(
         out,
-        "{} connections, {} packets/s, {} ms one way: {} packets sent, {} received in the windows",
+        "{} connections, {}, {} ms one way: {} packets sent, {} received in the windows",
         plan.connections,
-        if plan.rate_per_sec == 0 { "unlimited".to_string() } else { plan.rate_per_sec.to_string() },
+        match plan.rate_per_sec {
+            0 => "a closed loop".to_string(),
+            rate if is_server => format!("{rate} requests/s"),
+            rate => format!("{rate} packets/s"),
+        },
         plan.delay_us as f64 / 1000.0,
         sums.0,
         sums.1
