@@ -57,7 +57,7 @@ impl InfoBits {
     /// Whether the access is a store.
     #[inline(always)]
     pub fn is_store(self, info: AccessInfo) -> bool {
-        if self.is_plain { info & self.bits.store != 0 } else { asked_is_store(info) }
+        if self.is_plain { self.plain(info).is_store } else { asked_is_store(info) }
     }
 
     /// Bytes of the access.

@@ -231,10 +231,9 @@ impl Machine {
     fn attend(&mut self) {
         self.attention = match (self.sides.is_forking(), self.sides.side(), &self.caches) {
             (true, ..) => Attention::All,
-            (_, Side::Server, Some(_)) if !self.info.is_plain() => Attention::All,
             (_, Side::Client, _) | (.., None) => Attention::None,
-            (_, Side::Server, Some(_)) if self.has_objects => Attention::All,
-            (_, Side::Server, Some(_)) => Attention::Caches,
+            _ if self.has_objects || !self.info.is_plain() => Attention::All,
+            _ => Attention::Caches,
         };
     }
 
@@ -271,7 +270,7 @@ impl Machine {
         }
     }
 
-    /// Nine of ten accesses are to what was used last, and change no cache.
+    /// The short way of what was used last, which changes no cache.
     #[inline(always)]
     fn access_caches(&mut self, info: qemu::AccessInfo, address: u64) {
         let (Some(caches), Some(page)) = (&mut self.caches, self.translations.known(address)) else {

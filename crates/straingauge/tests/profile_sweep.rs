@@ -53,6 +53,7 @@ fn the_microbenchmark_is_profiled_against_its_connections() {
     }
     let measured = on_axis(&out);
     assert_eq!(measured.len(), 6, "two values, three times");
+    let mut ratios = Vec::new();
     for point in &measured {
         assert_eq!(point["axis"]["axis"], "connections");
         assert_eq!(point["axis"]["value"].as_f64(), point["connections"].as_f64());
@@ -64,10 +65,9 @@ fn the_microbenchmark_is_profiled_against_its_connections() {
         assert!((value(point, "layer.packets_received") / sent - 1.0).abs() < 0.1, "one acknowledgement a segment");
         let told = value(point, "microbenchmark.segments_per_sec");
         let seen = sent * 1e9 / point["duration_ns"].as_f64().expect("a window");
-        // A sender that does not get the CPU is late, and catches up at another time than the one in which packets are counted: by a
-        // tenth on a busy machine even where it was on time over its own window. Both ends' packets would be twice as many.
+        // A sender that does not get the CPU is late, and catches up at another time than the one in which packets are counted.
         match (told / 4000.0 - 1.0).abs() < 0.05 {
-            true => assert!((0.6..1.6).contains(&(told / seen)), "the sender says {told}/s, the packets {seen}/s"),
+            true => ratios.push(told / seen),
             false => eprintln!("not compared with the packets: the sender made {told} of 4000 segments/s"),
         }
         let sum: f64 = LAYERS.iter().map(|layer| value(point, &format!("layer.{layer}_us_per_packet_sent"))).sum();
@@ -77,6 +77,12 @@ fn the_microbenchmark_is_profiled_against_its_connections() {
             assert!(figure["value"].is_number() || figure["not_measured"].is_string(), "{event}: {figure}");
         }
     }
+    // The sender may be kept waiting at the edge of one window or another; most are as it says, and none twice as many.
+    ratios.sort_by(f64::total_cmp);
+    if let Some(median) = ratios.get(ratios.len() / 2) {
+        assert!((median - 1.0).abs() < 0.1, "what the sender says over the packets: {ratios:?}");
+    }
+    assert!(ratios.iter().all(|ratio| (0.6..1.6).contains(ratio)), "what the sender says over the packets: {ratios:?}");
     let json = said.json();
     let axes = member(&json, "axes");
     let levels = axes[0]["layers"]["levels"].as_array().expect("levels by layer");
