@@ -1,6 +1,6 @@
 /* The floor under any library that stands in for poll: a preload library that reads nothing of the caller's array but
  * its address and its length, and writes only results. WRONG in general (an entry that changes in place is not seen),
- * right for the keep-alive points of run.py; what it costs more than native epoll is the program's own work on its
+ * right for the keep-alive points of run; what it costs more than native epoll is the program's own work on its
  * array, which no library can take away. Sets up to 63 go to the kernel.
  *
  * FLOOR_STATS names a file to append "calls array_walks" to at exit: few walks mean that the floor was measured. */

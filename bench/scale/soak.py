@@ -16,10 +16,9 @@ import resource
 import shutil
 import socket
 import sys
-import tempfile
 import time
 
-import run
+import servers
 
 REQUEST = b"GET /f.html HTTP/1.1\r\nHost: a\r\n%s\r\n"
 COLD = 1000
@@ -86,7 +85,7 @@ class Clients:
 
 
 def soak(name, seconds, scratch, out, verdicts):
-    server = run.Server(name, "scaled", scratch, PORTS[name])
+    server = servers.Server(name, "scaled", scratch, PORTS[name])
     clients = Clients(server.port)
     while len(clients.cold) < COLD:
         clients.cold.append(clients.connect())
@@ -126,10 +125,11 @@ def main():
         sys.exit("usage: soak.py OUT [SECONDS [SERVER ...]]")
     out, seconds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 1800
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-    r = run.Run(out, "soak")
+    os.makedirs(out, exist_ok=True)
+    scratch = servers.make_scratch()
     names = sys.argv[3:] or ["haproxy", "lighttpd"]
     verdicts = multiprocessing.Queue()
-    workers = [multiprocessing.Process(target=soak, args=(name, seconds, r.scratch, out, verdicts)) for name in names]
+    workers = [multiprocessing.Process(target=soak, args=(name, seconds, scratch, out, verdicts)) for name in names]
     for w in workers:
         w.start()
     results = []
@@ -140,7 +140,7 @@ def main():
             pass
     for w in workers:
         w.join()
-    shutil.rmtree(r.scratch)
+    shutil.rmtree(scratch)
     with open(os.path.join(out, "soak.json"), "w") as f:
         json.dump(results, f, indent=1)
     print(json.dumps(results, indent=1))

@@ -1,7 +1,7 @@
 //! What watching costs: this room's readings against the usual ways to read the same, in CPU time of the reader.
 //!
 //! `reading_cost OUT_DIR [ROUNDS]` writes OUT_DIR/readings.csv (raw) and prints the medians. It opens its connections in a
-//! network namespace of its own, so it needs root; bench/observer-cost/run.sh drives it.
+//! network namespace of its own, so it needs root; bench/observer-cost/run drives it.
 
 use observe::proc_text::{parse_process_stat, parse_tcp_line, parse_thread_account};
 use observe::sock_diag::{DiagSocket, Scope};
