@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from statistics import median
 
 import nbformat
 import pytest
@@ -34,8 +35,24 @@ def test_a_find_run_is_drawn_with_both_sweeps_and_its_zones(sample: Path) -> Non
     assert len(picture.axes) == 6
     labels = {text for panel in picture.axes for text in panel.get_legend_handles_labels()[1]}
     assert {"throughput", "median", "99 %", "system"} <= labels
-    assert {"yield point", "failure point"} & labels
+    assert {"yield point", "failure point"} <= labels
     pyplot.close(picture)
+
+
+def test_the_kept_findings_are_of_the_sample_run(sample: Path) -> None:
+    findings = json.loads((sample.parent / "find-nginx-findings.json").read_text())["findings"]
+    run = straingauge.open_run(sample)
+    for sweep in ("connections", "rate"):
+        throughputs: "dict[float, list[float]]" = {}
+        for point in run.sweep(sweep):
+            load = point.offered_per_sec if sweep == "rate" else float(point.connections)
+            throughput = point.value("client.throughput_per_sec")
+            assert load is not None and throughput is not None
+            throughputs.setdefault(load, []).append(throughput)
+        levels = {level["load"]: level["throughput_per_sec"]["median"] for level in findings[sweep]["levels"]}
+        assert levels == pytest.approx({load: median(values) for load, values in throughputs.items()})
+    zones = {level["zone"] for sweep in ("connections", "rate") for level in findings[sweep]["levels"]}
+    assert zones == {"elastic", "plastic", "failure"}
 
 
 def test_quantiles_are_drawn_to_the_longest_time(sample: Path) -> None:

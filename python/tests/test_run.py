@@ -17,7 +17,9 @@ from conftest import RunWriter, figure
 def test_a_run_of_find_opens_with_its_points_and_outcomes_add_up(sample: Path) -> None:
     run = straingauge.open_run(sample)
     assert run.record.status == "complete"
-    assert len(run.points) > 10 and run.sweep("connections") and run.sweep("rate")
+    folders = sorted(int(folder.name) for folder in (sample / "points").iterdir())
+    assert [point.index for point in run.points] == folders == list(range(8))
+    assert {sweep: len(run.sweep(sweep)) for sweep in ("connections", "rate", "yardstick")} == {"connections": 4, "rate": 3, "yardstick": 1}
     for point in run.points:
         counts = dict(point.outcomes)
         for name in ("connects", "connects_slow", "connects_failed"):
