@@ -1,5 +1,5 @@
-// Accepts and holds connections: one process for each 19,000, all on one port (SO_REUSEPORT), so that 100,000 fit under a
-// limit of 20,000 descriptors a process. Answers nothing, closes nothing.
+// Accepts and holds connections: one process for each 19,000, all on one port (SO_REUSEPORT), so that 100,000 fit under
+// a limit of 20,000 descriptors a process. Answers nothing, closes nothing.
 //
 // usage: hold PORT PROCESSES CPU
 #define _GNU_SOURCE
@@ -29,7 +29,8 @@ static void hold(int port) {
         if (accept(listener, NULL, NULL) < 0 && (errno == EMFILE || errno == ENFILE)) {
             // Full: stop listening, so that the others get what comes.
             close(listener);
-            for (;;) pause();
+            for (;;)
+                pause();
         }
     }
 }

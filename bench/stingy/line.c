@@ -1,6 +1,7 @@
-/* How far the two CPUs are from each other: ns for a cache line to go to the other CPU and back, the mean of 3,000 times. A host that moves a virtual
- * machine's CPUs between its caches changes that by a factor of four, and with it what everything costs that client and server
- * hand each other. Prints a number. Ends after 2 s, whatever happens: it may run at real-time priority.
+/* How far the two CPUs are from each other: ns for a cache line to go to the other CPU and back, the mean of 3,000
+ * times. A host that moves a virtual machine's CPUs between its caches changes that by a factor of four, and with it
+ * what everything costs that client and server hand each other. Prints a number. Ends after 2 s, whatever happens: it
+ * may run at real-time priority.
  *
  * usage: line CPU CPU */
 #define _GNU_SOURCE
@@ -16,41 +17,39 @@
 enum { WARM = 300, TIMES = 3000 };
 static _Atomic int flag;
 
-static void *answer(void *unused)
-{
-	for (int i = 0; i < WARM + TIMES; i++) {
-		while (atomic_load_explicit(&flag, memory_order_acquire) != 2 * i + 1)
-			;
-		atomic_store_explicit(&flag, 2 * i + 2, memory_order_release);
-	}
-	return unused;
+static void *answer(void *unused) {
+    for (int i = 0; i < WARM + TIMES; i++) {
+        while (atomic_load_explicit(&flag, memory_order_acquire) != 2 * i + 1)
+            ;
+        atomic_store_explicit(&flag, 2 * i + 2, memory_order_release);
+    }
+    return unused;
 }
 
-int main(int argc, char **argv)
-{
-	pthread_t other;
-	pthread_attr_t attributes;
-	cpu_set_t set;
-	double begin = 0;
-	if (argc != 3)
-		return fprintf(stderr, "usage: line CPU CPU\n"), 2;
-	alarm(2);
-	pthread_attr_init(&attributes);
-	CPU_ZERO(&set);
-	CPU_SET(atoi(argv[2]), &set);
-	/* Both have their CPUs before either spins. */
-	pthread_attr_setaffinity_np(&attributes, sizeof set, &set);
-	CPU_ZERO(&set);
-	CPU_SET(atoi(argv[1]), &set);
-	if (sched_setaffinity(0, sizeof set, &set) != 0 || pthread_create(&other, &attributes, answer, NULL) != 0)
-		return perror("line"), 1;
-	for (int i = 0; i < WARM + TIMES; i++) {
-		if (i == WARM)
-			begin = clock_s(CLOCK_MONOTONIC);
-		atomic_store_explicit(&flag, 2 * i + 1, memory_order_release);
-		while (atomic_load_explicit(&flag, memory_order_acquire) != 2 * i + 2)
-			;
-	}
-	printf("%.0f\n", (clock_s(CLOCK_MONOTONIC) - begin) * 1e9 / TIMES);
-	return 0;
+int main(int argc, char **argv) {
+    pthread_t other;
+    pthread_attr_t attributes;
+    cpu_set_t set;
+    double begin = 0;
+    if (argc != 3)
+        return fprintf(stderr, "usage: line CPU CPU\n"), 2;
+    alarm(2);
+    pthread_attr_init(&attributes);
+    CPU_ZERO(&set);
+    CPU_SET(atoi(argv[2]), &set);
+    /* Both have their CPUs before either spins. */
+    pthread_attr_setaffinity_np(&attributes, sizeof set, &set);
+    CPU_ZERO(&set);
+    CPU_SET(atoi(argv[1]), &set);
+    if (sched_setaffinity(0, sizeof set, &set) != 0 || pthread_create(&other, &attributes, answer, NULL) != 0)
+        return perror("line"), 1;
+    for (int i = 0; i < WARM + TIMES; i++) {
+        if (i == WARM)
+            begin = clock_s(CLOCK_MONOTONIC);
+        atomic_store_explicit(&flag, 2 * i + 1, memory_order_release);
+        while (atomic_load_explicit(&flag, memory_order_acquire) != 2 * i + 2)
+            ;
+    }
+    printf("%.0f\n", (clock_s(CLOCK_MONOTONIC) - begin) * 1e9 / TIMES);
+    return 0;
 }

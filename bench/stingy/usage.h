@@ -1,5 +1,5 @@
-/* What a process has used of its CPU, as the kernel tells it: for the clients, which look at the server when a window begins and ends.
- * Of the process's first thread; the servers here have one. */
+/* What a process has used of its CPU, as the kernel tells it: for the clients, which look at the server when a window
+ * begins and ends. Of the process's first thread; the servers here have one. */
 #ifndef BENCH_STINGY_USAGE_H
 #define BENCH_STINGY_USAGE_H
 
@@ -10,46 +10,45 @@
 #include <unistd.h>
 
 struct usage {
-	long long run_ns, waited_ns; /* on a CPU; runnable while something else ran there */
-	long user_ticks, system_ticks;
+    long long run_ns, waited_ns; /* on a CPU; runnable while something else ran there */
+    long user_ticks, system_ticks;
 };
 
-static inline double clock_s(clockid_t clock)
-{
-	struct timespec now;
-	clock_gettime(clock, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+static inline double clock_s(clockid_t clock) {
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
 /* False: there is no such process (any more). */
-static inline int read_schedstat(int file, struct usage *out)
-{
-	char text[128];
-	ssize_t got = pread(file, text, sizeof text - 1, 0);
-	if (got <= 0)
-		return 0;
-	text[got] = 0;
-	return sscanf(text, "%lld %lld", &out->run_ns, &out->waited_ns) == 2;
+static inline int read_schedstat(int file, struct usage *out) {
+    char text[128];
+    ssize_t got = pread(file, text, sizeof text - 1, 0);
+    if (got <= 0)
+        return 0;
+    text[got] = 0;
+    return sscanf(text, "%lld %lld", &out->run_ns, &out->waited_ns) == 2;
 }
 
-static inline int read_usage(int pid, struct usage *out)
-{
-	char path[64], text[1024];
-	snprintf(path, sizeof path, "/proc/%d/schedstat", pid);
-	int file = open(path, O_RDONLY | O_CLOEXEC), is_read = file >= 0 && read_schedstat(file, out);
-	if (file >= 0)
-		close(file);
-	snprintf(path, sizeof path, "/proc/%d/stat", pid);
-	if ((file = open(path, O_RDONLY | O_CLOEXEC)) < 0)
-		return 0;
-	ssize_t got = read(file, text, sizeof text - 1);
-	close(file);
-	if (got <= 0)
-		return 0;
-	text[got] = 0;
-	/* The name in brackets may hold anything. */
-	const char *after = strrchr(text, ')');
-	return is_read && after && sscanf(after, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %ld %ld", &out->user_ticks, &out->system_ticks) == 2;
+static inline int read_usage(int pid, struct usage *out) {
+    char path[64], text[1024];
+    snprintf(path, sizeof path, "/proc/%d/schedstat", pid);
+    int file = open(path, O_RDONLY | O_CLOEXEC), is_read = file >= 0 && read_schedstat(file, out);
+    if (file >= 0)
+        close(file);
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    if ((file = open(path, O_RDONLY | O_CLOEXEC)) < 0)
+        return 0;
+    ssize_t got = read(file, text, sizeof text - 1);
+    close(file);
+    if (got <= 0)
+        return 0;
+    text[got] = 0;
+    /* The name in brackets may hold anything. */
+    const char *after = strrchr(text, ')');
+    return is_read && after &&
+           sscanf(after, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %ld %ld", &out->user_ticks,
+                  &out->system_ticks) == 2;
 }
 
 #endif

@@ -10,7 +10,8 @@
  *   pipe-log    writes a line for each request to a process that reads 1,000 lines a second
  *   lock        a thread for each connection; 300 us of every request inside one lock, 1 ms outside of it, both asleep
  *   descriptors lowers its own limit of open descriptors to 48
- *   filter      attaches a socket filter of 4,000 divisions, which the kernel runs in softirq for every packet that it receives
+ *   filter      attaches a socket filter of 4,000 divisions, which the kernel runs in softirq for every packet that
+ *               it receives
  *
  * Answers any GET with 200 and 128 bytes, and keeps connections alive. One file, so that the faults can be read. */
 #define _GNU_SOURCE
@@ -33,15 +34,24 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BODY = 128, STATE_BYTES = 64 << 10, LINE = 64, TOUCHES = 1500, MAX_FD = 65536, REQUEST = 4096, DIVISIONS = 4000 };
+enum {
+    BODY = 128,
+    STATE_BYTES = 64 << 10,
+    LINE = 64,
+    TOUCHES = 1500,
+    MAX_FD = 65536,
+    REQUEST = 4096,
+    DIVISIONS = 4000
+};
 
 enum fault { NONE, BACKLOG, POLL, MEMORY, DISK_LOG, PIPE_LOG, LOCK, DESCRIPTORS, FILTER };
-static const char *const NAMES[] = { "none", "backlog", "poll", "memory", "disk-log", "pipe-log", "lock", "descriptors", "filter" };
+static const char *const NAMES[] = {"none",     "backlog", "poll",        "memory", "disk-log",
+                                    "pipe-log", "lock",    "descriptors", "filter"};
 
 struct connection {
-	size_t held;                /* bytes of an unfinished request head */
-	char head[REQUEST];
-	uint32_t *state;            /* MEMORY: a random cycle through STATE_BYTES */
+    size_t held; /* bytes of an unfinished request head */
+    char head[REQUEST];
+    uint32_t *state; /* MEMORY: a random cycle through STATE_BYTES */
 };
 
 static enum fault fault;
@@ -52,309 +62,295 @@ static int log_fd = -1;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static volatile uint32_t sink;
 
-static _Noreturn void die(const char *what)
-{
-	fprintf(stderr, "faulty: %s: %s\n", what, strerror(errno));
-	exit(1);
+static _Noreturn void die(const char *what) {
+    fprintf(stderr, "faulty: %s: %s\n", what, strerror(errno));
+    exit(1);
 }
 
-static void sleep_us(long us)
-{
-	struct timespec time = { 0, us * 1000 };
-	nanosleep(&time, NULL);
+static void sleep_us(long us) {
+    struct timespec time = {0, us * 1000};
+    nanosleep(&time, NULL);
 }
 
 /* One cycle through all lines of the state, in random order, so that no line can be fetched ahead. */
-static uint32_t *new_state(void)
-{
-	enum { LINES = STATE_BYTES / LINE, STEP = LINE / sizeof(uint32_t) };
-	uint32_t *state = aligned_alloc(LINE, STATE_BYTES);
-	uint32_t order[LINES];
-	if (!state)
-		die("memory for a connection");
-	for (uint32_t i = 0; i < LINES; i++)
-		order[i] = i;
-	for (uint32_t i = LINES - 1; i > 0; i--) {
-		uint32_t j = (uint32_t)random() % (i + 1), kept = order[i];
-		order[i] = order[j];
-		order[j] = kept;
-	}
-	for (uint32_t i = 0; i < LINES; i++)
-		state[order[i] * STEP] = order[(i + 1) % LINES] * STEP;
-	return state;
+static uint32_t *new_state(void) {
+    enum { LINES = STATE_BYTES / LINE, STEP = LINE / sizeof(uint32_t) };
+    uint32_t *state = aligned_alloc(LINE, STATE_BYTES);
+    uint32_t order[LINES];
+    if (!state)
+        die("memory for a connection");
+    for (uint32_t i = 0; i < LINES; i++)
+        order[i] = i;
+    for (uint32_t i = LINES - 1; i > 0; i--) {
+        uint32_t j = (uint32_t)random() % (i + 1), kept = order[i];
+        order[i] = order[j];
+        order[j] = kept;
+    }
+    for (uint32_t i = 0; i < LINES; i++)
+        state[order[i] * STEP] = order[(i + 1) % LINES] * STEP;
+    return state;
 }
 
-static __attribute__((noinline)) void touch_state(const uint32_t *state)
-{
-	uint32_t at = 0;
-	for (int i = 0; i < TOUCHES; i++)
-		at = state[at];
-	sink = at;
+static __attribute__((noinline)) void touch_state(const uint32_t *state) {
+    uint32_t at = 0;
+    for (int i = 0; i < TOUCHES; i++)
+        at = state[at];
+    sink = at;
 }
 
-static void log_request(void)
-{
-	static const char line[] = "GET / 200 128\n";
-	if (write(log_fd, line, sizeof line - 1) < 0)
-		die("write to the log");
-	if (fault == DISK_LOG && fdatasync(log_fd) < 0)
-		die("fdatasync of the log");
+static void log_request(void) {
+    static const char line[] = "GET / 200 128\n";
+    if (write(log_fd, line, sizeof line - 1) < 0)
+        die("write to the log");
+    if (fault == DISK_LOG && fdatasync(log_fd) < 0)
+        die("fdatasync of the log");
 }
 
 /* Some 20 us, so that the server is the bottleneck, and no client on one CPU before it. */
-static __attribute__((noinline)) void compute(void)
-{
-	uint32_t at = 1;
-	for (int i = 0; i < 20000; i++)
-		at = at * 1664525u + 1013904223u;
-	sink = at;
+static __attribute__((noinline)) void compute(void) {
+    uint32_t at = 1;
+    for (int i = 0; i < 20000; i++)
+        at = at * 1664525u + 1013904223u;
+    sink = at;
 }
 
 /* Whatever a request costs beside its bytes. */
-static void work(struct connection *connection)
-{
-	switch (fault) {
-	case MEMORY:
-		touch_state(connection->state);
-		break;
-	case DISK_LOG:
-	case PIPE_LOG:
-		log_request();
-		break;
-	case DESCRIPTORS:
-		compute();
-		break;
-	case LOCK:
-		sleep_us(1000);
-		pthread_mutex_lock(&lock);
-		sleep_us(300);
-		pthread_mutex_unlock(&lock);
-		break;
-	default:
-		break;
-	}
+static void work(struct connection *connection) {
+    switch (fault) {
+    case MEMORY:
+        touch_state(connection->state);
+        break;
+    case DISK_LOG:
+    case PIPE_LOG:
+        log_request();
+        break;
+    case DESCRIPTORS:
+        compute();
+        break;
+    case LOCK:
+        sleep_us(1000);
+        pthread_mutex_lock(&lock);
+        sleep_us(300);
+        pthread_mutex_unlock(&lock);
+        break;
+    default:
+        break;
+    }
 }
 
-static void drop(int fd)
-{
-	struct connection *connection = connections[fd];
-	connections[fd] = NULL;
-	if (connection)
-		free(connection->state);
-	free(connection);
-	close(fd);
+static void drop(int fd) {
+    struct connection *connection = connections[fd];
+    connections[fd] = NULL;
+    if (connection)
+        free(connection->state);
+    free(connection);
+    close(fd);
 }
 
 /* Reads what is there and answers every request in it; 0 when the connection is gone. */
-static int serve(int fd)
-{
-	struct connection *connection = connections[fd];
-	ssize_t got = read(fd, connection->head + connection->held, REQUEST - connection->held);
-	if (got < 0 && (errno == EAGAIN || errno == EINTR))
-		return 1;
-	if (got <= 0)
-		return 0;
-	connection->held += (size_t)got;
-	for (;;) {
-		char *end = memmem(connection->head, connection->held, "\r\n\r\n", 4);
-		if (!end)
-			return connection->held < REQUEST;
-		size_t used = (size_t)(end + 4 - connection->head);
-		memmove(connection->head, connection->head + used, connection->held - used);
-		connection->held -= used;
-		work(connection);
-		if (send(fd, answer, answer_bytes, MSG_NOSIGNAL) != (ssize_t)answer_bytes)
-			return 0;
-	}
+static int serve(int fd) {
+    struct connection *connection = connections[fd];
+    ssize_t got = read(fd, connection->head + connection->held, REQUEST - connection->held);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return 1;
+    if (got <= 0)
+        return 0;
+    connection->held += (size_t)got;
+    for (;;) {
+        char *end = memmem(connection->head, connection->held, "\r\n\r\n", 4);
+        if (!end)
+            return connection->held < REQUEST;
+        size_t used = (size_t)(end + 4 - connection->head);
+        memmove(connection->head, connection->head + used, connection->held - used);
+        connection->held -= used;
+        work(connection);
+        if (send(fd, answer, answer_bytes, MSG_NOSIGNAL) != (ssize_t)answer_bytes)
+            return 0;
+    }
 }
 
 /* Takes a connection up; -1 when there is none, or no descriptor for it. */
-static int take(int listener, int flags)
-{
-	int fd = accept4(listener, NULL, NULL, flags | SOCK_CLOEXEC), on = 1;
-	if (fd < 0)
-		return -1;
-	if (fd >= MAX_FD) {
-		close(fd);
-		return -1;
-	}
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-	connections[fd] = calloc(1, sizeof *connections[fd]);
-	if (!connections[fd])
-		die("memory for a connection");
-	if (fault == MEMORY)
-		connections[fd]->state = new_state();
-	return fd;
+static int take(int listener, int flags) {
+    int fd = accept4(listener, NULL, NULL, flags | SOCK_CLOEXEC), on = 1;
+    if (fd < 0)
+        return -1;
+    if (fd >= MAX_FD) {
+        close(fd);
+        return -1;
+    }
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    connections[fd] = calloc(1, sizeof *connections[fd]);
+    if (!connections[fd])
+        die("memory for a connection");
+    if (fault == MEMORY)
+        connections[fd]->state = new_state();
+    return fd;
 }
 
-static void *thread_of_connection(void *argument)
-{
-	int fd = (int)(intptr_t)argument;
-	while (serve(fd))
-		;
-	drop(fd);
-	return NULL;
+static void *thread_of_connection(void *argument) {
+    int fd = (int)(intptr_t)argument;
+    while (serve(fd))
+        ;
+    drop(fd);
+    return NULL;
 }
 
-static void run_threads(int listener)
-{
-	for (;;) {
-		int fd = take(listener, 0);
-		pthread_t thread;
-		if (fd < 0)
-			continue;
-		if (pthread_create(&thread, NULL, thread_of_connection, (void *)(intptr_t)fd))
-			drop(fd);
-		else
-			pthread_detach(thread);
-	}
+static void run_threads(int listener) {
+    for (;;) {
+        int fd = take(listener, 0);
+        pthread_t thread;
+        if (fd < 0)
+            continue;
+        if (pthread_create(&thread, NULL, thread_of_connection, (void *)(intptr_t)fd))
+            drop(fd);
+        else
+            pthread_detach(thread);
+    }
 }
 
-static void run_poll(int listener)
-{
-	static struct pollfd set[MAX_FD];
-	nfds_t count = 1;
-	set[0] = (struct pollfd){ .fd = listener, .events = POLLIN };
-	for (;;) {
-		if (poll(set, count, -1) < 0 && errno != EINTR)
-			die("poll");
-		for (nfds_t i = count; i-- > 1;) {
-			if (set[i].revents && !serve(set[i].fd)) {
-				drop(set[i].fd);
-				set[i] = set[--count];
-			}
-		}
-		if (set[0].revents) {
-			int fd;
-			while ((fd = take(listener, SOCK_NONBLOCK)) >= 0)
-				set[count++] = (struct pollfd){ .fd = fd, .events = POLLIN };
-		}
-	}
+static void run_poll(int listener) {
+    static struct pollfd set[MAX_FD];
+    nfds_t count = 1;
+    set[0] = (struct pollfd){.fd = listener, .events = POLLIN};
+    for (;;) {
+        if (poll(set, count, -1) < 0 && errno != EINTR)
+            die("poll");
+        for (nfds_t i = count; i-- > 1;) {
+            if (set[i].revents && !serve(set[i].fd)) {
+                drop(set[i].fd);
+                set[i] = set[--count];
+            }
+        }
+        if (set[0].revents) {
+            int fd;
+            while ((fd = take(listener, SOCK_NONBLOCK)) >= 0)
+                set[count++] = (struct pollfd){.fd = fd, .events = POLLIN};
+        }
+    }
 }
 
-static void run_epoll(int listener)
-{
-	struct epoll_event events[64], add = { .events = EPOLLIN, .data.fd = listener };
-	int set = epoll_create1(EPOLL_CLOEXEC), is_full = 0;
-	if (set < 0 || epoll_ctl(set, EPOLL_CTL_ADD, listener, &add))
-		die("epoll");
-	for (;;) {
-		int count = epoll_wait(set, events, 64, -1);
-		if (count < 0 && errno != EINTR)
-			die("epoll_wait");
-		for (int i = 0; i < count; i++) {
-			int fd = events[i].data.fd;
-			if (fd != listener) {
-				if (serve(fd))
-					continue;
-				drop(fd);
-				/* A descriptor is free again: whoever waits in the accept queue may come. */
-				if (is_full && !epoll_ctl(set, EPOLL_CTL_ADD, listener, &(struct epoll_event){ .events = EPOLLIN, .data.fd = listener }))
-					is_full = 0;
-				continue;
-			}
-			while ((fd = take(listener, SOCK_NONBLOCK)) >= 0) {
-				add = (struct epoll_event){ .events = EPOLLIN, .data.fd = fd };
-				if (epoll_ctl(set, EPOLL_CTL_ADD, fd, &add))
-					drop(fd);
-			}
-			if (errno == EMFILE && !is_full && !epoll_ctl(set, EPOLL_CTL_DEL, listener, NULL))
-				is_full = 1;
-		}
-	}
+static void run_epoll(int listener) {
+    struct epoll_event events[64], add = {.events = EPOLLIN, .data.fd = listener};
+    int set = epoll_create1(EPOLL_CLOEXEC), is_full = 0;
+    if (set < 0 || epoll_ctl(set, EPOLL_CTL_ADD, listener, &add))
+        die("epoll");
+    for (;;) {
+        int count = epoll_wait(set, events, 64, -1);
+        if (count < 0 && errno != EINTR)
+            die("epoll_wait");
+        for (int i = 0; i < count; i++) {
+            int fd = events[i].data.fd;
+            if (fd != listener) {
+                if (serve(fd))
+                    continue;
+                drop(fd);
+                /* A descriptor is free again: whoever waits in the accept queue may come. */
+                if (is_full && !epoll_ctl(set, EPOLL_CTL_ADD, listener,
+                                          &(struct epoll_event){.events = EPOLLIN, .data.fd = listener}))
+                    is_full = 0;
+                continue;
+            }
+            while ((fd = take(listener, SOCK_NONBLOCK)) >= 0) {
+                add = (struct epoll_event){.events = EPOLLIN, .data.fd = fd};
+                if (epoll_ctl(set, EPOLL_CTL_ADD, fd, &add))
+                    drop(fd);
+            }
+            if (errno == EMFILE && !is_full && !epoll_ctl(set, EPOLL_CTL_DEL, listener, NULL))
+                is_full = 1;
+        }
+    }
 }
 
 /* The slow reader of PIPE_LOG: a process of its own, gone with the server. */
-static void start_reader(void)
-{
-	int ends[2];
-	pid_t server = getpid();
-	if (pipe2(ends, O_CLOEXEC) || fcntl(ends[1], F_SETPIPE_SZ, 4096) < 0)
-		die("pipe");
-	switch (fork()) {
-	case -1:
-		die("fork");
-	case 0:
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (getppid() != server)
-			_exit(0);
-		close(ends[1]);
-		for (char line[14]; read(ends[0], line, sizeof line) > 0;)
-			sleep_us(1000);
-		_exit(0);
-	default:
-		close(ends[0]);
-		log_fd = ends[1];
-	}
+static void start_reader(void) {
+    int ends[2];
+    pid_t server = getpid();
+    if (pipe2(ends, O_CLOEXEC) || fcntl(ends[1], F_SETPIPE_SZ, 4096) < 0)
+        die("pipe");
+    switch (fork()) {
+    case -1:
+        die("fork");
+    case 0:
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != server)
+            _exit(0);
+        close(ends[1]);
+        for (char line[14]; read(ends[0], line, sizeof line) > 0;)
+            sleep_us(1000);
+        _exit(0);
+    default:
+        close(ends[0]);
+        log_fd = ends[1];
+    }
 }
 
-/* Receive processing that costs more than the server and its client together, so that two CPUs are enough to show where it runs. What
- * is accepted inherits the filter. A division by 1 keeps the dividend large, so that each takes its full time. */
-static void attach_filter(int listener)
-{
-	static struct sock_filter code[DIVISIONS + 2];
-	struct sock_fprog program = { DIVISIONS + 2, code };
-	code[0] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_IMM, 0xffffffff);
-	for (int i = 1; i <= DIVISIONS; i++)
-		code[i] = (struct sock_filter)BPF_STMT(BPF_ALU | BPF_DIV | BPF_K, 1);
-	code[DIVISIONS + 1] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, 0xffffffff);
-	if (setsockopt(listener, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program))
-		die("socket filter");
+/* Receive processing that costs more than the server and its client together, so that two CPUs are enough to show where
+ * it runs. What is accepted inherits the filter. A division by 1 keeps the dividend large, so that each takes its full
+ * time. */
+static void attach_filter(int listener) {
+    static struct sock_filter code[DIVISIONS + 2];
+    struct sock_fprog program = {DIVISIONS + 2, code};
+    code[0] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_IMM, 0xffffffff);
+    for (int i = 1; i <= DIVISIONS; i++)
+        code[i] = (struct sock_filter)BPF_STMT(BPF_ALU | BPF_DIV | BPF_K, 1);
+    code[DIVISIONS + 1] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, 0xffffffff);
+    if (setsockopt(listener, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program))
+        die("socket filter");
 }
 
-int main(int count, char **words)
-{
-	const char *port = NULL, *address = "127.0.0.1", *log = NULL;
-	size_t known = sizeof NAMES / sizeof *NAMES, which = 0;
-	while (count > 1 && which < known && strcmp(words[1], NAMES[which]))
-		which++;
-	for (int i = 2; i + 1 < count; i += 2) {
-		if (!strcmp(words[i], "--port"))
-			port = words[i + 1];
-		else if (!strcmp(words[i], "--address"))
-			address = words[i + 1];
-		else if (!strcmp(words[i], "--log"))
-			log = words[i + 1];
-		else
-			which = known;
-	}
-	if (count < 2 || count % 2 || which == known || !port || (which == DISK_LOG && !log)) {
-		fprintf(stderr, "usage: faulty none|backlog|poll|memory|disk-log|pipe-log|lock|descriptors|filter --port N [--address A] [--log FILE]\n");
-		return 2;
-	}
-	fault = (enum fault)which;
-	signal(SIGPIPE, SIG_IGN);
-	struct rlimit limit;
-	if (getrlimit(RLIMIT_NOFILE, &limit))
-		die("getrlimit");
-	limit.rlim_cur = fault == DESCRIPTORS ? 48 : limit.rlim_max;
-	if (setrlimit(RLIMIT_NOFILE, &limit))
-		die("setrlimit");
-	if (fault == DISK_LOG && (log_fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) < 0)
-		die(log);
-	if (fault == PIPE_LOG)
-		start_reader();
-	answer_bytes = (size_t)snprintf(answer, sizeof answer, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", BODY);
-	memset(answer + answer_bytes, 'x', BODY);
-	answer_bytes += BODY;
-	struct sockaddr_in here = { .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port)) };
-	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | (fault == LOCK ? 0 : SOCK_NONBLOCK), 0), on = 1;
-	if (listener < 0 || inet_pton(AF_INET, address, &here.sin_addr) != 1)
-		die("address");
-	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-	if (bind(listener, (struct sockaddr *)&here, sizeof here) || listen(listener, fault == BACKLOG ? 1 : 4096))
-		die("listen");
-	if (fault == FILTER)
-		attach_filter(listener);
-	switch (fault) {
-	case LOCK:
-		run_threads(listener);
-		break;
-	case POLL:
-		run_poll(listener);
-		break;
-	default:
-		run_epoll(listener);
-	}
-	return 0;
+int main(int count, char **words) {
+    const char *port = NULL, *address = "127.0.0.1", *log = NULL;
+    size_t known = sizeof NAMES / sizeof *NAMES, which = 0;
+    while (count > 1 && which < known && strcmp(words[1], NAMES[which]))
+        which++;
+    for (int i = 2; i + 1 < count; i += 2) {
+        if (!strcmp(words[i], "--port"))
+            port = words[i + 1];
+        else if (!strcmp(words[i], "--address"))
+            address = words[i + 1];
+        else if (!strcmp(words[i], "--log"))
+            log = words[i + 1];
+        else
+            which = known;
+    }
+    if (count < 2 || count % 2 || which == known || !port || (which == DISK_LOG && !log)) {
+        fprintf(stderr, "usage: faulty none|backlog|poll|memory|disk-log|pipe-log|lock|descriptors|filter --port N "
+                        "[--address A] [--log FILE]\n");
+        return 2;
+    }
+    fault = (enum fault)which;
+    signal(SIGPIPE, SIG_IGN);
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit))
+        die("getrlimit");
+    limit.rlim_cur = fault == DESCRIPTORS ? 48 : limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit))
+        die("setrlimit");
+    if (fault == DISK_LOG && (log_fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) < 0)
+        die(log);
+    if (fault == PIPE_LOG)
+        start_reader();
+    answer_bytes = (size_t)snprintf(answer, sizeof answer, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", BODY);
+    memset(answer + answer_bytes, 'x', BODY);
+    answer_bytes += BODY;
+    struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))};
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | (fault == LOCK ? 0 : SOCK_NONBLOCK), 0), on = 1;
+    if (listener < 0 || inet_pton(AF_INET, address, &here.sin_addr) != 1)
+        die("address");
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (bind(listener, (struct sockaddr *)&here, sizeof here) || listen(listener, fault == BACKLOG ? 1 : 4096))
+        die("listen");
+    if (fault == FILTER)
+        attach_filter(listener);
+    switch (fault) {
+    case LOCK:
+        run_threads(listener);
+        break;
+    case POLL:
+        run_poll(listener);
+        break;
+    default:
+        run_epoll(listener);
+    }
+    return 0;
 }

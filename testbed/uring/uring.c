@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An HTTP/1.1 server on io_uring: one thread, multishot accept, a read and a write in flight a connection, no other system
-// call than io_uring_enter. Serves the files of a folder from memory. A request is a head without a body; pipelined ones are
-// answered one after another.
+// An HTTP/1.1 server on io_uring: one thread, multishot accept, a read and a write in flight a connection, no other
+// system call than io_uring_enter. Serves the files of a folder from memory. A request is a head without a body;
+// pipelined ones are answered one after another.
 //
 // usage: uring ADDRESS PORT DOCUMENTS [sqpoll]
 //   sqpoll: the kernel's thread submits (IORING_SETUP_SQPOLL), so reads and writes happen in it.
@@ -58,22 +58,26 @@ static void make_response(struct document *document, const char *status, const c
     int head_bytes = snprintf(head, sizeof head, "HTTP/1.1 %s\r\nContent-Length: %zu\r\n\r\n", status, bytes);
     document->bytes = (size_t)head_bytes + bytes;
     document->response = malloc(document->bytes);
-    if (!document->response) fail("uring: memory");
+    if (!document->response)
+        fail("uring: memory");
     memcpy(document->response, head, (size_t)head_bytes);
     memcpy(document->response + head_bytes, body, bytes);
 }
 
 static void read_documents(const char *folder) {
     DIR *entries = opendir(folder);
-    if (!entries) fail(folder);
+    if (!entries)
+        fail(folder);
     for (struct dirent *entry; (entry = readdir(entries)) && document_count < DOCUMENTS;) {
         char path[4096];
         struct stat facts;
         snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        if (strlen(entry->d_name) > 60 || stat(path, &facts) || !S_ISREG(facts.st_mode)) continue;
+        if (strlen(entry->d_name) > 60 || stat(path, &facts) || !S_ISREG(facts.st_mode))
+            continue;
         FILE *file = fopen(path, "rb");
         char *body = malloc((size_t)facts.st_size + 1);
-        if (!file || !body || fread(body, 1, (size_t)facts.st_size, file) != (size_t)facts.st_size) fail(path);
+        if (!file || !body || fread(body, 1, (size_t)facts.st_size, file) != (size_t)facts.st_size)
+            fail(path);
         fclose(file);
         struct document *document = &documents[document_count++];
         snprintf(document->path, sizeof document->path, "/%.60s", entry->d_name);
@@ -92,7 +96,8 @@ static void tag(struct io_uring_sqe *entry, long index, unsigned what) {
 
 static struct io_uring_sqe *next_entry(void) {
     struct io_uring_sqe *entry;
-    while (!(entry = io_uring_get_sqe(&ring))) io_uring_submit(&ring);
+    while (!(entry = io_uring_get_sqe(&ring)))
+        io_uring_submit(&ring);
     return entry;
 }
 
@@ -123,8 +128,10 @@ static void finish(struct connection *c) {
 static void answer(struct connection *c) {
     char *end = memmem(c->head, c->filled, "\r\n\r\n", 4);
     if (!end) {
-        if (c->filled == HEAD_BYTES) finish(c);
-        else read_more(c);
+        if (c->filled == HEAD_BYTES)
+            finish(c);
+        else
+            read_more(c);
         return;
     }
     c->consumed = (size_t)(end + 4 - c->head);
@@ -132,8 +139,8 @@ static void answer(struct connection *c) {
     c->document = &missing;
     for (int i = 0; i < document_count; i++) {
         size_t length = strlen(documents[i].path);
-        if (c->consumed > 5 + length && !memcmp(c->head, "GET ", 4) && !memcmp(c->head + 4, documents[i].path, length) &&
-            c->head[4 + length] == ' ')
+        if (c->consumed > 5 + length && !memcmp(c->head, "GET ", 4) &&
+            !memcmp(c->head + 4, documents[i].path, length) && c->head[4 + length] == ' ')
             c->document = &documents[i];
     }
     c->sent = 0;
@@ -167,7 +174,8 @@ static void on_written(struct connection *c, int bytes) {
 }
 
 static void on_accepted(int fd) {
-    if (fd < 0) return;
+    if (fd < 0)
+        return;
     for (int i = 0; i < CONNECTIONS; i++) {
         if (connections[i].fd < 0) {
             connections[i].fd = fd;
@@ -182,9 +190,11 @@ static void on_accepted(int fd) {
 static int listen_on(const char *address, int port) {
     int one = 1, listener = socket(AF_INET, SOCK_STREAM, 0);
     struct sockaddr_in name = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    if (listener < 0 || inet_pton(AF_INET, address, &name.sin_addr) != 1) fail("uring: address");
+    if (listener < 0 || inet_pton(AF_INET, address, &name.sin_addr) != 1)
+        fail("uring: address");
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(listener, (struct sockaddr *)&name, sizeof name) || listen(listener, 4096)) fail("uring: listen");
+    if (bind(listener, (struct sockaddr *)&name, sizeof name) || listen(listener, 4096))
+        fail("uring: listen");
     return listener;
 }
 
@@ -199,7 +209,8 @@ int main(int count, char **words) {
     const struct passwd *nobody = getpwnam("nobody");
     if (!geteuid() && (!nobody || setgroups(0, NULL) || setgid(nobody->pw_gid) || setuid(nobody->pw_uid)))
         fail("uring: cannot become nobody");
-    for (int i = 0; i < CONNECTIONS; i++) connections[i].fd = -1;
+    for (int i = 0; i < CONNECTIONS; i++)
+        connections[i].fd = -1;
     unsigned flags = count == 5 ? IORING_SETUP_SQPOLL : 0;
     int error = io_uring_queue_init(1024, &ring, flags);
     if (error < 0) {
@@ -209,7 +220,8 @@ int main(int count, char **words) {
     accept_more(listener);
     for (;;) {
         struct io_uring_cqe *done;
-        if (io_uring_submit_and_wait(&ring, 1) < 0 && errno != EINTR) continue;
+        if (io_uring_submit_and_wait(&ring, 1) < 0 && errno != EINTR)
+            continue;
         while (!io_uring_peek_cqe(&ring, &done)) {
             unsigned long long what = io_uring_cqe_get_data64(done);
             int result = done->res;
@@ -217,11 +229,16 @@ int main(int count, char **words) {
             io_uring_cqe_seen(&ring, done);
             struct connection *c = &connections[(what >> 2) % CONNECTIONS];
             switch (what & 3) {
-            case READ: on_read(c, result); break;
-            case WRITE: on_written(c, result); break;
+            case READ:
+                on_read(c, result);
+                break;
+            case WRITE:
+                on_written(c, result);
+                break;
             case ACCEPT:
                 on_accepted(result);
-                if (!more) accept_more(listener);
+                if (!more)
+                    accept_more(listener);
             }
         }
     }

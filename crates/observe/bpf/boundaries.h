@@ -1,108 +1,107 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Phases by the server's own functions: probes (uprobes) where it goes from parsing to processing, from processing to logging,
- * and where logging ends. A probe traps, which costs microseconds, so they are attached in few and short windows.
+/* Phases by the server's own functions: probes (uprobes) where it goes from parsing to processing, from processing to
+ * logging, and where logging ends. A probe traps, which costs microseconds, so they are attached in few and short
+ * windows.
  *
- * The request is the one that the thread works on by its last socket event. One read may hold several requests (pipelining):
- * the end of one is then the begin of the next. */
+ * The request is the one that the thread works on by its last socket event. One read may hold several requests
+ * (pipelining): the end of one is then the begin of the next. */
 #ifndef STRAINGAUGE_BOUNDARIES_H
 #define STRAINGAUGE_BOUNDARIES_H
 
 /* Beside the table of requests, slot by slot; one slot where no pack is used. */
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* set by the reader */
-	__type(key, __u32);
-	__type(value, struct mark);
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, 1); /* set by the reader */
+    __type(key, __u32);
+    __type(value, struct mark);
 } marks SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, SIZE_CLASSES);
-	__type(key, __u32);
-	__type(value, struct phase_row);
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
+    __uint(max_entries, SIZE_CLASSES);
+    __type(key, __u32);
+    __type(value, struct phase_row);
 } boundary_phases SEC(".maps");
 
 /* Probes may be preempted, so rows are shared by all CPUs and written atomically. */
-static __always_inline void record_boundaries(struct request *r, struct mark *m, __u64 bytes_out, __u64 now_ns)
-{
-	__u32 i = class_of(bytes_out);
-	struct phase_row *row = bpf_map_lookup_elem(&boundary_phases, &i);
-	__u64 elapsed[PHASES];
-	__s64 cpu[PHASES];
+static __always_inline void record_boundaries(struct request *r, struct mark *m, __u64 bytes_out, __u64 now_ns) {
+    __u32 i = class_of(bytes_out);
+    struct phase_row *row = bpf_map_lookup_elem(&boundary_phases, &i);
+    __u64 elapsed[PHASES];
+    __s64 cpu[PHASES];
 
-	if (!row)
-		return;
-	elapsed[0] = m->parsed_ns > m->begun_ns ? m->parsed_ns - m->begun_ns : 0;
-	elapsed[1] = m->processed_ns - m->parsed_ns;
-	elapsed[2] = now_ns - m->processed_ns;
-	cpu[0] = m->parsed_cpu_ns - m->begun_cpu_ns;
-	cpu[1] = m->processed_cpu_ns - m->parsed_cpu_ns;
-	cpu[2] = r->cpu_ns - m->processed_cpu_ns;
-	__sync_fetch_and_add(&row->requests, 1);
-	__sync_fetch_and_add(&row->bytes_out, bytes_out);
+    if (!row)
+        return;
+    elapsed[0] = m->parsed_ns > m->begun_ns ? m->parsed_ns - m->begun_ns : 0;
+    elapsed[1] = m->processed_ns - m->parsed_ns;
+    elapsed[2] = now_ns - m->processed_ns;
+    cpu[0] = m->parsed_cpu_ns - m->begun_cpu_ns;
+    cpu[1] = m->processed_cpu_ns - m->parsed_cpu_ns;
+    cpu[2] = r->cpu_ns - m->processed_cpu_ns;
+    __sync_fetch_and_add(&row->requests, 1);
+    __sync_fetch_and_add(&row->bytes_out, bytes_out);
 #pragma unroll
-	for (int p = 0; p < PHASES; p++) {
-		__sync_fetch_and_add(&row->elapsed_ns[p], elapsed[p]);
-		__sync_fetch_and_add(&row->elapsed[p][bucket_of(elapsed[p])], 1);
-		__sync_fetch_and_add(&row->cpu_ns[p], cpu[p]);
-		__sync_fetch_and_add(&row->cpu[p][bucket_of(cpu[p] > 0 ? cpu[p] : 0)], 1);
-	}
+    for (int p = 0; p < PHASES; p++) {
+        __sync_fetch_and_add(&row->elapsed_ns[p], elapsed[p]);
+        __sync_fetch_and_add(&row->elapsed[p][bucket_of(elapsed[p])], 1);
+        __sync_fetch_and_add(&row->cpu_ns[p], cpu[p]);
+        __sync_fetch_and_add(&row->cpu[p][bucket_of(cpu[p] > 0 ? cpu[p] : 0)], 1);
+    }
 }
 
 SEC("?uprobe")
-int on_boundary(struct pt_regs *regs)
-{
-	__u64 boundary = bpf_get_attach_cookie(regs);
-	struct task_struct *t = bpf_get_current_task_btf();
-	struct thread *c = thread_of(t->pid);
-	struct request *r;
-	struct mark *m;
-	__u64 now_ns, end_ns, sent_ns;
-	__u32 slot, unacked;
+int on_boundary(struct pt_regs *regs) {
+    __u64 boundary = bpf_get_attach_cookie(regs);
+    struct task_struct *t = bpf_get_current_task_btf();
+    struct thread *c = thread_of(t->pid);
+    struct request *r;
+    struct mark *m;
+    __u64 now_ns, end_ns, sent_ns;
+    __u32 slot, unacked;
 
-	if (!control.window || !c || c->pid != t->pid || !c->sk)
-		return 0;
-	slot = c->slot;
-	r = request_at(slot);
-	m = bpf_map_lookup_elem(&marks, &slot);
-	if (!r || !m || r->sk != c->sk || !has_phases(r))
-		return 0;
-	__sync_fetch_and_add(&counts.boundaries_seen, 1);
-	now_ns = bpf_ktime_get_ns();
-	/* The phases by reads and sends go on beside these: this event ends none of them. */
-	end_ns = r->end_ns;
-	charge(c, t, c->sk, slot, now_ns);
-	r->end_ns = end_ns;
-	if (m->window != r->window || m->request_ns != r->begun_ns) {
-		m->window = r->window;
-		m->request_ns = m->begun_ns = r->begun_ns;
-		m->begun_cpu_ns = 0;
-		m->parsed_ns = m->processed_ns = 0;
-	}
-	switch (boundary) {
-	case BOUNDARY_PARSED:
-		if (!m->parsed_ns) {
-			m->parsed_ns = now_ns;
-			m->parsed_cpu_ns = r->cpu_ns;
-		}
-		break;
-	case BOUNDARY_PROCESSED:
-		if (m->parsed_ns && !m->processed_ns) {
-			m->processed_ns = now_ns;
-			m->processed_cpu_ns = r->cpu_ns;
-		}
-		break;
-	case BOUNDARY_LOGGED:
-		if (!m->processed_ns)
-			break;
-		record_boundaries(r, m, written_position_of(r->sk, &sent_ns, &unacked) - r->written, now_ns);
-		m->begun_ns = now_ns;
-		m->begun_cpu_ns = r->cpu_ns;
-		m->parsed_ns = m->processed_ns = 0;
-		break;
-	}
-	return 0;
+    if (!control.window || !c || c->pid != t->pid || !c->sk)
+        return 0;
+    slot = c->slot;
+    r = request_at(slot);
+    m = bpf_map_lookup_elem(&marks, &slot);
+    if (!r || !m || r->sk != c->sk || !has_phases(r))
+        return 0;
+    __sync_fetch_and_add(&counts.boundaries_seen, 1);
+    now_ns = bpf_ktime_get_ns();
+    /* The phases by reads and sends go on beside these: this event ends none of them. */
+    end_ns = r->end_ns;
+    charge(c, t, c->sk, slot, now_ns);
+    r->end_ns = end_ns;
+    if (m->window != r->window || m->request_ns != r->begun_ns) {
+        m->window = r->window;
+        m->request_ns = m->begun_ns = r->begun_ns;
+        m->begun_cpu_ns = 0;
+        m->parsed_ns = m->processed_ns = 0;
+    }
+    switch (boundary) {
+    case BOUNDARY_PARSED:
+        if (!m->parsed_ns) {
+            m->parsed_ns = now_ns;
+            m->parsed_cpu_ns = r->cpu_ns;
+        }
+        break;
+    case BOUNDARY_PROCESSED:
+        if (m->parsed_ns && !m->processed_ns) {
+            m->processed_ns = now_ns;
+            m->processed_cpu_ns = r->cpu_ns;
+        }
+        break;
+    case BOUNDARY_LOGGED:
+        if (!m->processed_ns)
+            break;
+        record_boundaries(r, m, written_position_of(r->sk, &sent_ns, &unacked) - r->written, now_ns);
+        m->begun_ns = now_ns;
+        m->begun_cpu_ns = r->cpu_ns;
+        m->parsed_ns = m->processed_ns = 0;
+        break;
+    }
+    return 0;
 }
 
 #endif

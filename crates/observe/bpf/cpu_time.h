@@ -1,117 +1,111 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whose CPU time it was. A thread's time between two of its socket events belongs to the request of the first of them.
  *
- * The thread's CPU clock needs no context-switch hook: clock_task + sum_exec_runtime - exec_start grows only while it runs
- * (kernel/sched/fair.c, update_curr). clock_task is kept by each CPU and stands still for interrupts and stolen time, so
- * it differs from CPU to CPU by seconds on a virtual machine; what it lags behind the common clock is read off the
- * runqueue. It is signed: stolen time is noticed late, and a difference may be negative. */
+ * The thread's CPU clock needs no context-switch hook: clock_task + sum_exec_runtime - exec_start grows only while it
+ * runs (kernel/sched/fair.c, update_curr). clock_task is kept by each CPU and stands still for interrupts and stolen
+ * time, so it differs from CPU to CPU by seconds on a virtual machine; what it lags behind the common clock is read off
+ * the runqueue. It is signed: stolen time is noticed late, and a difference may be negative. */
 #ifndef STRAINGAUGE_CPU_TIME_H
 #define STRAINGAUGE_CPU_TIME_H
 
-static __always_inline struct thread *thread_of(__u32 pid)
-{
-	__u32 i = pid & (THREADS - 1);
+static __always_inline struct thread *thread_of(__u32 pid) {
+    __u32 i = pid & (THREADS - 1);
 
-	return bpf_map_lookup_elem(&threads, &i);
+    return bpf_map_lookup_elem(&threads, &i);
 }
 
-static __always_inline void take_over_thread(struct thread *c, struct task_struct *t)
-{
-	if (c->tgid) {
-		__sync_fetch_and_add(&counts.displaced_thread_requests, c->requests);
-		__sync_fetch_and_add(&counts.displaced_thread_bytes_in, c->bytes_in);
-		__sync_fetch_and_add(&counts.displaced_thread_bytes_out, c->bytes_out);
-		__sync_fetch_and_add(&counts.displaced_thread_other_cpu_ns, c->other_cpu_ns);
-		__sync_fetch_and_add(&counts.displaced_thread_timed, c->timed);
+static __always_inline void take_over_thread(struct thread *c, struct task_struct *t) {
+    if (c->tgid) {
+        __sync_fetch_and_add(&counts.displaced_thread_requests, c->requests);
+        __sync_fetch_and_add(&counts.displaced_thread_bytes_in, c->bytes_in);
+        __sync_fetch_and_add(&counts.displaced_thread_bytes_out, c->bytes_out);
+        __sync_fetch_and_add(&counts.displaced_thread_other_cpu_ns, c->other_cpu_ns);
+        __sync_fetch_and_add(&counts.displaced_thread_timed, c->timed);
 #pragma unroll
-		for (int p = 0; p < PHASES; p++) {
-			__sync_fetch_and_add(&counts.displaced_thread_elapsed_ns[p], c->elapsed_ns[p]);
-			__sync_fetch_and_add(&counts.displaced_thread_phase_cpu_ns[p], c->phase_cpu_ns[p]);
-		}
-	}
-	c->timed = 0;
+        for (int p = 0; p < PHASES; p++) {
+            __sync_fetch_and_add(&counts.displaced_thread_elapsed_ns[p], c->elapsed_ns[p]);
+            __sync_fetch_and_add(&counts.displaced_thread_phase_cpu_ns[p], c->phase_cpu_ns[p]);
+        }
+    }
+    c->timed = 0;
 #pragma unroll
-	for (int p = 0; p < PHASES; p++)
-		c->elapsed_ns[p] = c->phase_cpu_ns[p] = 0;
-	c->requests = c->bytes_in = c->bytes_out = 0;
-	c->other_cpu_ns = 0;
-	c->disk_window = 0;
-	c->tgid = t->tgid;
-	c->pid = t->pid;
+    for (int p = 0; p < PHASES; p++)
+        c->elapsed_ns[p] = c->phase_cpu_ns[p] = 0;
+    c->requests = c->bytes_in = c->bytes_out = 0;
+    c->other_cpu_ns = 0;
+    c->disk_window = 0;
+    c->tgid = t->tgid;
+    c->pid = t->pid;
 }
 
 /* Phases are kept for requests that began in the window that is open or draining. */
-static __always_inline bool has_phases(const struct request *r)
-{
-	return r->phase != PHASE_NONE && r->window && r->window == control.window;
+static __always_inline bool has_phases(const struct request *r) {
+    return r->phase != PHASE_NONE && r->window && r->window == control.window;
 }
 
-static __always_inline void charge_phase(struct request *r, struct thread *c, struct task_struct *t, __s64 spent)
-{
-	switch (r->phase) {
-	case PHASE_PARSE:
-		r->phase_cpu_ns[0] += spent;
-		break;
-	case PHASE_PROCESS:
-		r->phase_cpu_ns[1] += spent;
-		break;
-	case PHASE_LOG:
-		r->phase_cpu_ns[2] += spent;
-		/* The thread went on to other work: that is where the log phase ended at the latest. Without a switch
-		 * between, the CPU time spent is the time that passed. */
-		if (!r->end_ns)
-			r->end_ns = r->last_send_ns + (spent > 0 ? spent : 0);
-		break;
-	}
-	if (bpf_core_field_exists(t->ioac.read_bytes)) {
-		__u64 read_bytes = t->ioac.read_bytes;
+static __always_inline void charge_phase(struct request *r, struct thread *c, struct task_struct *t, __s64 spent) {
+    switch (r->phase) {
+    case PHASE_PARSE:
+        r->phase_cpu_ns[0] += spent;
+        break;
+    case PHASE_PROCESS:
+        r->phase_cpu_ns[1] += spent;
+        break;
+    case PHASE_LOG:
+        r->phase_cpu_ns[2] += spent;
+        /* The thread went on to other work: that is where the log phase ended at the latest. Without a switch
+         * between, the CPU time spent is the time that passed. */
+        if (!r->end_ns)
+            r->end_ns = r->last_send_ns + (spent > 0 ? spent : 0);
+        break;
+    }
+    if (bpf_core_field_exists(t->ioac.read_bytes)) {
+        __u64 read_bytes = t->ioac.read_bytes;
 
-		if (c->disk_window == control.window)
-			r->disk_bytes += read_bytes - c->disk_mark_bytes;
-		c->disk_mark_bytes = read_bytes;
-		c->disk_window = control.window;
-	}
+        if (c->disk_window == control.window)
+            r->disk_bytes += read_bytes - c->disk_mark_bytes;
+        c->disk_mark_bytes = read_bytes;
+        c->disk_window = control.window;
+    }
 }
 
 /* Up to a constant that is the same on all CPUs and cancels in differences. */
-static __always_inline __s64 cpu_clock(struct task_struct *t, __u64 now_ns)
-{
-	__s64 clock = now_ns + t->se.sum_exec_runtime - t->se.exec_start;
+static __always_inline __s64 cpu_clock(struct task_struct *t, __u64 now_ns) {
+    __s64 clock = now_ns + t->se.sum_exec_runtime - t->se.exec_start;
 
-	if (bpf_core_field_exists(t->se.cfs_rq)) {
-		struct rq *rq = t->se.cfs_rq->rq;
+    if (bpf_core_field_exists(t->se.cfs_rq)) {
+        struct rq *rq = t->se.cfs_rq->rq;
 
-		clock -= rq->clock - rq->clock_task;
-	}
-	return clock;
+        clock -= rq->clock - rq->clock_task;
+    }
+    return clock;
 }
 
 /* Charges the thread's CPU time since its last event and makes `sk` the thread's present request. Returns what was
  * charged to no request: the thread came from a connection that has ended, or was not seen before. */
-static __always_inline __s64 charge(struct thread *c, struct task_struct *t, __u64 sk, __u32 slot, __u64 now_ns)
-{
-	__s64 clock = cpu_clock(t, now_ns);
-	__s64 other = 0;
+static __always_inline __s64 charge(struct thread *c, struct task_struct *t, __u64 sk, __u32 slot, __u64 now_ns) {
+    __s64 clock = cpu_clock(t, now_ns);
+    __s64 other = 0;
 
-	if (c->pid == t->pid) {
-		__s64 spent = clock - c->mark_ns;
-		struct request *r = request_at(c->slot);
+    if (c->pid == t->pid) {
+        __s64 spent = clock - c->mark_ns;
+        struct request *r = request_at(c->slot);
 
-		if (c->sk && r && r->sk == c->sk) {
-			r->cpu_ns += spent;
-			if (control.window && has_phases(r))
-				charge_phase(r, c, t, spent);
-		} else {
-			c->other_cpu_ns += spent;
-			other = spent;
-		}
-	} else {
-		take_over_thread(c, t);
-	}
-	c->mark_ns = clock;
-	c->sk = sk;
-	c->slot = slot;
-	return other;
+        if (c->sk && r && r->sk == c->sk) {
+            r->cpu_ns += spent;
+            if (control.window && has_phases(r))
+                charge_phase(r, c, t, spent);
+        } else {
+            c->other_cpu_ns += spent;
+            other = spent;
+        }
+    } else {
+        take_over_thread(c, t);
+    }
+    c->mark_ns = clock;
+    c->sk = sk;
+    c->slot = slot;
+    return other;
 }
 
 #endif

@@ -4,24 +4,24 @@
 #ifndef STRAINGAUGE_EXACT_H
 #define STRAINGAUGE_EXACT_H
 
-#define SLOTS 96 /* boundary functions that can be hooked at once */
-#define DEPTH 32 /* frames of a stack of layers; a power of two */
+#define SLOTS 96   /* boundary functions that can be hooked at once */
+#define DEPTH 32   /* frames of a stack of layers; a power of two */
 #define TASKS 4096 /* threads whose stacks are kept while they do not run; a power of two */
 
 /* Numbers of record::layers::Layer in its order, and three of our own. */
 enum layer {
-	LAYER_USER,
-	LAYER_SYSTEM_CALL,
-	LAYER_TCP,
-	LAYER_IP,
-	LAYER_ETHERNET,
-	LAYER_DRIVER,
-	LAYER_OTHER,
-	LAYER_IDLE,
-	LAYER_UNKNOWN, /* the thread was under way before the programs were there */
-	LAYER_MEASUREMENT, /* what the programs themselves do */
-	LAYER_CALIBRATION, /* an empty function, to see what a pair of hooks costs */
-	LAYERS = 16,
+    LAYER_USER,
+    LAYER_SYSTEM_CALL,
+    LAYER_TCP,
+    LAYER_IP,
+    LAYER_ETHERNET,
+    LAYER_DRIVER,
+    LAYER_OTHER,
+    LAYER_IDLE,
+    LAYER_UNKNOWN,     /* the thread was under way before the programs were there */
+    LAYER_MEASUREMENT, /* what the programs themselves do */
+    LAYER_CALIBRATION, /* an empty function, to see what a pair of hooks costs */
+    LAYERS = 16,
 };
 /* Who runs. */
 enum whose { WHOSE_SERVER, WHOSE_OTHERS, WHOSE_IDLE, WHOSE_TOOL, WHOSES };
@@ -31,57 +31,57 @@ enum { SIDE_PROCESS, PLACES_OF_WORK = 4 };
 
 /* Time by who runs, whose work it is, and layer. */
 struct cell {
-	__u64 ns;
-	__u64 pairs_in; /* pairs of hooks whose inner part lies in here */
-	__u64 pairs_out; /* pairs of hooks whose outer part lies in here */
-	__u64 marks; /* single hooks, once for the part before their time stamp and once for the part after */
+    __u64 ns;
+    __u64 pairs_in;  /* pairs of hooks whose inner part lies in here */
+    __u64 pairs_out; /* pairs of hooks whose outer part lies in here */
+    __u64 marks;     /* single hooks, once for the part before their time stamp and once for the part after */
 };
 
 /* A layer that was entered and not yet left. */
 struct frame {
-	__u64 id; /* the same at the function's begin and end, and different from every other one's that is under way */
-	__u8 layer;
-	__u8 is_network; /* inside of a network softirq: the packet decides whose work it is */
-	__u16 reserved;
-	__u32 reserved2;
+    __u64 id; /* the same at the function's begin and end, and different from every other one's that is under way */
+    __u8 layer;
+    __u8 is_network; /* inside of a network softirq: the packet decides whose work it is */
+    __u16 reserved;
+    __u32 reserved2;
 };
 
 /* One CPU. */
 struct exact_cpu {
-	__u64 last_ns; /* the time up to here has been charged */
-	__u32 depth;
-	__u32 whose;
-	__u32 side; /* enum side of the packet that was taken up last */
-	__u32 is_known; /* whose is set */
-	__u64 system_calls[WHOSES];
-	__u64 not_entered; /* ends of functions whose begin was not seen */
-	__u64 not_left; /* begins whose end was not seen */
-	__u64 too_deep;
-	__u64 lost_threads; /* stacks that gave way to another thread's */
-	__u64 hooks; /* programs run while the gate was open */
-	struct frame stack[DEPTH]; /* the first is the mode: user, kernel, idle */
-	struct cell cells[CELLS];
+    __u64 last_ns; /* the time up to here has been charged */
+    __u32 depth;
+    __u32 whose;
+    __u32 side;     /* enum side of the packet that was taken up last */
+    __u32 is_known; /* whose is set */
+    __u64 system_calls[WHOSES];
+    __u64 not_entered; /* ends of functions whose begin was not seen */
+    __u64 not_left;    /* begins whose end was not seen */
+    __u64 too_deep;
+    __u64 lost_threads;        /* stacks that gave way to another thread's */
+    __u64 hooks;               /* programs run while the gate was open */
+    struct frame stack[DEPTH]; /* the first is the mode: user, kernel, idle */
+    struct cell cells[CELLS];
 };
 
 /* A thread that does not run. */
 struct exact_thread {
-	__u32 pid; /* 0 = empty */
-	__u32 depth;
-	struct frame stack[DEPTH];
+    __u32 pid; /* 0 = empty */
+    __u32 depth;
+    struct frame stack[DEPTH];
 };
 
 /* CLOCK_MONOTONIC, nanoseconds. Time counts from the first to the second. */
 struct exact_gate {
-	__u64 opens_ns;
-	__u64 closes_ns;
+    __u64 opens_ns;
+    __u64 closes_ns;
 };
 
 /* Fixed when the programs are loaded. */
 struct exact_options {
-	__u32 tool_tgid; /* this program's own process */
-	__u32 reserved;
-	__u8 layer[SLOTS];
-	__u8 is_network[SLOTS];
+    __u32 tool_tgid; /* this program's own process */
+    __u32 reserved;
+    __u8 layer[SLOTS];
+    __u8 is_network[SLOTS];
 };
 
 _Static_assert(sizeof(struct cell) == 32, "layout.rs");

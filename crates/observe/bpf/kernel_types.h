@@ -25,98 +25,98 @@ enum { BPF_F_MMAPABLE = 1024 };
 
 /* include/net/tcp_states.h */
 enum {
-	TCP_ESTABLISHED = 1,
-	TCP_SYN_SENT,
-	TCP_SYN_RECV,
-	TCP_FIN_WAIT1,
-	TCP_FIN_WAIT2,
-	TCP_TIME_WAIT,
-	TCP_CLOSE,
-	TCP_CLOSE_WAIT,
-	TCP_LAST_ACK,
-	TCP_LISTEN,
-	TCP_CLOSING,
+    TCP_ESTABLISHED = 1,
+    TCP_SYN_SENT,
+    TCP_SYN_RECV,
+    TCP_FIN_WAIT1,
+    TCP_FIN_WAIT2,
+    TCP_TIME_WAIT,
+    TCP_CLOSE,
+    TCP_CLOSE_WAIT,
+    TCP_LAST_ACK,
+    TCP_LISTEN,
+    TCP_CLOSING,
 };
 enum { IPPROTO_TCP = 6, MSG_PEEK = 2 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct ns_common {
-	unsigned int inum;
+    unsigned int inum;
 };
 struct net {
-	struct ns_common ns;
+    struct ns_common ns;
 };
 typedef struct {
-	struct net *net;
+    struct net *net;
 } possible_net_t;
 
 struct sock_common {
-	unsigned int skc_hash;
-	__u16 skc_num;
-	volatile unsigned char skc_state;
-	possible_net_t skc_net;
+    unsigned int skc_hash;
+    __u16 skc_num;
+    volatile unsigned char skc_state;
+    possible_net_t skc_net;
 };
 struct sock {
-	struct sock_common __sk_common;
-	int sk_err;
-	__u16 sk_protocol;
+    struct sock_common __sk_common;
+    int sk_err;
+    __u16 sk_protocol;
 };
 struct inet_sock {
-	struct sock sk;
-	__be16 inet_sport;
+    struct sock sk;
+    __be16 inet_sport;
 };
 struct inet_connection_sock {
-	struct inet_sock icsk_inet;
+    struct inet_sock icsk_inet;
 };
 struct tcp_sock {
-	struct inet_connection_sock inet_conn;
-	__u32 copied_seq;
-	__u32 write_seq;
-	__u32 snd_una;
-	__u32 snd_nxt;
-	__u32 data_segs_in;
-	__u32 data_segs_out;
-	__u32 total_retrans;
-	__u64 bytes_received;
-	__u64 bytes_acked;
-	__u64 tcp_clock_cache; /* CLOCK_MONOTONIC, ns */
-	__u64 tcp_wstamp_ns; /* when the last segment left */
-	__u64 first_tx_mstamp; /* when the last acknowledged segment left, us */
+    struct inet_connection_sock inet_conn;
+    __u32 copied_seq;
+    __u32 write_seq;
+    __u32 snd_una;
+    __u32 snd_nxt;
+    __u32 data_segs_in;
+    __u32 data_segs_out;
+    __u32 total_retrans;
+    __u64 bytes_received;
+    __u64 bytes_acked;
+    __u64 tcp_clock_cache; /* CLOCK_MONOTONIC, ns */
+    __u64 tcp_wstamp_ns;   /* when the last segment left */
+    __u64 first_tx_mstamp; /* when the last acknowledged segment left, us */
 };
 
 struct rq {
-	__u64 clock;
-	__u64 clock_task; /* the same without interrupts and stolen time */
+    __u64 clock;
+    __u64 clock_task; /* the same without interrupts and stolen time */
 };
 struct cfs_rq {
-	struct rq *rq;
+    struct rq *rq;
 };
 struct sched_entity {
-	__u64 exec_start;
-	__u64 sum_exec_runtime;
-	struct cfs_rq *cfs_rq; /* CONFIG_FAIR_GROUP_SCHED */
+    __u64 exec_start;
+    __u64 sum_exec_runtime;
+    struct cfs_rq *cfs_rq; /* CONFIG_FAIR_GROUP_SCHED */
 };
 struct task_io_accounting {
-	__u64 read_bytes;
+    __u64 read_bytes;
 };
 struct task_struct {
-	unsigned int __state;
-	struct sched_entity se;
-	int pid;
-	int tgid;
-	struct task_io_accounting ioac;
+    unsigned int __state;
+    struct sched_entity se;
+    int pid;
+    int tgid;
+    struct task_io_accounting ioac;
 };
 
 #if defined(__TARGET_ARCH_x86)
 struct pt_regs {
-	unsigned long si;
-	unsigned long orig_ax;
+    unsigned long si;
+    unsigned long orig_ax;
 };
 #elif defined(__TARGET_ARCH_arm64)
 struct pt_regs {
-	__u64 regs[31];
-	__s32 syscallno;
+    __u64 regs[31];
+    __s32 syscallno;
 };
 #else
 struct pt_regs;
@@ -125,7 +125,7 @@ struct sk_buff;
 struct bpf_map;
 
 struct bio {
-	unsigned int bi_opf;
+    unsigned int bi_opf;
 };
 
 #pragma clang attribute pop

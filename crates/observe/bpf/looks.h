@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is spoken on the port. Requests are counted by changes of direction, which is wrong where one read holds several of
- * them, or none. So the reader grants a few looks at each reading: the next reads that begin a request have their first
- * bytes copied from the buffer that the server itself has just been given, as the arguments of its system call name it.
- * Reads of io_uring name no buffer there: `kept` stays 0. */
+/* What is spoken on the port. Requests are counted by changes of direction, which is wrong where one read holds several
+ * of them, or none. So the reader grants a few looks at each reading: the next reads that begin a request have their
+ * first bytes copied from the buffer that the server itself has just been given, as the arguments of its system call
+ * name it. Reads of io_uring name no buffer there: `kept` stays 0. */
 #ifndef STRAINGAUGE_LOOKS_H
 #define STRAINGAUGE_LOOKS_H
 
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, LOOKS);
-	__type(key, __u32);
-	__type(value, struct look);
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
+    __uint(max_entries, LOOKS);
+    __type(key, __u32);
+    __type(value, struct look);
 } looks SEC(".maps");
 
 struct look_count look_count SEC(".bss.looks");
@@ -26,56 +26,53 @@ struct look_count look_count SEC(".bss.looks");
 
 #ifdef SYSCALL_NUMBER
 /* Where the system call that runs was told to put what it reads; 0 where that is not known. */
-static __always_inline __u64 buffer_of_read(struct task_struct *t)
-{
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
-	__s64 number = (__s32)SYSCALL_NUMBER(regs);
-	__u64 at = SECOND_ARGUMENT(regs);
+static __always_inline __u64 buffer_of_read(struct task_struct *t) {
+    struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
+    __s64 number = (__s32)SYSCALL_NUMBER(regs);
+    __u64 at = SECOND_ARGUMENT(regs);
 
-	if (number == options.read_syscalls[READ_PLAIN] || number == options.read_syscalls[READ_FROM])
-		return at;
-	/* struct msghdr: the pointer to its pieces is the third word. */
-	if (number == options.read_syscalls[READ_MESSAGE] && bpf_probe_read_user(&at, sizeof(at), (void *)(at + 16)))
-		return 0;
-	if (number == options.read_syscalls[READ_MESSAGE] || number == options.read_syscalls[READ_PIECES]) {
-		/* struct iovec: the address is the first word. */
-		if (!bpf_probe_read_user(&at, sizeof(at), (void *)at))
-			return at;
-	}
-	return 0;
+    if (number == options.read_syscalls[READ_PLAIN] || number == options.read_syscalls[READ_FROM])
+        return at;
+    /* struct msghdr: the pointer to its pieces is the third word. */
+    if (number == options.read_syscalls[READ_MESSAGE] && bpf_probe_read_user(&at, sizeof(at), (void *)(at + 16)))
+        return 0;
+    if (number == options.read_syscalls[READ_MESSAGE] || number == options.read_syscalls[READ_PIECES]) {
+        /* struct iovec: the address is the first word. */
+        if (!bpf_probe_read_user(&at, sizeof(at), (void *)at))
+            return at;
+    }
+    return 0;
 }
 #else
-static __always_inline __u64 buffer_of_read(struct task_struct *t)
-{
-	return 0;
+static __always_inline __u64 buffer_of_read(struct task_struct *t) {
+    return 0;
 }
 #endif
 
 /* `bytes` were read and begin a request. */
-static __always_inline void look(struct task_struct *t, __u32 bytes, bool is_first)
-{
-	__u32 number, i;
-	struct look *l;
-	__u64 at, length = bytes;
+static __always_inline void look(struct task_struct *t, __u32 bytes, bool is_first) {
+    __u32 number, i;
+    struct look *l;
+    __u64 at, length = bytes;
 
-	if ((__s32)(control.looks_granted - look_count.taken) <= 0)
-		return;
-	number = __sync_fetch_and_add(&look_count.taken, 1);
-	i = number % LOOKS;
-	l = bpf_map_lookup_elem(&looks, &i);
-	if (!l)
-		return;
-	l->bytes = bytes;
-	l->is_first = is_first;
-	l->kept = 0;
-	at = buffer_of_read(t);
-	/* Bounded here, where older verifiers still know it. */
-	asm volatile("" : "+r"(length));
-	if (length > LOOK_BYTES)
-		length = LOOK_BYTES;
-	if (at && !bpf_probe_read_user(l->head, length, (void *)at))
-		l->kept = length;
-	l->number = number + 1;
+    if ((__s32)(control.looks_granted - look_count.taken) <= 0)
+        return;
+    number = __sync_fetch_and_add(&look_count.taken, 1);
+    i = number % LOOKS;
+    l = bpf_map_lookup_elem(&looks, &i);
+    if (!l)
+        return;
+    l->bytes = bytes;
+    l->is_first = is_first;
+    l->kept = 0;
+    at = buffer_of_read(t);
+    /* Bounded here, where older verifiers still know it. */
+    asm volatile("" : "+r"(length));
+    if (length > LOOK_BYTES)
+        length = LOOK_BYTES;
+    if (at && !bpf_probe_read_user(l->head, length, (void *)at))
+        l->kept = length;
+    l->number = number + 1;
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sampler: counts stacks in the kernel, and tells of every packet of the port which way it goes and at whose end it
- * is received. A sample in a network softirq belongs to the end whose packet that CPU took up last, whichever process it
- * interrupted. */
+ * is received. A sample in a network softirq belongs to the end whose packet that CPU took up last, whichever process
+ * it interrupted. */
 #include "packets.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -10,152 +10,143 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 volatile struct gate gate SEC(".bss.gate");
 
-static __always_inline bool counts_now(void)
-{
-	return gate.is_open;
+static __always_inline bool counts_now(void) {
+    return gate.is_open;
 }
 
-static __always_inline void take_up(struct cpu_row *own, enum side side)
-{
-	own->side = side;
+static __always_inline void take_up(struct cpu_row *own, enum side side) {
+    own->side = side;
 }
 
-static __always_inline __u64 hook_begins(void)
-{
-	return 0;
+static __always_inline __u64 hook_begins(void) {
+    return 0;
 }
 
-static __always_inline void hook_ends(__u64 began_ns)
-{
-}
+static __always_inline void hook_ends(__u64 began_ns) {}
 
 /* arch/.../include/uapi/asm/ptrace.h: the context's layout is fixed. Declared with full words: the verifier refuses
  * narrower reads of registers. */
 struct perf_event_context {
 #if defined(__TARGET_ARCH_x86)
-	__u64 before_cs[17], cs;
+    __u64 before_cs[17], cs;
 #elif defined(__TARGET_ARCH_arm64)
-	__u64 regs[31], sp, pc, pstate;
+    __u64 regs[31], sp, pc, pstate;
 #else
 #error "no rule yet for telling user from kernel mode on this architecture"
 #endif
 };
 
-static __always_inline bool is_user_mode(const struct perf_event_context *context)
-{
+static __always_inline bool is_user_mode(const struct perf_event_context *context) {
 #if defined(__TARGET_ARCH_x86)
-	return (context->cs & 3) == 3;
+    return (context->cs & 3) == 3;
 #else
-	return (context->pstate & 0xf) == 0;
+    return (context->pstate & 0xf) == 0;
 #endif
 }
 
 struct {
-	__uint(type, MAP_HASH);
-	__uint(max_entries, 131072);
-	__type(key, struct sample);
-	__type(value, __u64);
+    __uint(type, MAP_HASH);
+    __uint(max_entries, 131072);
+    __type(key, struct sample);
+    __type(value, __u64);
 } samples SEC(".maps");
 struct {
-	__uint(type, MAP_HASH);
-	__uint(max_entries, 16384);
-	__type(key, __u64);
-	__type(value, struct kernel_stack);
+    __uint(type, MAP_HASH);
+    __uint(max_entries, 16384);
+    __type(key, __u64);
+    __type(value, struct kernel_stack);
 } kernel_stacks SEC(".maps");
 struct {
-	__uint(type, MAP_HASH);
-	__uint(max_entries, 16384);
-	__type(key, __u64);
-	__type(value, struct user_stack);
+    __uint(type, MAP_HASH);
+    __uint(max_entries, 16384);
+    __type(key, __u64);
+    __type(value, struct user_stack);
 } user_stacks SEC(".maps");
 /* perf_event programs do not nest (bpf_prog_active), so one buffer a CPU is enough. */
 struct {
-	__uint(type, MAP_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct kernel_stack);
+    __uint(type, MAP_PERCPU_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, __u32);
+    __type(value, struct kernel_stack);
 } scratch SEC(".maps");
 
 /* A collision would merge two stacks: with 64 bits and 16,384 stacks its odds are below 1 in 10^11. Never 0. */
-static __always_inline __u64 hash_of(const __u64 *frames, __u32 count, __u32 limit)
-{
-	__u64 hash = 0x9e3779b97f4a7c15ULL;
-	for (__u32 i = 0; i < limit; i++) {
-		if (i >= count)
-			break;
-		hash = (hash ^ frames[i]) * 0xff51afd7ed558ccdULL;
-		hash ^= hash >> 32;
-	}
-	return hash | 1;
+static __always_inline __u64 hash_of(const __u64 *frames, __u32 count, __u32 limit) {
+    __u64 hash = 0x9e3779b97f4a7c15ULL;
+    for (__u32 i = 0; i < limit; i++) {
+        if (i >= count)
+            break;
+        hash = (hash ^ frames[i]) * 0xff51afd7ed558ccdULL;
+        hash ^= hash >> 32;
+    }
+    return hash | 1;
 }
 
-/* The timer of a clock event that comes late is set to the next period from now (hrtimer_forward_now in kernel/events/core.c):
- * the periods between make no sample. Half a period is the timer's own scatter. */
-static __always_inline void note_arrival(struct cpu_row *own)
-{
-	__u64 now_ns = bpf_ktime_get_ns(), period_ns = target.period_ns, from_ns = own->last_ns;
-	if (from_ns < gate.opened_ns)
-		from_ns = gate.opened_ns;
-	if (period_ns && now_ns > from_ns + period_ns + period_ns / 2)
-		own->late += (now_ns - from_ns - period_ns / 2) / period_ns;
-	own->last_ns = now_ns;
-	own->arrived++;
+/* The timer of a clock event that comes late is set to the next period from now (hrtimer_forward_now in
+ * kernel/events/core.c): the periods between make no sample. Half a period is the timer's own scatter. */
+static __always_inline void note_arrival(struct cpu_row *own) {
+    __u64 now_ns = bpf_ktime_get_ns(), period_ns = target.period_ns, from_ns = own->last_ns;
+    if (from_ns < gate.opened_ns)
+        from_ns = gate.opened_ns;
+    if (period_ns && now_ns > from_ns + period_ns + period_ns / 2)
+        own->late += (now_ns - from_ns - period_ns / 2) / period_ns;
+    own->last_ns = now_ns;
+    own->arrived++;
 }
 
 SEC("perf_event")
-int sample_taken(struct perf_event_context *context)
-{
-	if (!gate.is_open)
-		return 0;
-	struct cpu_row *own = row();
-	if (!bpf_get_attach_cookie(context))
-		note_arrival(own);
-	struct sample key = { .event = bpf_get_attach_cookie(context), .side = own->side, .block = gate.block };
-	__u64 pid_tgid = bpf_get_current_pid_tgid();
-	__u32 tgid = pid_tgid >> 32, zero = 0;
-	bool is_member = bpf_map_lookup_elem(&members, &tgid);
-	key.tgid = is_member ? tgid : pid_tgid ? TGID_OTHERS : TGID_IDLE;
-	bool is_user = is_user_mode(context);
-	if (is_user) {
-		key.flags = SAMPLE_USER;
-		key.side = SIDE_NOBODY;
-	}
-	struct kernel_stack *stack = bpf_map_lookup_elem(&scratch, &zero);
-	if (!stack)
-		return 0;
-	if (!is_user) {
-		long bytes = bpf_get_stack(context, stack->frames, sizeof(stack->frames), 0);
-		if (bytes > 0) {
-			stack->count = bytes / 8;
-			key.kernel_stack = hash_of(stack->frames, stack->count, KERNEL_FRAMES);
-			if (!bpf_map_lookup_elem(&kernel_stacks, &key.kernel_stack) &&
-			    bpf_map_update_elem(&kernel_stacks, &key.kernel_stack, stack, ONLY_NEW) == -7 /* E2BIG */) {
-				own->lost_stacks++;
-				key.kernel_stack = 0;
-				key.flags |= SAMPLE_STACK_LOST;
-			}
-		}
-	} else if (is_member) {
-		long bytes = bpf_get_stack(context, stack->frames, USER_FRAMES * 8, OF_USER);
-		if (bytes > 0) {
-			stack->count = bytes / 8;
-			key.user_stack = hash_of(stack->frames, stack->count, USER_FRAMES);
-			/* The kernel's record is longer and begins alike. */
-			if (!bpf_map_lookup_elem(&user_stacks, &key.user_stack) &&
-			    bpf_map_update_elem(&user_stacks, &key.user_stack, stack, ONLY_NEW) == -7) {
-				own->lost_stacks++;
-				key.user_stack = 0;
-				key.flags |= SAMPLE_STACK_LOST;
-			}
-		}
-	}
-	__u64 one = 1, *count = bpf_map_lookup_elem(&samples, &key);
-	if (!count && bpf_map_update_elem(&samples, &key, &one, ONLY_NEW)) {
-		count = bpf_map_lookup_elem(&samples, &key);
-		if (!count)
-			own->lost_samples++;
-	}
-	if (count)
-		__sync_fetch_and_add(count, 1);
-	return 0;
+int sample_taken(struct perf_event_context *context) {
+    if (!gate.is_open)
+        return 0;
+    struct cpu_row *own = row();
+    if (!bpf_get_attach_cookie(context))
+        note_arrival(own);
+    struct sample key = {.event = bpf_get_attach_cookie(context), .side = own->side, .block = gate.block};
+    __u64 pid_tgid = bpf_get_current_pid_tgid();
+    __u32 tgid = pid_tgid >> 32, zero = 0;
+    bool is_member = bpf_map_lookup_elem(&members, &tgid);
+    key.tgid = is_member ? tgid : pid_tgid ? TGID_OTHERS : TGID_IDLE;
+    bool is_user = is_user_mode(context);
+    if (is_user) {
+        key.flags = SAMPLE_USER;
+        key.side = SIDE_NOBODY;
+    }
+    struct kernel_stack *stack = bpf_map_lookup_elem(&scratch, &zero);
+    if (!stack)
+        return 0;
+    if (!is_user) {
+        long bytes = bpf_get_stack(context, stack->frames, sizeof(stack->frames), 0);
+        if (bytes > 0) {
+            stack->count = bytes / 8;
+            key.kernel_stack = hash_of(stack->frames, stack->count, KERNEL_FRAMES);
+            if (!bpf_map_lookup_elem(&kernel_stacks, &key.kernel_stack) &&
+                bpf_map_update_elem(&kernel_stacks, &key.kernel_stack, stack, ONLY_NEW) == -7 /* E2BIG */) {
+                own->lost_stacks++;
+                key.kernel_stack = 0;
+                key.flags |= SAMPLE_STACK_LOST;
+            }
+        }
+    } else if (is_member) {
+        long bytes = bpf_get_stack(context, stack->frames, USER_FRAMES * 8, OF_USER);
+        if (bytes > 0) {
+            stack->count = bytes / 8;
+            key.user_stack = hash_of(stack->frames, stack->count, USER_FRAMES);
+            /* The kernel's record is longer and begins alike. */
+            if (!bpf_map_lookup_elem(&user_stacks, &key.user_stack) &&
+                bpf_map_update_elem(&user_stacks, &key.user_stack, stack, ONLY_NEW) == -7) {
+                own->lost_stacks++;
+                key.user_stack = 0;
+                key.flags |= SAMPLE_STACK_LOST;
+            }
+        }
+    }
+    __u64 one = 1, *count = bpf_map_lookup_elem(&samples, &key);
+    if (!count && bpf_map_update_elem(&samples, &key, &one, ONLY_NEW)) {
+        count = bpf_map_lookup_elem(&samples, &key);
+        if (!count)
+            own->lost_samples++;
+    }
+    if (count)
+        __sync_fetch_and_add(count, 1);
+    return 0;
 }

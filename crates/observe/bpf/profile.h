@@ -9,9 +9,9 @@
 
 /* Whose packet a CPU handled last in its network softirq. */
 enum side {
-	SIDE_NOBODY, /* none yet, or none of the port */
-	SIDE_SERVER, /* received by the server's end */
-	SIDE_PEER, /* received by the other end, on this machine */
+    SIDE_NOBODY, /* none yet, or none of the port */
+    SIDE_SERVER, /* received by the server's end */
+    SIDE_PEER,   /* received by the other end, on this machine */
 };
 
 enum { SAMPLE_USER = 1, SAMPLE_STACK_LOST = 2 };
@@ -20,51 +20,51 @@ enum { TGID_IDLE = 0, TGID_OTHERS = 0xffffffff };
 
 /* Where a sample fell. Samples with equal keys are counted together. */
 struct sample {
-	__u64 kernel_stack; /* hash; 0 = none */
-	__u64 user_stack;
-	__u32 tgid; /* of the server's processes; else TGID_IDLE, TGID_OTHERS */
-	__u8 event; /* number of the perf event */
-	__u8 side;
-	__u8 flags;
-	__u8 block; /* tenth of the window */
+    __u64 kernel_stack; /* hash; 0 = none */
+    __u64 user_stack;
+    __u32 tgid; /* of the server's processes; else TGID_IDLE, TGID_OTHERS */
+    __u8 event; /* number of the perf event */
+    __u8 side;
+    __u8 flags;
+    __u8 block; /* tenth of the window */
 };
 
 struct kernel_stack {
-	__u64 count;
-	__u64 frames[KERNEL_FRAMES];
+    __u64 count;
+    __u64 frames[KERNEL_FRAMES];
 };
 struct user_stack {
-	__u64 count;
-	__u64 frames[USER_FRAMES];
+    __u64 count;
+    __u64 frames[USER_FRAMES];
 };
 
 /* One CPU's packets of the port. A packet is what the interface counts: with segmentation offload it carries several
  * segments. */
 struct cpu_row {
-	__u64 side;
-	__u64 packets[DIRECTIONS];
-	__u64 segments[DIRECTIONS];
-	__u64 data_packets[DIRECTIONS]; /* with payload */
-	__u64 payload_bytes[DIRECTIONS];
-	__u64 unread; /* headers that lie outside the linear part */
-	__u64 lost_stacks; /* table full */
-	__u64 lost_samples;
-	__u64 peer_packets; /* received by the other end on this machine */
-	__u64 last_ns; /* the clock's last interrupt */
-	__u64 arrived; /* interrupts of the clock */
-	__u64 late; /* periods that passed without one: it came late, and the timer skips what it missed */
+    __u64 side;
+    __u64 packets[DIRECTIONS];
+    __u64 segments[DIRECTIONS];
+    __u64 data_packets[DIRECTIONS]; /* with payload */
+    __u64 payload_bytes[DIRECTIONS];
+    __u64 unread;      /* headers that lie outside the linear part */
+    __u64 lost_stacks; /* table full */
+    __u64 lost_samples;
+    __u64 peer_packets; /* received by the other end on this machine */
+    __u64 last_ns;      /* the clock's last interrupt */
+    __u64 arrived;      /* interrupts of the clock */
+    __u64 late;         /* periods that passed without one: it came late, and the timer skips what it missed */
 };
 
 /* Written by the reader: samples and packets count only while it keeps the gate open. */
 struct gate {
-	__u32 is_open;
-	__u32 block;
-	__u64 opened_ns; /* interrupts are expected since then */
+    __u32 is_open;
+    __u32 block;
+    __u64 opened_ns; /* interrupts are expected since then */
 };
 struct target {
-	__u32 port;
-	__u32 netns; /* inode number of the server's network namespace */
-	__u64 period_ns; /* of the clock */
+    __u32 port;
+    __u32 netns;     /* inode number of the server's network namespace */
+    __u64 period_ns; /* of the clock */
 };
 
 _Static_assert(sizeof(struct sample) == 24, "layout.rs");

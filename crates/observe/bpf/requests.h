@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of connections and what becomes of a request when it ends.
  *
- * A connection's record lies in one of WAYS neighbouring slots chosen by the socket's own hash, so that finding it costs
- * a compare in most cases and no map call ever. A record whose slot is wanted by another connection is closed as if the
- * request had ended: exact when its response was written, counted in `lost_open` otherwise.
+ * A connection's record lies in one of WAYS neighbouring slots chosen by the socket's own hash, so that finding it
+ * costs a compare in most cases and no map call ever. A record whose slot is wanted by another connection is closed as
+ * if the request had ended: exact when its response was written, counted in `lost_open` otherwise.
  *
  * Counts of the receive and send hooks go to rows of this CPU without atomic instructions: the hooks run in tasks, with
  * preemption off. The state hook runs in softirq, too, so it has a row of its own that is written atomically. */
@@ -11,36 +11,36 @@
 #define STRAINGAUGE_REQUESTS_H
 
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 16384); /* set by the reader: a power of two, at least WAYS */
-	__type(key, __u32);
-	__type(value, struct request);
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
+    __uint(max_entries, 16384); /* set by the reader: a power of two, at least WAYS */
+    __type(key, __u32);
+    __type(value, struct request);
 } requests SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, THREADS);
-	__type(key, __u32);
-	__type(value, struct thread);
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
+    __uint(max_entries, THREADS);
+    __type(key, __u32);
+    __type(value, struct thread);
 } threads SEC(".maps");
 
 /* (CPUs + 1) x SIZE_CLASSES rows; the last SIZE_CLASSES belong to the state hook. */
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 2 * SIZE_CLASSES);
-	__type(key, __u32);
-	__type(value, struct class_row);
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
+    __uint(max_entries, 2 * SIZE_CLASSES);
+    __type(key, __u32);
+    __type(value, struct class_row);
 } classes SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 2 * SIZE_CLASSES);
-	__type(key, __u32);
-	__type(value, struct phase_row);
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
+    __uint(max_entries, 2 * SIZE_CLASSES);
+    __type(key, __u32);
+    __type(value, struct phase_row);
 } phases SEC(".maps");
 
 /* One object a section: each becomes a map of its own that the reader maps into its memory. */
@@ -49,198 +49,187 @@ struct port_counts counts SEC(".bss.counts");
 struct control control SEC(".bss.control");
 struct sweep swept SEC(".bss.swept");
 
-static __always_inline __u32 bucket_of(__u64 ns)
-{
-	__u64 v = ns >> 6;
-	__u32 b = 1;
+static __always_inline __u32 bucket_of(__u64 ns) {
+    __u64 v = ns >> 6;
+    __u32 b = 1;
 
-	if (!v)
-		return 0;
-	if (v >> 32) {
-		b += 32;
-		v >>= 32;
-	}
-	if (v >> 16) {
-		b += 16;
-		v >>= 16;
-	}
-	if (v >> 8) {
-		b += 8;
-		v >>= 8;
-	}
-	if (v >> 4) {
-		b += 4;
-		v >>= 4;
-	}
-	if (v >> 2) {
-		b += 2;
-		v >>= 2;
-	}
-	if (v >> 1)
-		b += 1;
-	return b < BUCKETS ? b : BUCKETS - 1;
+    if (!v)
+        return 0;
+    if (v >> 32) {
+        b += 32;
+        v >>= 32;
+    }
+    if (v >> 16) {
+        b += 16;
+        v >>= 16;
+    }
+    if (v >> 8) {
+        b += 8;
+        v >>= 8;
+    }
+    if (v >> 4) {
+        b += 4;
+        v >>= 4;
+    }
+    if (v >> 2) {
+        b += 2;
+        v >>= 2;
+    }
+    if (v >> 1)
+        b += 1;
+    return b < BUCKETS ? b : BUCKETS - 1;
 }
 
-static __always_inline __u32 class_of(__u64 bytes_out)
-{
-	__u32 c = 0;
+static __always_inline __u32 class_of(__u64 bytes_out) {
+    __u32 c = 0;
 
 #pragma unroll
-	for (__u32 i = 0; i < SIZE_CLASSES - 1; i++)
-		if (bytes_out >= options.class_below_bytes[i])
-			c = i + 1;
-		else
-			break;
-	return c;
+    for (__u32 i = 0; i < SIZE_CLASSES - 1; i++)
+        if (bytes_out >= options.class_below_bytes[i])
+            c = i + 1;
+        else
+            break;
+    return c;
 }
 
 /* Where the socket's next byte of response stands in the stream; no 32-bit wrap (bytes_acked has 64). */
-static __always_inline __u64 written_position(struct tcp_sock *tp)
-{
-	return tp->bytes_acked + (__u32)(tp->write_seq - tp->snd_una);
+static __always_inline __u64 written_position(struct tcp_sock *tp) {
+    return tp->bytes_acked + (__u32)(tp->write_seq - tp->snd_una);
 }
 
-static __always_inline bool is_ours(const struct sock *sk)
-{
-	return !options.netns_inum || sk->__sk_common.skc_net.net->ns.inum == options.netns_inum;
+static __always_inline bool is_ours(const struct sock *sk) {
+    return !options.netns_inum || sk->__sk_common.skc_net.net->ns.inum == options.netns_inum;
 }
 
-static __always_inline struct request *request_at(__u32 slot)
-{
-	return bpf_map_lookup_elem(&requests, &slot);
+static __always_inline struct request *request_at(__u32 slot) {
+    return bpf_map_lookup_elem(&requests, &slot);
 }
 
-static __always_inline struct request *find(__u64 sk, __u32 hash, __u32 *slot)
-{
-	__u32 base = hash & options.slots_mask & ~(WAYS - 1);
+static __always_inline struct request *find(__u64 sk, __u32 hash, __u32 *slot) {
+    __u32 base = hash & options.slots_mask & ~(WAYS - 1);
 
 #pragma unroll
-	for (__u32 way = 0; way < WAYS; way++) {
-		struct request *r = request_at(base + way);
+    for (__u32 way = 0; way < WAYS; way++) {
+        struct request *r = request_at(base + way);
 
-		if (r && r->sk == sk) {
-			*slot = base + way;
-			return r;
-		}
-	}
-	return 0;
+        if (r && r->sk == sk) {
+            *slot = base + way;
+            return r;
+        }
+    }
+    return 0;
 }
 
-static __always_inline void record_finished(struct request *r, __u64 bytes_out, __u64 end_ns)
-{
-	__u32 i = bpf_get_smp_processor_id() * SIZE_CLASSES + class_of(bytes_out);
-	struct class_row *row = bpf_map_lookup_elem(&classes, &i);
-	__s64 elapsed = end_ns - r->begun_ns;
+static __always_inline void record_finished(struct request *r, __u64 bytes_out, __u64 end_ns) {
+    __u32 i = bpf_get_smp_processor_id() * SIZE_CLASSES + class_of(bytes_out);
+    struct class_row *row = bpf_map_lookup_elem(&classes, &i);
+    __s64 elapsed = end_ns - r->begun_ns;
 
-	if (!row)
-		return;
-	row->requests++;
-	row->bytes_in += r->bytes_in;
-	row->bytes_out += bytes_out;
-	row->receives += r->receives;
-	row->cpu_ns += r->cpu_ns;
-	if (elapsed > 0) {
-		row->timed++;
-		row->elapsed_ns += elapsed;
-		row->elapsed[bucket_of(elapsed)]++;
-	}
+    if (!row)
+        return;
+    row->requests++;
+    row->bytes_in += r->bytes_in;
+    row->bytes_out += bytes_out;
+    row->receives += r->receives;
+    row->cpu_ns += r->cpu_ns;
+    if (elapsed > 0) {
+        row->timed++;
+        row->elapsed_ns += elapsed;
+        row->elapsed[bucket_of(elapsed)]++;
+    }
 }
 
 /* The same for whoever may be interrupted by softirq, or is softirq. */
-static __always_inline void record_finished_atomically(struct request *r, __u64 bytes_out, __u64 end_ns)
-{
-	__u32 i = options.state_bank * SIZE_CLASSES + class_of(bytes_out);
-	struct class_row *row = bpf_map_lookup_elem(&classes, &i);
-	__s64 elapsed = end_ns - r->begun_ns;
+static __always_inline void record_finished_atomically(struct request *r, __u64 bytes_out, __u64 end_ns) {
+    __u32 i = options.state_bank * SIZE_CLASSES + class_of(bytes_out);
+    struct class_row *row = bpf_map_lookup_elem(&classes, &i);
+    __s64 elapsed = end_ns - r->begun_ns;
 
-	if (!row)
-		return;
-	__sync_fetch_and_add(&row->requests, 1);
-	__sync_fetch_and_add(&row->bytes_in, r->bytes_in);
-	__sync_fetch_and_add(&row->bytes_out, bytes_out);
-	__sync_fetch_and_add(&row->receives, r->receives);
-	__sync_fetch_and_add(&row->cpu_ns, r->cpu_ns);
-	if (elapsed > 0) {
-		__sync_fetch_and_add(&row->timed, 1);
-		__sync_fetch_and_add(&row->elapsed_ns, elapsed);
-		__sync_fetch_and_add(&row->elapsed[bucket_of(elapsed)], 1);
-	}
+    if (!row)
+        return;
+    __sync_fetch_and_add(&row->requests, 1);
+    __sync_fetch_and_add(&row->bytes_in, r->bytes_in);
+    __sync_fetch_and_add(&row->bytes_out, bytes_out);
+    __sync_fetch_and_add(&row->receives, r->receives);
+    __sync_fetch_and_add(&row->cpu_ns, r->cpu_ns);
+    if (elapsed > 0) {
+        __sync_fetch_and_add(&row->timed, 1);
+        __sync_fetch_and_add(&row->elapsed_ns, elapsed);
+        __sync_fetch_and_add(&row->elapsed[bucket_of(elapsed)], 1);
+    }
 }
 
-static __always_inline void forget(struct request *r)
-{
-	r->begun_ns = 0;
-	r->written = 0;
-	r->cpu_ns = 0;
-	r->bytes_in = 0;
-	r->disk_bytes = 0;
-	r->disk_reads = 0;
-	r->receives = 0;
-	r->window = 0;
-	r->phase = PHASE_NONE;
-	r->is_split = 0;
+static __always_inline void forget(struct request *r) {
+    r->begun_ns = 0;
+    r->written = 0;
+    r->cpu_ns = 0;
+    r->bytes_in = 0;
+    r->disk_bytes = 0;
+    r->disk_reads = 0;
+    r->receives = 0;
+    r->window = 0;
+    r->phase = PHASE_NONE;
+    r->is_split = 0;
 }
 
 /* Position and last transmission of a socket that is not an argument of the hook; its memory stays readable, and the
  * state hook frees the record before the socket is reused. */
-static __always_inline __u64 written_position_of(__u64 sk, __u64 *sent_ns, __u32 *unacked)
-{
-	struct tcp_sock *tp = (struct tcp_sock *)sk;
-	__u64 acked = 0, us = 0;
-	__u32 write_seq = 0, snd_una = 0;
+static __always_inline __u64 written_position_of(__u64 sk, __u64 *sent_ns, __u32 *unacked) {
+    struct tcp_sock *tp = (struct tcp_sock *)sk;
+    __u64 acked = 0, us = 0;
+    __u32 write_seq = 0, snd_una = 0;
 
-	bpf_core_read(&acked, sizeof(acked), &tp->bytes_acked);
-	bpf_core_read(&write_seq, sizeof(write_seq), &tp->write_seq);
-	bpf_core_read(&snd_una, sizeof(snd_una), &tp->snd_una);
-	bpf_core_read(&us, sizeof(us), &tp->first_tx_mstamp);
-	*sent_ns = us * 1000;
-	*unacked = write_seq - snd_una;
-	return acked + *unacked;
+    bpf_core_read(&acked, sizeof(acked), &tp->bytes_acked);
+    bpf_core_read(&write_seq, sizeof(write_seq), &tp->write_seq);
+    bpf_core_read(&snd_una, sizeof(snd_una), &tp->snd_una);
+    bpf_core_read(&us, sizeof(us), &tp->first_tx_mstamp);
+    *sent_ns = us * 1000;
+    *unacked = write_seq - snd_una;
+    return acked + *unacked;
 }
 
 /* A slot for a connection that has none: a free one, else the one that the hash points at. */
-static __always_inline struct request *claim(__u64 sk, __u32 hash, __u32 *slot)
-{
-	__u32 base = hash & options.slots_mask & ~(WAYS - 1);
-	struct request *r;
+static __always_inline struct request *claim(__u64 sk, __u32 hash, __u32 *slot) {
+    __u32 base = hash & options.slots_mask & ~(WAYS - 1);
+    struct request *r;
 
 #pragma unroll
-	for (__u32 way = 0; way < WAYS; way++) {
-		r = request_at(base + way);
-		if (r && !r->sk && __sync_val_compare_and_swap(&r->sk, 0, sk) == 0) {
-			*slot = base + way;
-			forget(r);
-			return r;
-		}
-	}
-	/* All are taken: rather one that has no request in progress. */
-	*slot = base + ((hash >> 24) & (WAYS - 1));
+    for (__u32 way = 0; way < WAYS; way++) {
+        r = request_at(base + way);
+        if (r && !r->sk && __sync_val_compare_and_swap(&r->sk, 0, sk) == 0) {
+            *slot = base + way;
+            forget(r);
+            return r;
+        }
+    }
+    /* All are taken: rather one that has no request in progress. */
+    *slot = base + ((hash >> 24) & (WAYS - 1));
 #pragma unroll
-	for (__u32 way = 0; way < WAYS; way++) {
-		r = request_at(base + way);
-		if (r && !r->bytes_in) {
-			*slot = base + way;
-			break;
-		}
-	}
-	r = request_at(*slot);
-	if (!r)
-		return 0;
-	if (r->bytes_in) {
-		__u64 sent_ns;
-		__u32 unacked;
-		__u64 at = written_position_of(r->sk, &sent_ns, &unacked);
+    for (__u32 way = 0; way < WAYS; way++) {
+        r = request_at(base + way);
+        if (r && !r->bytes_in) {
+            *slot = base + way;
+            break;
+        }
+    }
+    r = request_at(*slot);
+    if (!r)
+        return 0;
+    if (r->bytes_in) {
+        __u64 sent_ns;
+        __u32 unacked;
+        __u64 at = written_position_of(r->sk, &sent_ns, &unacked);
 
-		if (at != r->written) {
-			record_finished_atomically(r, at - r->written, sent_ns);
-			__sync_fetch_and_add(&counts.displaced, 1);
-		} else {
-			__sync_fetch_and_add(&counts.lost_open, 1);
-		}
-	}
-	forget(r);
-	r->sk = sk;
-	return r;
+        if (at != r->written) {
+            record_finished_atomically(r, at - r->written, sent_ns);
+            __sync_fetch_and_add(&counts.displaced, 1);
+        } else {
+            __sync_fetch_and_add(&counts.lost_open, 1);
+        }
+    }
+    forget(r);
+    r->sk = sk;
+    return r;
 }
 
 #endif

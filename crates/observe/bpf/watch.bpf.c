@@ -17,469 +17,448 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* `c`: the thread that finished the request, which runs now, so that its record needs no atomic instructions. */
-static __always_inline void record_phases(struct request *r, __u64 bytes_out, struct thread *c)
-{
-	__u32 i = bpf_get_smp_processor_id() * SIZE_CLASSES + class_of(bytes_out);
-	struct phase_row *row = bpf_map_lookup_elem(&phases, &i);
-	__u64 end_ns = r->end_ns ? r->end_ns : r->last_send_ns;
-	__u64 elapsed[PHASES];
+static __always_inline void record_phases(struct request *r, __u64 bytes_out, struct thread *c) {
+    __u32 i = bpf_get_smp_processor_id() * SIZE_CLASSES + class_of(bytes_out);
+    struct phase_row *row = bpf_map_lookup_elem(&phases, &i);
+    __u64 end_ns = r->end_ns ? r->end_ns : r->last_send_ns;
+    __u64 elapsed[PHASES];
 
-	if (!row)
-		return;
-	/* The clocks of the two hooks may disagree by some hundred nanoseconds; a phase is never negative. */
-	elapsed[0] = r->parsed_ns > r->begun_ns ? r->parsed_ns - r->begun_ns : 0;
-	elapsed[1] = r->last_send_ns > r->parsed_ns ? r->last_send_ns - r->parsed_ns : 0;
-	elapsed[2] = end_ns > r->last_send_ns ? end_ns - r->last_send_ns : 0;
-	row->requests++;
-	row->bytes_in += r->bytes_in;
-	row->bytes_out += bytes_out;
-	row->receives += r->receives;
-	row->sends += r->sends;
-	row->disk_bytes += r->disk_bytes;
-	row->disk_reads += r->disk_reads;
-	row->split += r->is_split;
-	if (control.by_thread)
-		c->timed++;
+    if (!row)
+        return;
+    /* The clocks of the two hooks may disagree by some hundred nanoseconds; a phase is never negative. */
+    elapsed[0] = r->parsed_ns > r->begun_ns ? r->parsed_ns - r->begun_ns : 0;
+    elapsed[1] = r->last_send_ns > r->parsed_ns ? r->last_send_ns - r->parsed_ns : 0;
+    elapsed[2] = end_ns > r->last_send_ns ? end_ns - r->last_send_ns : 0;
+    row->requests++;
+    row->bytes_in += r->bytes_in;
+    row->bytes_out += bytes_out;
+    row->receives += r->receives;
+    row->sends += r->sends;
+    row->disk_bytes += r->disk_bytes;
+    row->disk_reads += r->disk_reads;
+    row->split += r->is_split;
+    if (control.by_thread)
+        c->timed++;
 #pragma unroll
-	for (int p = 0; p < PHASES; p++) {
-		__s64 cpu = r->phase_cpu_ns[p];
+    for (int p = 0; p < PHASES; p++) {
+        __s64 cpu = r->phase_cpu_ns[p];
 
-		if (control.by_thread) {
-			c->elapsed_ns[p] += elapsed[p];
-			c->phase_cpu_ns[p] += cpu;
-		}
-		row->elapsed_ns[p] += elapsed[p];
-		row->elapsed[p][bucket_of(elapsed[p])]++;
-		row->cpu_ns[p] += cpu;
-		row->cpu[p][bucket_of(cpu > 0 ? cpu : 0)]++;
-	}
+        if (control.by_thread) {
+            c->elapsed_ns[p] += elapsed[p];
+            c->phase_cpu_ns[p] += cpu;
+        }
+        row->elapsed_ns[p] += elapsed[p];
+        row->elapsed[p][bucket_of(elapsed[p])]++;
+        row->cpu_ns[p] += cpu;
+        row->cpu[p][bucket_of(cpu > 0 ? cpu : 0)]++;
+    }
 }
 
-static __always_inline void begin(struct request *r, __u64 now_ns, __u64 at, __u32 bytes)
-{
-	r->begun_ns = now_ns;
-	r->written = at;
-	r->bytes_in = bytes;
-	r->receives = 1;
-	r->cpu_ns = 0;
-	r->window = 0;
-	if (control.gate) {
-		r->window = control.window;
-		r->phase = PHASE_PARSE;
-		r->is_split = 0;
-		r->sends = 0;
-		r->bytes_sent = 0;
-		r->disk_bytes = 0;
-		r->disk_reads = 0;
-		r->parsed_ns = r->last_send_ns = r->end_ns = 0;
-		r->phase_cpu_ns[0] = r->phase_cpu_ns[1] = r->phase_cpu_ns[2] = 0;
-	}
+static __always_inline void begin(struct request *r, __u64 now_ns, __u64 at, __u32 bytes) {
+    r->begun_ns = now_ns;
+    r->written = at;
+    r->bytes_in = bytes;
+    r->receives = 1;
+    r->cpu_ns = 0;
+    r->window = 0;
+    if (control.gate) {
+        r->window = control.window;
+        r->phase = PHASE_PARSE;
+        r->is_split = 0;
+        r->sends = 0;
+        r->bytes_sent = 0;
+        r->disk_bytes = 0;
+        r->disk_reads = 0;
+        r->parsed_ns = r->last_send_ns = r->end_ns = 0;
+        r->phase_cpu_ns[0] = r->phase_cpu_ns[1] = r->phase_cpu_ns[2] = 0;
+    }
 }
 
-static __always_inline void first_read(struct request *r, __u64 now_ns, __s64 accept_cpu_ns, struct thread *c)
-{
-	__s64 elapsed = now_ns - r->begun_ns;
+static __always_inline void first_read(struct request *r, __u64 now_ns, __s64 accept_cpu_ns, struct thread *c) {
+    __s64 elapsed = now_ns - r->begun_ns;
 
-	if (elapsed < 0)
-		elapsed = 0;
-	__sync_fetch_and_add(&counts.connects, 1);
-	__sync_fetch_and_add(&counts.connect_elapsed_ns, elapsed);
-	__sync_fetch_and_add(&counts.connect_elapsed[bucket_of(elapsed)], 1);
-	if (accept_cpu_ns) {
-		c->other_cpu_ns -= accept_cpu_ns;
-		__sync_fetch_and_add(&counts.connect_cpu_ns, accept_cpu_ns);
-		__sync_fetch_and_add(&counts.connects_with_cpu, 1);
-	}
+    if (elapsed < 0)
+        elapsed = 0;
+    __sync_fetch_and_add(&counts.connects, 1);
+    __sync_fetch_and_add(&counts.connect_elapsed_ns, elapsed);
+    __sync_fetch_and_add(&counts.connect_elapsed[bucket_of(elapsed)], 1);
+    if (accept_cpu_ns) {
+        c->other_cpu_ns -= accept_cpu_ns;
+        __sync_fetch_and_add(&counts.connect_cpu_ns, accept_cpu_ns);
+        __sync_fetch_and_add(&counts.connects_with_cpu, 1);
+    }
 }
 
 /* `by_position`: the event carries no byte count and comes before TCP refreshes its clock. */
-static __always_inline void received(struct sock *sk, struct tcp_sock *tp, __u32 bytes, const bool by_position)
-{
-	struct task_struct *t = bpf_get_current_task_btf();
-	struct thread *c = thread_of(t->pid);
-	__u32 hash = sk->__sk_common.skc_hash, slot = 0;
-	struct request *r = find((__u64)sk, hash, &slot);
-	bool is_new = !r;
-	__u64 now_ns, at = written_position(tp);
-	__s64 other;
+static __always_inline void received(struct sock *sk, struct tcp_sock *tp, __u32 bytes, const bool by_position) {
+    struct task_struct *t = bpf_get_current_task_btf();
+    struct thread *c = thread_of(t->pid);
+    __u32 hash = sk->__sk_common.skc_hash, slot = 0;
+    struct request *r = find((__u64)sk, hash, &slot);
+    bool is_new = !r;
+    __u64 now_ns, at = written_position(tp);
+    __s64 other;
 
-	if (!c)
-		return;
-	if (is_new) {
-		/* A connection that is known is of this namespace: asking each time would follow three pointers more. */
-		if (!is_ours(sk))
-			return;
-		r = claim((__u64)sk, hash, &slot);
-		if (!r)
-			return;
-	}
-	if (by_position) {
-		__u32 copied = tp->copied_seq;
+    if (!c)
+        return;
+    if (is_new) {
+        /* A connection that is known is of this namespace: asking each time would follow three pointers more. */
+        if (!is_ours(sk))
+            return;
+        r = claim((__u64)sk, hash, &slot);
+        if (!r)
+            return;
+    }
+    if (by_position) {
+        __u32 copied = tp->copied_seq;
 
-		/* A connection older than the watch: how much of its first request was read before is unknown. */
-		bytes = is_new ? 1 : copied - r->copied;
-		r->copied = copied;
-		if (!bytes)
-			return;
-		now_ns = bpf_ktime_get_ns();
-	} else {
-		now_ns = tp->tcp_clock_cache;
-	}
-	other = charge(c, t, (__u64)sk, slot, now_ns);
-	r->pid = t->pid;
-	if (r->bytes_in) {
-		if (at == r->written) {
-			r->bytes_in += bytes;
-			r->receives++;
-			return;
-		}
-		if (control.window && has_phases(r) && r->phase == PHASE_LOG)
-			record_phases(r, at - r->written, c);
-		record_finished(r, at - r->written, tp->first_tx_mstamp * 1000);
-		c->requests++;
-		c->bytes_in += r->bytes_in;
-		c->bytes_out += at - r->written;
-	} else if (r->begun_ns) {
-		first_read(r, now_ns, other, c);
-	}
-	look(t, bytes, !r->receives);
-	begin(r, now_ns, at, bytes);
+        /* A connection older than the watch: how much of its first request was read before is unknown. */
+        bytes = is_new ? 1 : copied - r->copied;
+        r->copied = copied;
+        if (!bytes)
+            return;
+        now_ns = bpf_ktime_get_ns();
+    } else {
+        now_ns = tp->tcp_clock_cache;
+    }
+    other = charge(c, t, (__u64)sk, slot, now_ns);
+    r->pid = t->pid;
+    if (r->bytes_in) {
+        if (at == r->written) {
+            r->bytes_in += bytes;
+            r->receives++;
+            return;
+        }
+        if (control.window && has_phases(r) && r->phase == PHASE_LOG)
+            record_phases(r, at - r->written, c);
+        record_finished(r, at - r->written, tp->first_tx_mstamp * 1000);
+        c->requests++;
+        c->bytes_in += r->bytes_in;
+        c->bytes_out += at - r->written;
+    } else if (r->begun_ns) {
+        first_read(r, now_ns, other, c);
+    }
+    look(t, bytes, !r->receives);
+    begin(r, now_ns, at, bytes);
 }
 
 SEC("tp_btf/sock_recv_length")
-int BPF_PROG(on_receive, struct sock *sk, int bytes, int flags)
-{
-	struct tcp_sock *tp;
+int BPF_PROG(on_receive, struct sock *sk, int bytes, int flags) {
+    struct tcp_sock *tp;
 
-	if (sk->__sk_common.skc_num != options.port || bytes <= 0 || flags & MSG_PEEK)
-		return 0;
-	tp = bpf_skc_to_tcp_sock(sk);
-	if (tp)
-		received(sk, tp, bytes, 0);
-	return 0;
+    if (sk->__sk_common.skc_num != options.port || bytes <= 0 || flags & MSG_PEEK)
+        return 0;
+    tp = bpf_skc_to_tcp_sock(sk);
+    if (tp)
+        received(sk, tp, bytes, 0);
+    return 0;
 }
 
 /* For kernels before 6.3: one event per segment read, without a byte count. */
 SEC("?tp_btf/tcp_rcv_space_adjust")
-int BPF_PROG(on_copied, struct sock *sk)
-{
-	struct tcp_sock *tp;
+int BPF_PROG(on_copied, struct sock *sk) {
+    struct tcp_sock *tp;
 
-	if (sk->__sk_common.skc_num != options.port)
-		return 0;
-	tp = bpf_skc_to_tcp_sock(sk);
-	if (tp)
-		received(sk, tp, 0, 1);
-	return 0;
+    if (sk->__sk_common.skc_num != options.port)
+        return 0;
+    tp = bpf_skc_to_tcp_sock(sk);
+    if (tp)
+        received(sk, tp, 0, 1);
+    return 0;
 }
 
-static __always_inline void sent(struct sock *sk, __u32 bytes)
-{
-	struct task_struct *t;
-	struct tcp_sock *tp;
-	struct request *r;
-	struct thread *c;
-	__u32 slot = 0;
-	__u64 now_ns;
+static __always_inline void sent(struct sock *sk, __u32 bytes) {
+    struct task_struct *t;
+    struct tcp_sock *tp;
+    struct request *r;
+    struct thread *c;
+    __u32 slot = 0;
+    __u64 now_ns;
 
-	if (!control.window)
-		return;
-	/* Known connections only, which are of this namespace. */
-	r = find((__u64)sk, sk->__sk_common.skc_hash, &slot);
-	if (!r || !has_phases(r))
-		return;
-	tp = bpf_skc_to_tcp_sock(sk);
-	t = bpf_get_current_task_btf();
-	c = thread_of(t->pid);
-	if (!tp || !c)
-		return;
-	now_ns = tp->tcp_clock_cache;
-	if (r->phase == PHASE_LOG) {
-		r->phase = PHASE_PROCESS;
-		r->end_ns = 0;
-	}
-	charge(c, t, (__u64)sk, slot, now_ns);
-	c->sends_in_windows++;
-	if (!r->parsed_ns)
-		r->parsed_ns = now_ns;
-	r->phase = PHASE_LOG;
-	r->last_send_ns = now_ns;
-	r->sends++;
-	r->bytes_sent += bytes;
+    if (!control.window)
+        return;
+    /* Known connections only, which are of this namespace. */
+    r = find((__u64)sk, sk->__sk_common.skc_hash, &slot);
+    if (!r || !has_phases(r))
+        return;
+    tp = bpf_skc_to_tcp_sock(sk);
+    t = bpf_get_current_task_btf();
+    c = thread_of(t->pid);
+    if (!tp || !c)
+        return;
+    now_ns = tp->tcp_clock_cache;
+    if (r->phase == PHASE_LOG) {
+        r->phase = PHASE_PROCESS;
+        r->end_ns = 0;
+    }
+    charge(c, t, (__u64)sk, slot, now_ns);
+    c->sends_in_windows++;
+    if (!r->parsed_ns)
+        r->parsed_ns = now_ns;
+    r->phase = PHASE_LOG;
+    r->last_send_ns = now_ns;
+    r->sends++;
+    r->bytes_sent += bytes;
 }
 
 SEC("?tp_btf/sock_send_length")
-int BPF_PROG(on_send, struct sock *sk, int bytes, int flags)
-{
-	if (sk->__sk_common.skc_num == options.port && bytes > 0)
-		sent(sk, bytes);
-	return 0;
+int BPF_PROG(on_send, struct sock *sk, int bytes, int flags) {
+    if (sk->__sk_common.skc_num == options.port && bytes > 0)
+        sent(sk, bytes);
+    return 0;
 }
 
 SEC("?fexit/tcp_sendmsg")
-int BPF_PROG(on_sendmsg, struct sock *sk, void *message, unsigned long size, int bytes)
-{
-	if (sk->__sk_common.skc_num == options.port && bytes > 0)
-		sent(sk, bytes);
-	return 0;
+int BPF_PROG(on_sendmsg, struct sock *sk, void *message, unsigned long size, int bytes) {
+    if (sk->__sk_common.skc_num == options.port && bytes > 0)
+        sent(sk, bytes);
+    return 0;
 }
 
 SEC("?fexit/tcp_sendpage")
-int BPF_PROG(on_sendpage, struct sock *sk, void *page, int offset, unsigned long size, int flags, int bytes)
-{
-	if (sk->__sk_common.skc_num == options.port && bytes > 0)
-		sent(sk, bytes);
-	return 0;
+int BPF_PROG(on_sendpage, struct sock *sk, void *page, int offset, unsigned long size, int flags, int bytes) {
+    if (sk->__sk_common.skc_num == options.port && bytes > 0)
+        sent(sk, bytes);
+    return 0;
 }
 
 /* The log phase ends when the thread goes to sleep, at the latest. */
 SEC("?tp_btf/sched_switch")
-int BPF_PROG(on_switch, bool is_preempted, struct task_struct *prev)
-{
-	struct thread *c;
-	struct request *r;
+int BPF_PROG(on_switch, bool is_preempted, struct task_struct *prev) {
+    struct thread *c;
+    struct request *r;
 
-	if (is_preempted || !control.window)
-		return 0;
-	c = thread_of(prev->pid);
-	if (!c || c->pid != prev->pid || !c->sk || !prev->__state)
-		return 0;
-	r = request_at(c->slot);
-	if (r && r->sk == c->sk && has_phases(r) && r->phase == PHASE_LOG && !r->end_ns) {
-		r->end_ns = bpf_ktime_get_ns();
-		__sync_fetch_and_add(&counts.switches_seen, 1);
-	}
-	return 0;
+    if (is_preempted || !control.window)
+        return 0;
+    c = thread_of(prev->pid);
+    if (!c || c->pid != prev->pid || !c->sk || !prev->__state)
+        return 0;
+    r = request_at(c->slot);
+    if (r && r->sk == c->sk && has_phases(r) && r->phase == PHASE_LOG && !r->end_ns) {
+        r->end_ns = bpf_ktime_get_ns();
+        __sync_fetch_and_add(&counts.switches_seen, 1);
+    }
+    return 0;
 }
 
 /* The parse phase ends where the server opens or looks up what was asked for. Costs every system call of the machine a
  * detour, so it is attached in few windows. */
 SEC("?tp_btf/sys_enter")
-int BPF_PROG(on_syscall, struct pt_regs *regs, long number)
-{
-	struct task_struct *t;
-	struct request *r;
-	struct thread *c;
-	__u64 now_ns;
-	bool is_wanted = 0;
+int BPF_PROG(on_syscall, struct pt_regs *regs, long number) {
+    struct task_struct *t;
+    struct request *r;
+    struct thread *c;
+    __u64 now_ns;
+    bool is_wanted = 0;
 
 #pragma unroll
-	for (int i = 0; i < SYSCALLS; i++)
-		is_wanted |= number == options.split_syscalls[i];
-	if (!is_wanted || !control.window)
-		return 0;
-	t = bpf_get_current_task_btf();
-	c = thread_of(t->pid);
-	if (!c || c->pid != t->pid || !c->sk)
-		return 0;
-	r = request_at(c->slot);
-	if (!r || r->sk != c->sk || !has_phases(r) || r->phase != PHASE_PARSE)
-		return 0;
-	now_ns = bpf_ktime_get_ns();
-	charge(c, t, c->sk, c->slot, now_ns);
-	r->parsed_ns = now_ns;
-	r->phase = PHASE_PROCESS;
-	r->is_split = 1;
-	__sync_fetch_and_add(&counts.syscalls_seen, 1);
-	return 0;
+    for (int i = 0; i < SYSCALLS; i++)
+        is_wanted |= number == options.split_syscalls[i];
+    if (!is_wanted || !control.window)
+        return 0;
+    t = bpf_get_current_task_btf();
+    c = thread_of(t->pid);
+    if (!c || c->pid != t->pid || !c->sk)
+        return 0;
+    r = request_at(c->slot);
+    if (!r || r->sk != c->sk || !has_phases(r) || r->phase != PHASE_PARSE)
+        return 0;
+    now_ns = bpf_ktime_get_ns();
+    charge(c, t, c->sk, c->slot, now_ns);
+    r->parsed_ns = now_ns;
+    r->phase = PHASE_PROCESS;
+    r->is_split = 1;
+    __sync_fetch_and_add(&counts.syscalls_seen, 1);
+    return 0;
 }
 
 /* A read that the thread at work on a request asks of a block device, read ahead included. */
 SEC("?tp_btf/block_bio_queue")
-int BPF_PROG(on_disk_read, struct bio *bio)
-{
-	struct request *r;
-	struct thread *c;
-	__u32 pid;
+int BPF_PROG(on_disk_read, struct bio *bio) {
+    struct request *r;
+    struct thread *c;
+    __u32 pid;
 
-	/* REQ_OP_READ is 0, the other bits are flags (include/linux/blk_types.h). */
-	if (!control.window || bio->bi_opf & 0xff)
-		return 0;
-	pid = bpf_get_current_task_btf()->pid;
-	c = thread_of(pid);
-	if (!c || c->pid != pid || !c->sk)
-		return 0;
-	r = request_at(c->slot);
-	if (r && r->sk == c->sk && has_phases(r) && r->disk_reads < 0xffff)
-		r->disk_reads++;
-	return 0;
+    /* REQ_OP_READ is 0, the other bits are flags (include/linux/blk_types.h). */
+    if (!control.window || bio->bi_opf & 0xff)
+        return 0;
+    pid = bpf_get_current_task_btf()->pid;
+    c = thread_of(pid);
+    if (!c || c->pid != pid || !c->sk)
+        return 0;
+    r = request_at(c->slot);
+    if (r && r->sk == c->sk && has_phases(r) && r->disk_reads < 0xffff)
+        r->disk_reads++;
+    return 0;
 }
 
 /* The application's own close: what it did until now was the request's, what follows is not. */
-static __always_inline void on_own_close(struct sock *sk, struct tcp_sock *tp, struct request *r, __u32 slot)
-{
-	struct task_struct *t = bpf_get_current_task_btf();
-	struct thread *c = thread_of(t->pid);
-	__u64 at = written_position(tp), now_ns = bpf_ktime_get_ns();
+static __always_inline void on_own_close(struct sock *sk, struct tcp_sock *tp, struct request *r, __u32 slot) {
+    struct task_struct *t = bpf_get_current_task_btf();
+    struct thread *c = thread_of(t->pid);
+    __u64 at = written_position(tp), now_ns = bpf_ktime_get_ns();
 
-	if (!c)
-		return;
-	charge(c, t, 0, 0, now_ns);
-	if (!r || !r->bytes_in)
-		return;
-	if (at == r->written) {
-		__sync_fetch_and_add(&counts.unanswered, 1);
-	} else {
-		/* What was held back (TCP_CORK) departs with this close. Else the last segment may not be acknowledged yet: then
-		 * its departure is the last that TCP did. */
-		__u64 end_ns = tp->snd_una == tp->write_seq ? tp->first_tx_mstamp * 1000 : tp->tcp_wstamp_ns;
+    if (!c)
+        return;
+    charge(c, t, 0, 0, now_ns);
+    if (!r || !r->bytes_in)
+        return;
+    if (at == r->written) {
+        __sync_fetch_and_add(&counts.unanswered, 1);
+    } else {
+        /* What was held back (TCP_CORK) departs with this close. Else the last segment may not be acknowledged yet:
+         * then its departure is the last that TCP did. */
+        __u64 end_ns = tp->snd_una == tp->write_seq ? tp->first_tx_mstamp * 1000 : tp->tcp_wstamp_ns;
 
-		if (tp->snd_nxt != tp->write_seq)
-			end_ns = now_ns;
+        if (tp->snd_nxt != tp->write_seq)
+            end_ns = now_ns;
 
-		if (control.window && has_phases(r) && r->phase == PHASE_LOG)
-			record_phases(r, at - r->written, c);
-		record_finished_atomically(r, at - r->written, end_ns);
-		c->requests++;
-		c->bytes_in += r->bytes_in;
-		c->bytes_out += at - r->written;
-	}
-	r->bytes_in = 0;
-	r->written = at;
-	r->begun_ns = 0;
-	r->cpu_ns = 0;
+        if (control.window && has_phases(r) && r->phase == PHASE_LOG)
+            record_phases(r, at - r->written, c);
+        record_finished_atomically(r, at - r->written, end_ns);
+        c->requests++;
+        c->bytes_in += r->bytes_in;
+        c->bytes_out += at - r->written;
+    }
+    r->bytes_in = 0;
+    r->written = at;
+    r->begun_ns = 0;
+    r->cpu_ns = 0;
 }
 
-static __always_inline void on_end(struct sock *sk, struct tcp_sock *tp, int old_state, struct request *r)
-{
-	__sync_fetch_and_add(&counts.closed, 1);
-	__sync_fetch_and_add(&counts.closed_bytes_received, tp->bytes_received);
-	__sync_fetch_and_add(&counts.closed_bytes_acked, tp->bytes_acked);
-	__sync_fetch_and_add(&counts.closed_data_segs_in, tp->data_segs_in);
-	__sync_fetch_and_add(&counts.closed_data_segs_out, tp->data_segs_out);
-	__sync_fetch_and_add(&counts.closed_retransmits, tp->total_retrans);
-	if (sk->sk_err)
-		__sync_fetch_and_add(&counts.aborted, 1);
-	else if (old_state == TCP_FIN_WAIT2 || old_state == TCP_CLOSING || old_state == TCP_FIN_WAIT1)
-		__sync_fetch_and_add(&counts.time_wait_entered, 1);
-	if (!r)
-		return;
-	if (r->bytes_in) {
-		__u64 at = written_position(tp);
+static __always_inline void on_end(struct sock *sk, struct tcp_sock *tp, int old_state, struct request *r) {
+    __sync_fetch_and_add(&counts.closed, 1);
+    __sync_fetch_and_add(&counts.closed_bytes_received, tp->bytes_received);
+    __sync_fetch_and_add(&counts.closed_bytes_acked, tp->bytes_acked);
+    __sync_fetch_and_add(&counts.closed_data_segs_in, tp->data_segs_in);
+    __sync_fetch_and_add(&counts.closed_data_segs_out, tp->data_segs_out);
+    __sync_fetch_and_add(&counts.closed_retransmits, tp->total_retrans);
+    if (sk->sk_err)
+        __sync_fetch_and_add(&counts.aborted, 1);
+    else if (old_state == TCP_FIN_WAIT2 || old_state == TCP_CLOSING || old_state == TCP_FIN_WAIT1)
+        __sync_fetch_and_add(&counts.time_wait_entered, 1);
+    if (!r)
+        return;
+    if (r->bytes_in) {
+        __u64 at = written_position(tp);
 
-		if (at != r->written && (old_state == TCP_ESTABLISHED || old_state == TCP_CLOSE_WAIT))
-			record_finished_atomically(r, at - r->written, tp->first_tx_mstamp * 1000);
-		else
-			__sync_fetch_and_add(&counts.unanswered, 1);
-	}
-	forget(r);
-	r->sk = 0;
+        if (at != r->written && (old_state == TCP_ESTABLISHED || old_state == TCP_CLOSE_WAIT))
+            record_finished_atomically(r, at - r->written, tp->first_tx_mstamp * 1000);
+        else
+            __sync_fetch_and_add(&counts.unanswered, 1);
+    }
+    forget(r);
+    r->sk = 0;
 }
 
 SEC("tp_btf/inet_sock_set_state")
-int BPF_PROG(on_state, struct sock *sk, int old_state, int new_state)
-{
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
-	struct request *r;
-	__u32 hash, slot = 0;
+int BPF_PROG(on_state, struct sock *sk, int old_state, int new_state) {
+    struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+    struct request *r;
+    __u32 hash, slot = 0;
 
-	/* skc_num may be 0 already when the socket closes: the port was given back. */
-	if (!tp || tp->inet_conn.icsk_inet.inet_sport != __builtin_bswap16(options.port) || !is_ours(sk))
-		return 0;
-	/* An accepted child is a copy of its listener, which stays. CLOSE is no state to be counted in. */
-	if (old_state != TCP_CLOSE && !(old_state == TCP_LISTEN && new_state == TCP_SYN_RECV))
-		__sync_fetch_and_sub(&counts.states[old_state & 15], 1);
-	if (new_state != TCP_CLOSE)
-		__sync_fetch_and_add(&counts.states[new_state & 15], 1);
-	if (old_state == TCP_LISTEN || new_state == TCP_LISTEN)
-		return 0;
+    /* skc_num may be 0 already when the socket closes: the port was given back. */
+    if (!tp || tp->inet_conn.icsk_inet.inet_sport != __builtin_bswap16(options.port) || !is_ours(sk))
+        return 0;
+    /* An accepted child is a copy of its listener, which stays. CLOSE is no state to be counted in. */
+    if (old_state != TCP_CLOSE && !(old_state == TCP_LISTEN && new_state == TCP_SYN_RECV))
+        __sync_fetch_and_sub(&counts.states[old_state & 15], 1);
+    if (new_state != TCP_CLOSE)
+        __sync_fetch_and_add(&counts.states[new_state & 15], 1);
+    if (old_state == TCP_LISTEN || new_state == TCP_LISTEN)
+        return 0;
 
-	hash = sk->__sk_common.skc_hash;
-	if (new_state == TCP_ESTABLISHED && old_state == TCP_SYN_RECV) {
-		__sync_fetch_and_add(&counts.accepted, 1);
-		r = claim((__u64)sk, hash, &slot);
-		if (r) {
-			r->begun_ns = bpf_ktime_get_ns();
-			r->copied = tp->copied_seq;
-		}
-		return 0;
-	}
-	r = find((__u64)sk, hash, &slot);
-	if ((old_state == TCP_ESTABLISHED && new_state == TCP_FIN_WAIT1) ||
-	    (old_state == TCP_CLOSE_WAIT && new_state == TCP_LAST_ACK))
-		on_own_close(sk, tp, r, slot);
-	else if (new_state == TCP_CLOSE)
-		on_end(sk, tp, old_state, r);
-	return 0;
+    hash = sk->__sk_common.skc_hash;
+    if (new_state == TCP_ESTABLISHED && old_state == TCP_SYN_RECV) {
+        __sync_fetch_and_add(&counts.accepted, 1);
+        r = claim((__u64)sk, hash, &slot);
+        if (r) {
+            r->begun_ns = bpf_ktime_get_ns();
+            r->copied = tp->copied_seq;
+        }
+        return 0;
+    }
+    r = find((__u64)sk, hash, &slot);
+    if ((old_state == TCP_ESTABLISHED && new_state == TCP_FIN_WAIT1) ||
+        (old_state == TCP_CLOSE_WAIT && new_state == TCP_LAST_ACK))
+        on_own_close(sk, tp, r, slot);
+    else if (new_state == TCP_CLOSE)
+        on_end(sk, tp, old_state, r);
+    return 0;
 }
 
 #include "boundaries.h"
 
 SEC("tp_btf/tcp_retransmit_skb")
-int BPF_PROG(on_retransmit, const struct sock *sk)
-{
-	if (sk->__sk_common.skc_num == options.port && is_ours(sk))
-		__sync_fetch_and_add(&counts.retransmits, 1);
-	return 0;
+int BPF_PROG(on_retransmit, const struct sock *sk) {
+    if (sk->__sk_common.skc_num == options.port && is_ours(sk))
+        __sync_fetch_and_add(&counts.retransmits, 1);
+    return 0;
 }
 
 SEC("tp_btf/tcp_send_reset")
-int BPF_PROG(on_send_reset, const struct sock *sk)
-{
-	if (sk && sk->__sk_common.skc_num == options.port && is_ours(sk))
-		__sync_fetch_and_add(&counts.resets_sent, 1);
-	return 0;
+int BPF_PROG(on_send_reset, const struct sock *sk) {
+    if (sk && sk->__sk_common.skc_num == options.port && is_ours(sk))
+        __sync_fetch_and_add(&counts.resets_sent, 1);
+    return 0;
 }
 
 SEC("tp_btf/tcp_receive_reset")
-int BPF_PROG(on_receive_reset, const struct sock *sk)
-{
-	if (sk->__sk_common.skc_num == options.port && is_ours(sk))
-		__sync_fetch_and_add(&counts.resets_received, 1);
-	return 0;
+int BPF_PROG(on_receive_reset, const struct sock *sk) {
+    if (sk->__sk_common.skc_num == options.port && is_ours(sk))
+        __sync_fetch_and_add(&counts.resets_received, 1);
+    return 0;
 }
 
-static long sweep_one(struct bpf_map *map, const __u32 *slot, struct request *r, void *context)
-{
-	struct sock *sk = (struct sock *)r->sk;
-	__u64 at, sent_ns;
-	__u32 unacked, i;
+static long sweep_one(struct bpf_map *map, const __u32 *slot, struct request *r, void *context) {
+    struct sock *sk = (struct sock *)r->sk;
+    __u64 at, sent_ns;
+    __u32 unacked, i;
 
-	if (!sk)
-		return 0;
-	swept.connections++;
-	if (!r->bytes_in)
-		return 0;
-	at = written_position_of((__u64)sk, &sent_ns, &unacked);
-	if (at == r->written) {
-		swept.waiting++;
-		swept.waiting_cpu_ns += r->cpu_ns;
-	} else {
-		struct sweep_row *row;
+    if (!sk)
+        return 0;
+    swept.connections++;
+    if (!r->bytes_in)
+        return 0;
+    at = written_position_of((__u64)sk, &sent_ns, &unacked);
+    if (at == r->written) {
+        swept.waiting++;
+        swept.waiting_cpu_ns += r->cpu_ns;
+    } else {
+        struct sweep_row *row;
 
-		i = class_of(at - r->written);
-		if (i >= SIZE_CLASSES)
-			return 0;
-		row = &swept.answered[i];
-		row->requests++;
-		row->bytes_in += r->bytes_in;
-		row->bytes_out += at - r->written;
-		row->receives += r->receives;
-		row->cpu_ns += r->cpu_ns;
-		if (!unacked)
-			return 0;
-		swept.sending++;
-	}
-	/* More than there is room for: each takes turns with those in its place, and the oldest of all always stays. */
-	i = swept.listed++;
-	struct open_request *o = &swept.open[i % OPEN_LISTED];
-	if (i < OPEN_LISTED || r->begun_ns < o->begun_ns) {
-		o->sk = r->sk;
-		o->begun_ns = r->begun_ns;
-		o->bytes_in = r->bytes_in;
-		o->bytes_out = at - r->written;
-		o->cpu_ns = r->cpu_ns;
-		o->pid = r->pid;
-		o->is_sending = at != r->written;
-	}
-	return 0;
+        i = class_of(at - r->written);
+        if (i >= SIZE_CLASSES)
+            return 0;
+        row = &swept.answered[i];
+        row->requests++;
+        row->bytes_in += r->bytes_in;
+        row->bytes_out += at - r->written;
+        row->receives += r->receives;
+        row->cpu_ns += r->cpu_ns;
+        if (!unacked)
+            return 0;
+        swept.sending++;
+    }
+    /* More than there is room for: each takes turns with those in its place, and the oldest of all always stays. */
+    i = swept.listed++;
+    struct open_request *o = &swept.open[i % OPEN_LISTED];
+    if (i < OPEN_LISTED || r->begun_ns < o->begun_ns) {
+        o->sk = r->sk;
+        o->begun_ns = r->begun_ns;
+        o->bytes_in = r->bytes_in;
+        o->bytes_out = at - r->written;
+        o->cpu_ns = r->cpu_ns;
+        o->pid = r->pid;
+        o->is_sending = at != r->written;
+    }
+    return 0;
 }
 
 /* Run by the reader: looks at the requests that no event has ended yet, and changes none of them. */
 SEC("syscall")
-int sweep(void *context)
-{
-	swept.now_ns = bpf_ktime_get_ns();
-	bpf_for_each_map_elem(&requests, sweep_one, 0, 0);
-	return 0;
+int sweep(void *context) {
+    swept.now_ns = bpf_ktime_get_ns();
+    bpf_for_each_map_elem(&requests, sweep_one, 0, 0);
+    return 0;
 }

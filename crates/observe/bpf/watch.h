@@ -4,13 +4,13 @@
 #ifndef STRAINGAUGE_WATCH_H
 #define STRAINGAUGE_WATCH_H
 
-#define SIZE_CLASSES 8 /* at most; the last one in use is open above */
-#define BUCKETS 40 /* log2 of nanoseconds >> 6: bucket b holds [2^(b+5), 2^(b+6)) ns, bucket 0 everything below 64 ns */
-#define WAYS 4 /* places where a connection's record may lie */
-#define THREADS 4096 /* threads told apart; a power of two */
+#define SIZE_CLASSES 8  /* at most; the last one in use is open above */
+#define BUCKETS 40      /* log2 of ns >> 6: bucket b holds [2^(b+5), 2^(b+6)) ns, bucket 0 everything below 64 ns */
+#define WAYS 4          /* places where a connection's record may lie */
+#define THREADS 4096    /* threads told apart; a power of two */
 #define OPEN_LISTED 256 /* open requests listed one by one */
-#define SYSCALLS 8 /* system calls that end the parse phase */
-#define LOOKS 32 /* reads looked into until the reader fetches them */
+#define SYSCALLS 8      /* system calls that end the parse phase */
+#define LOOKS 32        /* reads looked into until the reader fetches them */
 #define LOOK_BYTES 1024 /* of each, at most */
 
 /* System calls that read, by where their second argument leads. */
@@ -21,156 +21,156 @@ enum phase { PHASE_NONE, PHASE_PARSE, PHASE_PROCESS, PHASE_LOG, PHASES = 3 };
 
 /* One connection and its request in progress. The first cache line is all that counting touches. */
 struct request {
-	__u64 sk; /* owner; 0 = free */
-	__u64 begun_ns; /* first byte read; before it, when the connection was established */
-	__u64 written; /* position in the stream of responses where the request began */
-	__s64 cpu_ns;
-	__u64 bytes_in; /* 0 = connected, nothing read yet */
-	__u64 disk_bytes;
-	__u32 receives;
-	__u32 window; /* in which it began; 0 = in none */
-	__u8 phase;
-	__u8 is_split; /* the parse phase ended at a system call, not at the first send */
-	__u16 disk_reads; /* asked of block devices; stays at the largest */
-	__u32 pid; /* thread that read last */
-	/* second line: phases, written in windows only */
-	__u64 parsed_ns, last_send_ns, end_ns;
-	__s64 phase_cpu_ns[PHASES];
-	__u32 sends;
-	__u32 copied; /* position in the stream of requests, where no event carries the bytes read */
-	__u64 bytes_sent; /* in this window */
+    __u64 sk;       /* owner; 0 = free */
+    __u64 begun_ns; /* first byte read; before it, when the connection was established */
+    __u64 written;  /* position in the stream of responses where the request began */
+    __s64 cpu_ns;
+    __u64 bytes_in; /* 0 = connected, nothing read yet */
+    __u64 disk_bytes;
+    __u32 receives;
+    __u32 window; /* in which it began; 0 = in none */
+    __u8 phase;
+    __u8 is_split;    /* the parse phase ended at a system call, not at the first send */
+    __u16 disk_reads; /* asked of block devices; stays at the largest */
+    __u32 pid;        /* thread that read last */
+    /* second line: phases, written in windows only */
+    __u64 parsed_ns, last_send_ns, end_ns;
+    __s64 phase_cpu_ns[PHASES];
+    __u32 sends;
+    __u32 copied;     /* position in the stream of requests, where no event carries the bytes read */
+    __u64 bytes_sent; /* in this window */
 } __attribute__((aligned(128)));
 
 /* One thread of the server: which request it worked on last, and until when its CPU time is charged. */
 struct thread {
-	__u32 pid, tgid;
-	__u32 slot; /* where the record of `sk` lies */
-	__u32 timed; /* requests that it finished whose phases are summed below */
-	__u64 sk; /* socket of the last event; 0 = between connections */
-	__s64 mark_ns; /* the thread's CPU clock, up to a constant */
-	__s64 other_cpu_ns; /* of no request: accept, close */
-	__u64 requests, bytes_in;
-	/* second line */
-	__u64 bytes_out;
-	__u64 disk_mark_bytes; /* the thread's reads from disks, up to its last event in a window */
-	__u32 disk_window;
-	__u32 sends_in_windows;
-	__u64 elapsed_ns[PHASES]; /* written in windows only */
-	__s64 phase_cpu_ns[PHASES];
+    __u32 pid, tgid;
+    __u32 slot;         /* where the record of `sk` lies */
+    __u32 timed;        /* requests that it finished whose phases are summed below */
+    __u64 sk;           /* socket of the last event; 0 = between connections */
+    __s64 mark_ns;      /* the thread's CPU clock, up to a constant */
+    __s64 other_cpu_ns; /* of no request: accept, close */
+    __u64 requests, bytes_in;
+    /* second line */
+    __u64 bytes_out;
+    __u64 disk_mark_bytes; /* the thread's reads from disks, up to its last event in a window */
+    __u32 disk_window;
+    __u32 sends_in_windows;
+    __u64 elapsed_ns[PHASES]; /* written in windows only */
+    __s64 phase_cpu_ns[PHASES];
 } __attribute__((aligned(64)));
 
 /* Where the server's own functions saw the request of a slot. */
 struct mark {
-	__u64 request_ns; /* `begun_ns` of the request that it is of */
-	__u64 begun_ns; /* the same; of a later request of one read: when the one before was logged */
-	__u64 parsed_ns, processed_ns; /* 0 = not yet */
-	__s64 begun_cpu_ns, parsed_cpu_ns, processed_cpu_ns;
-	__u32 window;
-	__u32 reserved;
+    __u64 request_ns;              /* `begun_ns` of the request that it is of */
+    __u64 begun_ns;                /* the same; of a later request of one read: when the one before was logged */
+    __u64 parsed_ns, processed_ns; /* 0 = not yet */
+    __s64 begun_cpu_ns, parsed_cpu_ns, processed_cpu_ns;
+    __u32 window;
+    __u32 reserved;
 };
 
 /* Finished requests of one size class, on one CPU. */
 struct class_row {
-	__u64 requests, bytes_in, bytes_out, receives;
-	__s64 cpu_ns;
-	__u64 elapsed_ns, timed; /* `timed` requests had an end time */
-	__u64 reserved;
-	__u64 elapsed[BUCKETS];
+    __u64 requests, bytes_in, bytes_out, receives;
+    __s64 cpu_ns;
+    __u64 elapsed_ns, timed; /* `timed` requests had an end time */
+    __u64 reserved;
+    __u64 elapsed[BUCKETS];
 } __attribute__((aligned(64)));
 
 /* Finished requests with phases of one size class, on one CPU. */
 struct phase_row {
-	__u64 requests, bytes_in, bytes_out, receives, sends, disk_bytes;
-	__u64 split; /* requests whose parse phase ended at a system call, not at the first send */
-	__u64 disk_reads;
-	__u64 elapsed_ns[PHASES];
-	__s64 cpu_ns[PHASES];
-	__u64 reserved2[2];
-	__u64 elapsed[PHASES][BUCKETS];
-	__u64 cpu[PHASES][BUCKETS];
+    __u64 requests, bytes_in, bytes_out, receives, sends, disk_bytes;
+    __u64 split; /* requests whose parse phase ended at a system call, not at the first send */
+    __u64 disk_reads;
+    __u64 elapsed_ns[PHASES];
+    __s64 cpu_ns[PHASES];
+    __u64 reserved2[2];
+    __u64 elapsed[PHASES][BUCKETS];
+    __u64 cpu[PHASES][BUCKETS];
 } __attribute__((aligned(64)));
 
 /* Connections of the port: counted on each transition. */
 struct port_counts {
-	__s64 states[16]; /* by the kernel's number of the state; relative to attach */
-	__u64 accepted; /* -> ESTABLISHED from SYN_RECV */
-	__u64 closed;
-	__u64 time_wait_entered;
-	__u64 unanswered; /* requests whose connection closed before a byte of response was written */
-	__u64 aborted; /* -> CLOSE with an error on the socket: a reset came, or a timeout */
-	__u64 retransmits, resets_sent, resets_received;
-	/* sums over connections that closed, from their tcp_sock */
-	__u64 closed_bytes_received, closed_bytes_acked, closed_data_segs_in, closed_data_segs_out, closed_retransmits;
-	/* from establishment to the first byte read; CPU where the thread did nothing else between */
-	__u64 connects, connect_elapsed_ns;
-	__s64 connect_cpu_ns;
-	__u64 connects_with_cpu;
-	__u64 connect_elapsed[BUCKETS];
-	/* what was lost, never silently */
-	__u64 lost_open; /* records displaced while their request had no response yet */
-	__u64 displaced; /* records displaced after their response, closed then */
-	__s64 displaced_thread_other_cpu_ns;
-	__u64 displaced_thread_requests, displaced_thread_bytes_in, displaced_thread_bytes_out;
-	__u64 displaced_thread_timed, displaced_thread_elapsed_ns[PHASES];
-	__s64 displaced_thread_phase_cpu_ns[PHASES];
-	__u64 switches_seen, syscalls_seen; /* events that ended a phase */
-	__u64 boundaries_seen; /* functions of the server that were hit, in windows */
+    __s64 states[16]; /* by the kernel's number of the state; relative to attach */
+    __u64 accepted;   /* -> ESTABLISHED from SYN_RECV */
+    __u64 closed;
+    __u64 time_wait_entered;
+    __u64 unanswered; /* requests whose connection closed before a byte of response was written */
+    __u64 aborted;    /* -> CLOSE with an error on the socket: a reset came, or a timeout */
+    __u64 retransmits, resets_sent, resets_received;
+    /* sums over connections that closed, from their tcp_sock */
+    __u64 closed_bytes_received, closed_bytes_acked, closed_data_segs_in, closed_data_segs_out, closed_retransmits;
+    /* from establishment to the first byte read; CPU where the thread did nothing else between */
+    __u64 connects, connect_elapsed_ns;
+    __s64 connect_cpu_ns;
+    __u64 connects_with_cpu;
+    __u64 connect_elapsed[BUCKETS];
+    /* what was lost, never silently */
+    __u64 lost_open; /* records displaced while their request had no response yet */
+    __u64 displaced; /* records displaced after their response, closed then */
+    __s64 displaced_thread_other_cpu_ns;
+    __u64 displaced_thread_requests, displaced_thread_bytes_in, displaced_thread_bytes_out;
+    __u64 displaced_thread_timed, displaced_thread_elapsed_ns[PHASES];
+    __s64 displaced_thread_phase_cpu_ns[PHASES];
+    __u64 switches_seen, syscalls_seen; /* events that ended a phase */
+    __u64 boundaries_seen;              /* functions of the server that were hit, in windows */
 };
 
 /* Fixed before the programs are loaded: the verifier sees constants. */
 struct watch_options {
-	__u64 class_below_bytes[SIZE_CLASSES - 1]; /* upper ends of the size classes; ~0 where there is none */
-	__u32 netns_inum; /* network namespace that the port belongs to; 0 = any */
-	__u32 slots_mask; /* slots of the table of requests - 1 */
-	__u32 state_bank; /* which bank of rows is the state hook's: the number of possible CPUs */
-	__s32 split_syscalls[SYSCALLS]; /* numbers of the system calls that end the parse phase; -1 where there is none */
-	__s32 read_syscalls[READ_SYSCALLS]; /* read, recvfrom, readv, recvmsg */
-	__u16 port;
-	__u16 reserved;
+    __u64 class_below_bytes[SIZE_CLASSES - 1]; /* upper ends of the size classes; ~0 where there is none */
+    __u32 netns_inum;                          /* network namespace that the port belongs to; 0 = any */
+    __u32 slots_mask;                          /* slots of the table of requests - 1 */
+    __u32 state_bank;                          /* which bank of rows is the state hook's: the number of possible CPUs */
+    __s32 split_syscalls[SYSCALLS]; /* numbers of the system calls that end the parse phase; -1 where there is none */
+    __s32 read_syscalls[READ_SYSCALLS]; /* read, recvfrom, readv, recvmsg */
+    __u16 port;
+    __u16 reserved;
 };
 
 /* Looks that were taken of those that the reader granted. */
 struct look_count {
-	__u32 taken, reserved;
+    __u32 taken, reserved;
 };
 
 /* The first bytes of a read that began a request. */
 struct look {
-	__u32 number; /* its own, from 1; 0 = none yet */
-	__u32 bytes; /* read */
-	__u32 kept; /* of them in `head`; 0 = the buffer is not known */
-	__u32 is_first; /* of its connection */
-	__u8 head[LOOK_BYTES];
+    __u32 number;   /* its own, from 1; 0 = none yet */
+    __u32 bytes;    /* read */
+    __u32 kept;     /* of them in `head`; 0 = the buffer is not known */
+    __u32 is_first; /* of its connection */
+    __u8 head[LOOK_BYTES];
 };
 
 /* Written by the reader while the programs run. */
 struct control {
-	__u32 window; /* number of the window that is open or draining; 0 = none */
-	__u32 gate; /* requests that begin now are given phases */
-	__u32 looks_granted; /* reads that may be looked into, since attach; grows */
-	__u32 by_thread; /* phases are summed by thread, too; not in windows of probes, which change what they time */
+    __u32 window;        /* number of the window that is open or draining; 0 = none */
+    __u32 gate;          /* requests that begin now are given phases */
+    __u32 looks_granted; /* reads that may be looked into, since attach; grows */
+    __u32 by_thread;     /* phases are summed by thread, too; not in windows of probes, which change what they time */
 };
 
 /* What a sweep found: requests that are not finished by an event yet. */
 struct open_request {
-	__u64 sk, begun_ns, bytes_in, bytes_out;
-	__s64 cpu_ns;
-	__u32 pid, is_sending;
+    __u64 sk, begun_ns, bytes_in, bytes_out;
+    __s64 cpu_ns;
+    __u32 pid, is_sending;
 };
 struct sweep_row {
-	__u64 requests, bytes_in, bytes_out, receives;
-	__s64 cpu_ns;
+    __u64 requests, bytes_in, bytes_out, receives;
+    __s64 cpu_ns;
 };
 struct sweep {
-	struct sweep_row answered[SIZE_CLASSES]; /* response written; ends with the connection's next event */
-	__u64 waiting; /* request read, no response yet */
-	__u64 sending; /* response written, not all of it acknowledged */
-	__s64 waiting_cpu_ns;
-	__u64 connections; /* records in use */
-	__u64 now_ns;
-	__u32 listed;
-	__u32 reserved;
-	struct open_request open[OPEN_LISTED];
+    struct sweep_row answered[SIZE_CLASSES]; /* response written; ends with the connection's next event */
+    __u64 waiting;                           /* request read, no response yet */
+    __u64 sending;                           /* response written, not all of it acknowledged */
+    __s64 waiting_cpu_ns;
+    __u64 connections; /* records in use */
+    __u64 now_ns;
+    __u32 listed;
+    __u32 reserved;
+    struct open_request open[OPEN_LISTED];
 };
 
 _Static_assert(sizeof(struct watch_options) == 120, "layout.rs");

@@ -3,7 +3,8 @@
  * The two-level bitmap tree of Banga and Mogul, "Scalable kernel performance for Internet servers under realistic
  * loads" (1998), section 4.2, generalised to any depth. Level 0 has one bit for each number (1 = taken); bit i of
  * level k+1 is 1 exactly when all 64 bits of word i of level k are 1. The top level is one word. UNIX needs the lowest
- * free number, which rules out a free list; a linear search visits up to capacity/64 words, this visits one word a level.
+ * free number, which rules out a free list; a linear search visits up to capacity/64 words, this visits one word a
+ * level.
  *
  * Numbers run from 0 to capacity - 1. One thread at a time: the caller locks. No function allocates but
  * lowest_free_create, so the others may be used where malloc may not. */
@@ -47,9 +48,10 @@ bool lowest_free_take_at(struct lowest_free *tree, size_t number);
 bool lowest_free_give(struct lowest_free *tree, size_t number);
 
 bool lowest_free_is_taken(const struct lowest_free *tree, size_t number);
-size_t lowest_free_taken(const struct lowest_free *tree);    /* how many numbers are taken */
+size_t lowest_free_taken(const struct lowest_free *tree); /* how many numbers are taken */
 size_t lowest_free_capacity(const struct lowest_free *tree);
-unsigned lowest_free_depth(const struct lowest_free *tree);  /* levels of the tree: 1 up to 64 numbers, 2 up to 4096, ... */
+/* Levels of the tree: 1 up to 64 numbers, 2 up to 4096, ... */
+unsigned lowest_free_depth(const struct lowest_free *tree);
 
 /* True if every level agrees with the one below it and the count with the bits: for tests. Linear time. */
 bool lowest_free_is_consistent(const struct lowest_free *tree);

@@ -8,88 +8,82 @@
 #include "sp.h"
 
 /* Nanoseconds, from bench/call_cost on one machine; only their ratios matter, and those move little. */
+enum { KERNEL_CALL = 900, KERNEL_EACH = 32, OUR_CALL = 2100, OUR_EACH = 3, OUR_EXAMINED = 180, OUR_CHANGE = 1500 };
 enum {
-	KERNEL_CALL = 900, KERNEL_EACH = 32,
-	OUR_CALL = 2100, OUR_EACH = 3, OUR_EXAMINED = 180, OUR_CHANGE = 1500
-};
-enum {
-	LOOKS = 2,             /* calls of the kernel's before the first of ours */
-	PROBES = 8,            /* calls of ours before a judgement, of which the first ones do not count */
-	SETTLING = 2,
-	SKIP_FIRST = 32, SKIP_MAX = 2048,
-	SKIP_CLOSES = 512      /* before so long a pause the epoll instance is given up: it costs at every wake-up */
+    LOOKS = 2,  /* calls of the kernel's before the first of ours */
+    PROBES = 8, /* calls of ours before a judgement, of which the first ones do not count */
+    SETTLING = 2,
+    SKIP_FIRST = 32,
+    SKIP_MAX = 2048,
+    SKIP_CLOSES = 512 /* before so long a pause the epoll instance is given up: it costs at every wake-up */
 };
 
-static int64_t gain_ns(uint64_t selecting, uint64_t examined, uint64_t changes)
-{
-	int64_t kernel = KERNEL_CALL + KERNEL_EACH * (int64_t)selecting;
-	int64_t ours = OUR_CALL + OUR_EACH * (int64_t)selecting + OUR_EXAMINED * (int64_t)examined + OUR_CHANGE * (int64_t)changes;
-	return kernel - ours;
+static int64_t gain_ns(uint64_t selecting, uint64_t examined, uint64_t changes) {
+    int64_t kernel = KERNEL_CALL + KERNEL_EACH * (int64_t)selecting;
+    int64_t ours =
+        OUR_CALL + OUR_EACH * (int64_t)selecting + OUR_EXAMINED * (int64_t)examined + OUR_CHANGE * (int64_t)changes;
+    return kernel - ours;
 }
 
-static bool is_for_kernel(const struct sp_thread *t)
-{
-	return t->looks < LOOKS || t->kernel_gain_ns < 0;
+static bool is_for_kernel(const struct sp_thread *t) {
+    return t->looks < LOOKS || t->kernel_gain_ns < 0;
 }
 
 /* True if this call should be the kernel's. */
-bool sp_should_pass(struct sp_thread *t, uint64_t selecting)
-{
-	if (t->skip == 0 && (!sp_options.is_adaptive || !is_for_kernel(t)))
-		return false;
-	/* A set of quite another size than the one that was judged is another matter: it is tried at once. */
-	if (t->skip_selecting != 0 && (selecting > t->skip_selecting * 3 / 2 || selecting < t->skip_selecting / 2)) {
-		t->skip = t->backoff = t->probes = 0;
-		t->skip_selecting = 0;
-		t->looks = LOOKS;
-		t->gain_ns = t->kernel_gain_ns = 0;
-		return false;
-	}
-	if (t->skip > 0) {
-		t->skip--;
-	} else if (t->looks > LOOKS && atomic_load_explicit(&t->epfd, memory_order_relaxed) >= 0) {
-		t->is_busy = 1; /* a signal handler that polls must not enter */
-		sp_drop_epoll(t);
-		t->is_busy = 0;
-	}
-	t->asked = selecting;
-	SP_COUNT(t, passed_hot, 1);
-	return true;
+bool sp_should_pass(struct sp_thread *t, uint64_t selecting) {
+    if (t->skip == 0 && (!sp_options.is_adaptive || !is_for_kernel(t)))
+        return false;
+    /* A set of quite another size than the one that was judged is another matter: it is tried at once. */
+    if (t->skip_selecting != 0 && (selecting > t->skip_selecting * 3 / 2 || selecting < t->skip_selecting / 2)) {
+        t->skip = t->backoff = t->probes = 0;
+        t->skip_selecting = 0;
+        t->looks = LOOKS;
+        t->gain_ns = t->kernel_gain_ns = 0;
+        return false;
+    }
+    if (t->skip > 0) {
+        t->skip--;
+    } else if (t->looks > LOOKS && atomic_load_explicit(&t->epfd, memory_order_relaxed) >= 0) {
+        t->is_busy = 1; /* a signal handler that polls must not enter */
+        sp_drop_epoll(t);
+        t->is_busy = 0;
+    }
+    t->asked = selecting;
+    SP_COUNT(t, passed_hot, 1);
+    return true;
 }
 
 /* The kernel has answered a call in our place. A ready descriptor is examined in the call that reports it or in the one
  * after, when it has been served, or in both. */
-void sp_account_passed(int ready)
-{
-	struct sp_thread *t = sp_own();
-	if (t == NULL || t->is_busy || !sp_options.is_adaptive || ready < 0)
-		return;
-	int64_t gain = gain_ns(t->asked, (uint64_t)ready, 0);
-	t->kernel_gain_ns = t->looks == 0 ? gain : t->kernel_gain_ns + (gain - t->kernel_gain_ns) / 4;
-	t->looks += t->looks <= LOOKS;
-	t->skip_selecting = t->asked;
+void sp_account_passed(int ready) {
+    struct sp_thread *t = sp_own();
+    if (t == NULL || t->is_busy || !sp_options.is_adaptive || ready < 0)
+        return;
+    int64_t gain = gain_ns(t->asked, (uint64_t)ready, 0);
+    t->kernel_gain_ns = t->looks == 0 ? gain : t->kernel_gain_ns + (gain - t->kernel_gain_ns) / 4;
+    t->looks += t->looks <= LOOKS;
+    t->skip_selecting = t->asked;
 }
 
-void sp_account(struct sp_thread *t, uint64_t selecting, uint64_t examined, uint64_t changes)
-{
-	if (!sp_options.is_adaptive)
-		return;
-	/* The first calls after a pause register everything once: that says nothing about the calls to come. */
-	if (t->probes++ < SETTLING)
-		return;
-	t->gain_ns += (gain_ns(selecting, examined, changes) - t->gain_ns) / 4;
-	if (t->probes < PROBES)
-		return;
-	if (t->gain_ns >= 0) {
-		t->probes = PROBES;
-		t->backoff = 0;
-		return;
-	}
-	t->backoff = t->backoff == 0 ? SKIP_FIRST : t->backoff >= SKIP_MAX ? SKIP_MAX : t->backoff * 2;
-	t->skip = t->backoff;
-	t->skip_selecting = selecting;
-	t->probes = 0;
-	t->gain_ns = 0;
-	if (t->backoff >= SKIP_CLOSES)
-		t->must_drop = 1;
+void sp_account(struct sp_thread *t, uint64_t selecting, uint64_t examined, uint64_t changes) {
+    if (!sp_options.is_adaptive)
+        return;
+    /* The first calls after a pause register everything once: that says nothing about the calls to come. */
+    if (t->probes++ < SETTLING)
+        return;
+    t->gain_ns += (gain_ns(selecting, examined, changes) - t->gain_ns) / 4;
+    if (t->probes < PROBES)
+        return;
+    if (t->gain_ns >= 0) {
+        t->probes = PROBES;
+        t->backoff = 0;
+        return;
+    }
+    t->backoff = t->backoff == 0 ? SKIP_FIRST : t->backoff >= SKIP_MAX ? SKIP_MAX : t->backoff * 2;
+    t->skip = t->backoff;
+    t->skip_selecting = selecting;
+    t->probes = 0;
+    t->gain_ns = 0;
+    if (t->backoff >= SKIP_CLOSES)
+        t->must_drop = 1;
 }

@@ -7,7 +7,8 @@
  *
  * so an entry of the caller's that equals remembered[i] needs neither to be examined nor to be written. A descriptor
  * that loses quiet bits, or that the array names a second time, is remembered as {~fd, 0, 0}: no number of a
- * descriptor, and still true to (R). A descriptor that the caller's array names once stands at place[fd] after the scan. */
+ * descriptor, and still true to (R). A descriptor that the caller's array names once stands at place[fd] after the
+ * scan. */
 #ifndef SP_ARRAY_H
 #define SP_ARRAY_H
 
@@ -19,35 +20,30 @@
 typedef uint64_t __attribute__((may_alias, aligned(4))) sp_entry;
 _Static_assert(sizeof(struct pollfd) == sizeof(sp_entry), "an entry is one word");
 
-static inline uint64_t sp_entry_word(const struct pollfd *p)
-{
-	return *(const volatile sp_entry *)p;
+static inline uint64_t sp_entry_word(const struct pollfd *p) {
+    return *(const volatile sp_entry *)p;
 }
 
-static inline struct pollfd sp_entry_of(uint64_t word)
-{
-	struct pollfd p;
-	memcpy(&p, &word, sizeof p);
-	return p;
+static inline struct pollfd sp_entry_of(uint64_t word) {
+    struct pollfd p;
+    memcpy(&p, &word, sizeof p);
+    return p;
 }
 
-static inline uint64_t sp_word_of(struct pollfd p)
-{
-	uint64_t word;
-	memcpy(&word, &p, sizeof word);
-	return word;
+static inline uint64_t sp_word_of(struct pollfd p) {
+    uint64_t word;
+    memcpy(&word, &p, sizeof word);
+    return word;
 }
 
-static inline uint64_t sp_doubtful(int fd)
-{
-	return sp_word_of((struct pollfd){.fd = ~fd});
+static inline uint64_t sp_doubtful(int fd) {
+    return sp_word_of((struct pollfd){.fd = ~fd});
 }
 
-static inline void sp_array_doubt(struct sp_thread *t, int fd)
-{
-	uint32_t at = t->place[fd];
-	if (at < t->remembered_count && sp_entry_of(t->remembered[at]).fd == fd)
-		t->remembered[at] = sp_doubtful(fd);
+static inline void sp_array_doubt(struct sp_thread *t, int fd) {
+    uint32_t at = t->place[fd];
+    if (at < t->remembered_count && sp_entry_of(t->remembered[at]).fd == fd)
+        t->remembered[at] = sp_doubtful(fd);
 }
 
 void sp_array_start(void);

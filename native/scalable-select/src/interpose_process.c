@@ -3,8 +3,8 @@
 #include "real.h"
 #include "sp.h"
 
-#include <errno.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <linux/seccomp.h>
 #include <stdarg.h>
 #include <sys/prctl.h>
@@ -12,66 +12,58 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static int limit_set(int result)
-{
-	if (result == 0)
-		sp_refresh_limit();
-	return result;
+static int limit_set(int result) {
+    if (result == 0)
+        sp_refresh_limit();
+    return result;
 }
 
-SP_EXPORT int setrlimit(__rlimit_resource_t resource, const struct rlimit *limit)
-{
-	SP_STARTED();
-	return limit_set(sp_real.setrlimit(resource, limit));
+SP_EXPORT int setrlimit(__rlimit_resource_t resource, const struct rlimit *limit) {
+    SP_STARTED();
+    return limit_set(sp_real.setrlimit(resource, limit));
 }
 
-SP_EXPORT int setrlimit64(__rlimit_resource_t resource, const struct rlimit64 *limit)
-{
-	SP_STARTED();
-	return limit_set(sp_real.setrlimit64(resource, limit));
+SP_EXPORT int setrlimit64(__rlimit_resource_t resource, const struct rlimit64 *limit) {
+    SP_STARTED();
+    return limit_set(sp_real.setrlimit64(resource, limit));
 }
 
-SP_EXPORT int prlimit(pid_t pid, __rlimit_resource_t resource, const struct rlimit *limit, struct rlimit *old)
-{
-	SP_STARTED();
-	return limit_set(sp_real.prlimit(pid, resource, limit, old));
+SP_EXPORT int prlimit(pid_t pid, __rlimit_resource_t resource, const struct rlimit *limit, struct rlimit *old) {
+    SP_STARTED();
+    return limit_set(sp_real.prlimit(pid, resource, limit, old));
 }
 
-SP_EXPORT int prlimit64(pid_t pid, __rlimit_resource_t resource, const struct rlimit64 *limit, struct rlimit64 *old)
-{
-	SP_STARTED();
-	return limit_set(sp_real.prlimit64(pid, resource, limit, old));
+SP_EXPORT int prlimit64(pid_t pid, __rlimit_resource_t resource, const struct rlimit64 *limit, struct rlimit64 *old) {
+    SP_STARTED();
+    return limit_set(sp_real.prlimit64(pid, resource, limit, old));
 }
 
 /* A filter may kill for a call that the program never makes and this library does. From here on there are none. */
-static void enter_sandbox(void)
-{
-	atomic_store(&sp_is_sandboxed, 1);
+static void enter_sandbox(void) {
+    atomic_store(&sp_is_sandboxed, 1);
 }
 
-SP_EXPORT int prctl(int option, ...)
-{
-	SP_STARTED();
-	va_list list;
-	va_start(list, option);
-	unsigned long a = va_arg(list, unsigned long), b = va_arg(list, unsigned long), c = va_arg(list, unsigned long),
-		d = va_arg(list, unsigned long);
-	va_end(list);
-	if (option == PR_SET_SECCOMP)
-		enter_sandbox();
-	return sp_real.prctl(option, a, b, c, d);
+SP_EXPORT int prctl(int option, ...) {
+    SP_STARTED();
+    va_list list;
+    va_start(list, option);
+    unsigned long a = va_arg(list, unsigned long), b = va_arg(list, unsigned long), c = va_arg(list, unsigned long),
+                  d = va_arg(list, unsigned long);
+    va_end(list);
+    if (option == PR_SET_SECCOMP)
+        enter_sandbox();
+    return sp_real.prctl(option, a, b, c, d);
 }
 
 SP_EXPORT int seccomp_load(void *filter);
-SP_EXPORT int seccomp_load(void *filter)
-{
-	SP_STARTED();
-	if (sp_real.seccomp_load == NULL)
-		*(void **)(&sp_real.seccomp_load) = dlsym(RTLD_NEXT, "seccomp_load");
-	if (sp_real.seccomp_load == NULL)
-		return -ENOSYS;
-	enter_sandbox();
-	return sp_real.seccomp_load(filter);
+SP_EXPORT int seccomp_load(void *filter) {
+    SP_STARTED();
+    if (sp_real.seccomp_load == NULL)
+        *(void **)(&sp_real.seccomp_load) = dlsym(RTLD_NEXT, "seccomp_load");
+    if (sp_real.seccomp_load == NULL)
+        return -ENOSYS;
+    enter_sandbox();
+    return sp_real.seccomp_load(filter);
 }
 
 #ifdef __x86_64__
@@ -80,73 +72,69 @@ SP_EXPORT int seccomp_load(void *filter)
 long sp_direct_call(long number, long a, long b, long c) __attribute__((used, visibility("hidden")));
 long (*sp_next_syscall)(long, ...) __attribute__((used, visibility("hidden")));
 
-long sp_direct_call(long number, long a, long b, long c)
-{
-	SP_STARTED();
-	switch (number) {
-	case SYS_close:
-		return close((int)a);
-	case SYS_close_range:
-		return close_range((unsigned)a, (unsigned)b, (int)c);
-	case SYS_dup2:
-		return dup2((int)a, (int)b);
-	case SYS_dup3:
-		return dup3((int)a, (int)b, (int)c);
-	default:
-		if (a == SECCOMP_SET_MODE_STRICT || a == SECCOMP_SET_MODE_FILTER)
-			enter_sandbox();
-		return sp_real.syscall(number, a, b, c);
-	}
+long sp_direct_call(long number, long a, long b, long c) {
+    SP_STARTED();
+    switch (number) {
+    case SYS_close:
+        return close((int)a);
+    case SYS_close_range:
+        return close_range((unsigned)a, (unsigned)b, (int)c);
+    case SYS_dup2:
+        return dup2((int)a, (int)b);
+    case SYS_dup3:
+        return dup3((int)a, (int)b, (int)c);
+    default:
+        if (a == SECCOMP_SET_MODE_STRICT || a == SECCOMP_SET_MODE_FILTER)
+            enter_sandbox();
+        return sp_real.syscall(number, a, b, c);
+    }
 }
 
 long sp_direct_error(int error) __attribute__((used, visibility("hidden")));
-long sp_direct_error(int error)
-{
-	errno = error;
-	return -1;
+long sp_direct_error(int error) {
+    errno = error;
+    return -1;
 }
 
-__attribute__((constructor(101))) static void find_syscall(void)
-{
-	*(void **)(&sp_next_syscall) = dlsym(RTLD_NEXT, "syscall");
+__attribute__((constructor(101))) static void find_syscall(void) {
+    *(void **)(&sp_next_syscall) = dlsym(RTLD_NEXT, "syscall");
 }
 
-__asm__(
-	".text\n"
-	".globl syscall\n"
-	".type syscall, @function\n"
-	"syscall:\n"
-	"	.cfi_startproc\n"
-	"	endbr64\n"
-	"	cmpq	$3, %rdi\n"     /* SYS_close */
-	"	je	sp_direct_call\n"
-	"	cmpq	$33, %rdi\n"    /* SYS_dup2 */
-	"	je	sp_direct_call\n"
-	"	cmpq	$292, %rdi\n"   /* SYS_dup3 */
-	"	je	sp_direct_call\n"
-	"	cmpq	$317, %rdi\n"   /* SYS_seccomp */
-	"	je	sp_direct_call\n"
-	"	cmpq	$436, %rdi\n"   /* SYS_close_range */
-	"	je	sp_direct_call\n"
-	"	movq	sp_next_syscall(%rip), %rax\n"
-	"	testq	%rax, %rax\n"
-	"	je	1f\n"
-	"	jmp	*%rax\n"
-	"1:	movq	%rdi, %rax\n"   /* before the constructor ran: make the call here */
-	"	movq	%rsi, %rdi\n"
-	"	movq	%rdx, %rsi\n"
-	"	movq	%rcx, %rdx\n"
-	"	movq	%r8, %r10\n"
-	"	movq	%r9, %r8\n"
-	"	movq	8(%rsp), %r9\n"
-	"	syscall\n"
-	"	cmpq	$-4095, %rax\n"
-	"	jae	2f\n"
-	"	ret\n"
-	"2:	negl	%eax\n"
-	"	movl	%eax, %edi\n"
-	"	jmp	sp_direct_error\n"
-	"	.cfi_endproc\n"
-	".size syscall, .-syscall\n"
-	".previous\n");
+__asm__(".text\n"
+        ".globl syscall\n"
+        ".type syscall, @function\n"
+        "syscall:\n"
+        "	.cfi_startproc\n"
+        "	endbr64\n"
+        "	cmpq	$3, %rdi\n" /* SYS_close */
+        "	je	sp_direct_call\n"
+        "	cmpq	$33, %rdi\n" /* SYS_dup2 */
+        "	je	sp_direct_call\n"
+        "	cmpq	$292, %rdi\n" /* SYS_dup3 */
+        "	je	sp_direct_call\n"
+        "	cmpq	$317, %rdi\n" /* SYS_seccomp */
+        "	je	sp_direct_call\n"
+        "	cmpq	$436, %rdi\n" /* SYS_close_range */
+        "	je	sp_direct_call\n"
+        "	movq	sp_next_syscall(%rip), %rax\n"
+        "	testq	%rax, %rax\n"
+        "	je	1f\n"
+        "	jmp	*%rax\n"
+        "1:	movq	%rdi, %rax\n" /* before the constructor ran: make the call here */
+        "	movq	%rsi, %rdi\n"
+        "	movq	%rdx, %rsi\n"
+        "	movq	%rcx, %rdx\n"
+        "	movq	%r8, %r10\n"
+        "	movq	%r9, %r8\n"
+        "	movq	8(%rsp), %r9\n"
+        "	syscall\n"
+        "	cmpq	$-4095, %rax\n"
+        "	jae	2f\n"
+        "	ret\n"
+        "2:	negl	%eax\n"
+        "	movl	%eax, %edi\n"
+        "	jmp	sp_direct_error\n"
+        "	.cfi_endproc\n"
+        ".size syscall, .-syscall\n"
+        ".previous\n");
 #endif

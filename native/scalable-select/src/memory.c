@@ -14,40 +14,39 @@
 #endif
 
 enum { RANGES = 4 };
-static _Thread_local struct { uintptr_t start, end; } checked[RANGES] __attribute__((tls_model("initial-exec")));
+static _Thread_local struct {
+    uintptr_t start, end;
+} checked[RANGES] __attribute__((tls_model("initial-exec")));
 static _Thread_local unsigned checked_next __attribute__((tls_model("initial-exec")));
 static uintptr_t page = 4096;
 static bool can_check;
 
-static bool populate(uintptr_t start, uintptr_t end)
-{
-	int saved = errno;
-	bool is_good = sp_real.syscall(SYS_madvise, start, end - start, MADV_POPULATE_WRITE) == 0;
-	errno = saved;
-	return is_good;
+static bool populate(uintptr_t start, uintptr_t end) {
+    int saved = errno;
+    bool is_good = sp_real.syscall(SYS_madvise, start, end - start, MADV_POPULATE_WRITE) == 0;
+    errno = saved;
+    return is_good;
 }
 
-void sp_memory_start(void)
-{
-	page = (uintptr_t)sysconf(_SC_PAGESIZE);
-	uintptr_t here = (uintptr_t)&page & ~(page - 1);
-	can_check = populate(here, here + page); /* Linux 5.14 and later */
+void sp_memory_start(void) {
+    page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t here = (uintptr_t)&page & ~(page - 1);
+    can_check = populate(here, here + page); /* Linux 5.14 and later */
 }
 
-bool sp_memory_is_writable(const void *memory, size_t bytes)
-{
-	uintptr_t start = (uintptr_t)memory, end = start + bytes;
-	if (start == 0 || end < start || end > UINTPTR_MAX - page)
-		return false;
-	for (int i = 0; i < RANGES; i++)
-		if (start >= checked[i].start && end <= checked[i].end)
-			return true;
-	start &= ~(page - 1);
-	end = (end + page - 1) & ~(page - 1);
-	if (can_check && !populate(start, end))
-		return false;
-	unsigned at = checked_next++ % RANGES;
-	checked[at].start = start;
-	checked[at].end = end;
-	return true;
+bool sp_memory_is_writable(const void *memory, size_t bytes) {
+    uintptr_t start = (uintptr_t)memory, end = start + bytes;
+    if (start == 0 || end < start || end > UINTPTR_MAX - page)
+        return false;
+    for (int i = 0; i < RANGES; i++)
+        if (start >= checked[i].start && end <= checked[i].end)
+            return true;
+    start &= ~(page - 1);
+    end = (end + page - 1) & ~(page - 1);
+    if (can_check && !populate(start, end))
+        return false;
+    unsigned at = checked_next++ % RANGES;
+    checked[at].start = start;
+    checked[at].end = end;
+    return true;
 }

@@ -19,16 +19,16 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define GRAIN (SP_WORD * SP_WORD)          /* capacities are multiples of this: whole words of stale_summary */
-#define RETRY_NS UINT64_C(1000000000)      /* after a failure to get an epoll instance */
+#define GRAIN (SP_WORD * SP_WORD)     /* capacities are multiples of this: whole words of stale_summary */
+#define RETRY_NS UINT64_C(1000000000) /* after a failure to get an epoll instance */
 
 struct registry {
-	int is_made;
-	pthread_mutex_t lock;
-	_Atomic(struct sp_thread *) slot[SP_THREADS_MAX]; /* set once; stays after the thread, for the next one */
-	struct sp_counts ended;                           /* of threads that have ended */
-	uint64_t failed_ns;
-	uint64_t slots_memory[64];                        /* lowest_free of SP_THREADS_MAX numbers */
+    int is_made;
+    pthread_mutex_t lock;
+    _Atomic(struct sp_thread *) slot[SP_THREADS_MAX]; /* set once; stays after the thread, for the next one */
+    struct sp_counts ended;                           /* of threads that have ended */
+    uint64_t failed_ns;
+    uint64_t slots_memory[64]; /* lowest_free of SP_THREADS_MAX numbers */
 };
 
 _Atomic int sp_slots_used;
@@ -43,384 +43,360 @@ static _Thread_local struct sp_thread *own __attribute__((tls_model("initial-exe
 static _Atomic int inherited[SP_THREADS_MAX];
 static _Atomic int kick_descriptor; /* + 1; the child closes it as well */
 
-static struct lowest_free *slots(void)
-{
-	return (struct lowest_free *)(void *)registry->slots_memory;
+static struct lowest_free *slots(void) {
+    return (struct lowest_free *)(void *)registry->slots_memory;
 }
 
 /* A signal handler of this very thread may call poll: it must not find the lock taken. */
-static void lock(sigset_t *saved)
-{
-	sigset_t all;
-	sigfillset(&all);
-	sp_real.syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, saved, _NSIG / 8);
-	pthread_mutex_lock(&registry->lock);
-	if (!registry->is_made) {
-		lowest_free_init(registry->slots_memory, sizeof registry->slots_memory, SP_THREADS_MAX);
-		registry->is_made = 1;
-	}
+static void lock(sigset_t *saved) {
+    sigset_t all;
+    sigfillset(&all);
+    sp_real.syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, saved, _NSIG / 8);
+    pthread_mutex_lock(&registry->lock);
+    if (!registry->is_made) {
+        lowest_free_init(registry->slots_memory, sizeof registry->slots_memory, SP_THREADS_MAX);
+        registry->is_made = 1;
+    }
 }
 
-static void unlock(const sigset_t *saved)
-{
-	pthread_mutex_unlock(&registry->lock);
-	sp_real.syscall(SYS_rt_sigprocmask, SIG_SETMASK, saved, NULL, _NSIG / 8);
+static void unlock(const sigset_t *saved) {
+    pthread_mutex_unlock(&registry->lock);
+    sp_real.syscall(SYS_rt_sigprocmask, SIG_SETMASK, saved, NULL, _NSIG / 8);
 }
 
-static void *map_wiped_on_fork(size_t bytes)
-{
-	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (memory == MAP_FAILED)
-		return NULL;
-	if (madvise(memory, bytes, MADV_WIPEONFORK) == 0)
-		return memory;
-	munmap(memory, bytes);
-	return NULL;
+static void *map_wiped_on_fork(size_t bytes) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        return NULL;
+    if (madvise(memory, bytes, MADV_WIPEONFORK) == 0)
+        return memory;
+    munmap(memory, bytes);
+    return NULL;
 }
 
-void sp_refresh_limit(void)
-{
-	struct rlimit limit;
-	if (!atomic_load(&sp_is_sandboxed) && sp_real.syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &limit) == 0)
-		atomic_store(&descriptor_limit, limit.rlim_cur > INT32_MAX ? INT32_MAX : (int)limit.rlim_cur);
+void sp_refresh_limit(void) {
+    struct rlimit limit;
+    if (!atomic_load(&sp_is_sandboxed) && sp_real.syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &limit) == 0)
+        atomic_store(&descriptor_limit, limit.rlim_cur > INT32_MAX ? INT32_MAX : (int)limit.rlim_cur);
 }
 
-int sp_descriptor_limit(void)
-{
-	return atomic_load_explicit(&descriptor_limit, memory_order_relaxed);
+int sp_descriptor_limit(void) {
+    return atomic_load_explicit(&descriptor_limit, memory_order_relaxed);
 }
 
-static int wanted_capacity(void)
-{
-	int limit = sp_descriptor_limit();
-	if (limit >= SP_FD_LIMIT)
-		return SP_FD_LIMIT;
-	return limit < GRAIN ? GRAIN : (limit + GRAIN - 1) / GRAIN * GRAIN;
+static int wanted_capacity(void) {
+    int limit = sp_descriptor_limit();
+    if (limit >= SP_FD_LIMIT)
+        return SP_FD_LIMIT;
+    return limit < GRAIN ? GRAIN : (limit + GRAIN - 1) / GRAIN * GRAIN;
 }
 
 /* Hands out arrays from one mapping, each on its own cache line; with base NULL it only adds up. */
-struct carver { char *base; size_t used; };
+struct carver {
+    char *base;
+    size_t used;
+};
 
-static void *carve(struct carver *c, size_t bytes)
-{
-	size_t at = (c->used + 63) & ~(size_t)63;
-	c->used = at + bytes;
-	return c->base != NULL ? c->base + at : NULL;
+static void *carve(struct carver *c, size_t bytes) {
+    size_t at = (c->used + 63) & ~(size_t)63;
+    c->used = at + bytes;
+    return c->base != NULL ? c->base + at : NULL;
 }
 
-static size_t lay_out(struct sp_thread *t, char *base, size_t capacity)
-{
-	struct carver c = {base, sizeof *t};
-	size_t words = capacity / SP_WORD * sizeof(uint64_t);
-	t->quiet = carve(&c, capacity * sizeof *t->quiet);
-	t->hint = carve(&c, capacity * sizeof *t->hint);
-	t->serial = carve(&c, capacity * sizeof *t->serial);
-	t->unwanted = carve(&c, capacity);
-	t->interested = carve(&c, capacity);
-	t->hinted = carve(&c, capacity * sizeof *t->hinted);
-	t->quiet_in = carve(&c, words);
-	t->quiet_out = carve(&c, words);
-	t->quiet_ex = carve(&c, words);
-	t->result = carve(&c, 3 * words);
-	t->remembered = carve(&c, capacity * sizeof *t->remembered);
-	t->place = carve(&c, capacity * sizeof *t->place);
-	t->stale = carve(&c, words);
-	t->stale_summary = carve(&c, words / SP_WORD);
-	t->examine = carve(&c, (capacity + 1) * sizeof *t->examine);
-	t->examine_index = carve(&c, (capacity + 1) * sizeof *t->examine_index);
-	t->examine_generation = carve(&c, (capacity + 1) * sizeof *t->examine_generation);
-	t->capacity = (int)capacity;
-	return c.used;
+static size_t lay_out(struct sp_thread *t, char *base, size_t capacity) {
+    struct carver c = {base, sizeof *t};
+    size_t words = capacity / SP_WORD * sizeof(uint64_t);
+    t->quiet = carve(&c, capacity * sizeof *t->quiet);
+    t->hint = carve(&c, capacity * sizeof *t->hint);
+    t->serial = carve(&c, capacity * sizeof *t->serial);
+    t->unwanted = carve(&c, capacity);
+    t->interested = carve(&c, capacity);
+    t->hinted = carve(&c, capacity * sizeof *t->hinted);
+    t->quiet_in = carve(&c, words);
+    t->quiet_out = carve(&c, words);
+    t->quiet_ex = carve(&c, words);
+    t->result = carve(&c, 3 * words);
+    t->remembered = carve(&c, capacity * sizeof *t->remembered);
+    t->place = carve(&c, capacity * sizeof *t->place);
+    t->stale = carve(&c, words);
+    t->stale_summary = carve(&c, words / SP_WORD);
+    t->examine = carve(&c, (capacity + 1) * sizeof *t->examine);
+    t->examine_index = carve(&c, (capacity + 1) * sizeof *t->examine_index);
+    t->examine_generation = carve(&c, (capacity + 1) * sizeof *t->examine_generation);
+    t->capacity = (int)capacity;
+    return c.used;
 }
 
-static struct sp_thread *make_thread(int capacity)
-{
-	struct sp_thread measure;
-	size_t bytes = lay_out(&measure, NULL, (size_t)capacity);
-	struct sp_thread *t = map_wiped_on_fork(bytes);
-	if (t != NULL)
-		lay_out(t, (char *)t, (size_t)capacity);
-	return t;
+static struct sp_thread *make_thread(int capacity) {
+    struct sp_thread measure;
+    size_t bytes = lay_out(&measure, NULL, (size_t)capacity);
+    struct sp_thread *t = map_wiped_on_fork(bytes);
+    if (t != NULL)
+        lay_out(t, (char *)t, (size_t)capacity);
+    return t;
 }
 
 /* Size of the kernel's descriptor table (FDSize in /proc/self/status), or 0. Reading it opens a descriptor for a
  * moment, directly, past our own hooks. */
-static int descriptor_table_size(void)
-{
-	char text[2048];
-	long fd = sp_real.syscall(SYS_openat, AT_FDCWD, "/proc/self/status", O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return 0;
-	long got = sp_real.syscall(SYS_read, fd, text, sizeof text - 1);
-	sp_real.syscall(SYS_close, fd);
-	if (got <= 0)
-		return 0;
-	text[got] = '\0';
-	const char *field = strstr(text, "\nFDSize:");
-	return field != NULL ? atoi(field + 8) : 0;
+static int descriptor_table_size(void) {
+    char text[2048];
+    long fd = sp_real.syscall(SYS_openat, AT_FDCWD, "/proc/self/status", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    long got = sp_real.syscall(SYS_read, fd, text, sizeof text - 1);
+    sp_real.syscall(SYS_close, fd);
+    if (got <= 0)
+        return 0;
+    text[got] = '\0';
+    const char *field = strstr(text, "\nFDSize:");
+    return field != NULL ? atoi(field + 8) : 0;
 }
 
 /* An epoll instance takes a descriptor number. The highest free one that does not grow the kernel's table leaves the
  * low numbers to the program, and leaves alone what depends on the table's size (select ignores bits beyond it). */
-static int move_high(long fd)
-{
-	int top = descriptor_table_size();
-	if (top > sp_descriptor_limit())
-		top = sp_descriptor_limit();
-	for (int number = top - 1; number > (int)fd && number > top - SP_WORD; number--) {
-		if (sp_real.syscall(SYS_fcntl, number, F_GETFD) >= 0)
-			continue;
-		long moved = sp_real.syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, number);
-		if (moved >= 0) {
-			sp_real.syscall(SYS_close, fd);
-			fd = moved;
-		}
-		break;
-	}
-	return (int)fd;
+static int move_high(long fd) {
+    int top = descriptor_table_size();
+    if (top > sp_descriptor_limit())
+        top = sp_descriptor_limit();
+    for (int number = top - 1; number > (int)fd && number > top - SP_WORD; number--) {
+        if (sp_real.syscall(SYS_fcntl, number, F_GETFD) >= 0)
+            continue;
+        long moved = sp_real.syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, number);
+        if (moved >= 0) {
+            sp_real.syscall(SYS_close, fd);
+            fd = moved;
+        }
+        break;
+    }
+    return (int)fd;
 }
 
-static int open_epoll(void)
-{
-	long fd = sp_real.syscall(SYS_epoll_create1, EPOLL_CLOEXEC);
-	return fd < 0 ? -1 : move_high(fd);
+static int open_epoll(void) {
+    long fd = sp_real.syscall(SYS_epoll_create1, EPOLL_CLOEXEC);
+    return fd < 0 ? -1 : move_high(fd);
 }
 
-int sp_kick_descriptor(void)
-{
-	int known = atomic_load(&kick_descriptor);
-	if (known != 0)
-		return known - 1;
-	long fd = sp_real.syscall(SYS_eventfd2, 1, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (fd < 0)
-		return -1;
-	fd = move_high(fd);
-	if (atomic_compare_exchange_strong(&kick_descriptor, &known, (int)fd + 1))
-		return (int)fd;
-	sp_real.syscall(SYS_close, fd);
-	return known - 1;
+int sp_kick_descriptor(void) {
+    int known = atomic_load(&kick_descriptor);
+    if (known != 0)
+        return known - 1;
+    long fd = sp_real.syscall(SYS_eventfd2, 1, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (fd < 0)
+        return -1;
+    fd = move_high(fd);
+    if (atomic_compare_exchange_strong(&kick_descriptor, &known, (int)fd + 1))
+        return (int)fd;
+    sp_real.syscall(SYS_close, fd);
+    return known - 1;
 }
 
-bool sp_is_own(const struct sp_thread *t)
-{
-	return t == own;
+bool sp_is_own(const struct sp_thread *t) {
+    return t == own;
 }
 
-int sp_epoll_ready(struct sp_thread *t)
-{
-	if (atomic_load_explicit(&t->epfd, memory_order_relaxed) >= 0)
-		return 0;
-	uint64_t now = sp_now_coarse_ns();
-	uint64_t failed = __atomic_load_n(&registry->failed_ns, __ATOMIC_RELAXED);
-	if (failed != 0 && now - failed < RETRY_NS)
-		return -1;
-	int fd = open_epoll();
-	if (fd < 0) {
-		__atomic_store_n(&registry->failed_ns, now, __ATOMIC_RELAXED);
-		return -1;
-	}
-	atomic_store(&t->epfd, fd);
-	atomic_store(&inherited[t->slot], fd + 1);
-	t->watched_ns = now;
-	return 0;
+int sp_epoll_ready(struct sp_thread *t) {
+    if (atomic_load_explicit(&t->epfd, memory_order_relaxed) >= 0)
+        return 0;
+    uint64_t now = sp_now_coarse_ns();
+    uint64_t failed = __atomic_load_n(&registry->failed_ns, __ATOMIC_RELAXED);
+    if (failed != 0 && now - failed < RETRY_NS)
+        return -1;
+    int fd = open_epoll();
+    if (fd < 0) {
+        __atomic_store_n(&registry->failed_ns, now, __ATOMIC_RELAXED);
+        return -1;
+    }
+    atomic_store(&t->epfd, fd);
+    atomic_store(&inherited[t->slot], fd + 1);
+    t->watched_ns = now;
+    return 0;
 }
 
-void sp_drop_epoll(struct sp_thread *t)
-{
-	int fd = atomic_exchange(&t->epfd, -1);
-	atomic_store(&inherited[t->slot], 0);
-	for (int i = 0; i < t->fd_end; i++)
-		atomic_store_explicit(&t->interested[i], 0, memory_order_relaxed);
-	size_t end = (size_t)t->fd_end, words = (end + SP_WORD - 1) / SP_WORD * sizeof(uint64_t);
-	memset(t->quiet, 0, end * sizeof *t->quiet);
-	memset(t->hint, 0, end * sizeof *t->hint);
-	memset(t->unwanted, 0, end);
-	memset(t->quiet_in, 0, words);
-	memset(t->quiet_out, 0, words);
-	memset(t->quiet_ex, 0, words);
-	t->fd_end = t->hinted_count = t->zombies = 0;
-	t->remembered_count = 0;
-	t->must_rebuild = 0;
-	if (fd >= 0)
-		sp_real.syscall(SYS_close, fd);
+void sp_drop_epoll(struct sp_thread *t) {
+    int fd = atomic_exchange(&t->epfd, -1);
+    atomic_store(&inherited[t->slot], 0);
+    for (int i = 0; i < t->fd_end; i++)
+        atomic_store_explicit(&t->interested[i], 0, memory_order_relaxed);
+    size_t end = (size_t)t->fd_end, words = (end + SP_WORD - 1) / SP_WORD * sizeof(uint64_t);
+    memset(t->quiet, 0, end * sizeof *t->quiet);
+    memset(t->hint, 0, end * sizeof *t->hint);
+    memset(t->unwanted, 0, end);
+    memset(t->quiet_in, 0, words);
+    memset(t->quiet_out, 0, words);
+    memset(t->quiet_ex, 0, words);
+    t->fd_end = t->hinted_count = t->zombies = 0;
+    t->remembered_count = 0;
+    t->must_rebuild = 0;
+    if (fd >= 0)
+        sp_real.syscall(SYS_close, fd);
 }
 
-static void fold(struct sp_counts *into, const struct sp_counts *from)
-{
-	/* sp_counts is uint64_t throughout; the owner stores its counters one by one. */
-	uint64_t *a = (uint64_t *)(void *)into;
-	const uint64_t *b = (const uint64_t *)(const void *)from;
-	for (size_t i = 0; i < sizeof *into / sizeof *a; i++)
-		a[i] += __atomic_load_n(&b[i], __ATOMIC_RELAXED);
+static void fold(struct sp_counts *into, const struct sp_counts *from) {
+    /* sp_counts is uint64_t throughout; the owner stores its counters one by one. */
+    uint64_t *a = (uint64_t *)(void *)into;
+    const uint64_t *b = (const uint64_t *)(const void *)from;
+    for (size_t i = 0; i < sizeof *into / sizeof *a; i++)
+        a[i] += __atomic_load_n(&b[i], __ATOMIC_RELAXED);
 }
 
-static void release(void *thread)
-{
-	struct sp_thread *t = thread;
-	if (t == NULL || !atomic_load(&t->is_live))
-		return;
-	sigset_t saved;
-	lock(&saved);
-	sp_drop_epoll(t);
-	fold(&registry->ended, &t->counts);
-	memset(&t->counts, 0, sizeof t->counts);
-	t->is_busy = 0;
-	atomic_store(&t->is_in_call, 0);
-	t->skip = t->backoff = t->probes = t->looks = 0;
-	t->gain_ns = t->kernel_gain_ns = 0;
-	t->failures = 0;
-	atomic_store(&t->is_live, 0);
-	lowest_free_give(slots(), (size_t)t->slot);
-	unlock(&saved);
-	if (own == t)
-		own = NULL;
+static void release(void *thread) {
+    struct sp_thread *t = thread;
+    if (t == NULL || !atomic_load(&t->is_live))
+        return;
+    sigset_t saved;
+    lock(&saved);
+    sp_drop_epoll(t);
+    fold(&registry->ended, &t->counts);
+    memset(&t->counts, 0, sizeof t->counts);
+    t->is_busy = 0;
+    atomic_store(&t->is_in_call, 0);
+    t->skip = t->backoff = t->probes = t->looks = 0;
+    t->gain_ns = t->kernel_gain_ns = 0;
+    t->failures = 0;
+    atomic_store(&t->is_live, 0);
+    lowest_free_give(slots(), (size_t)t->slot);
+    unlock(&saved);
+    if (own == t)
+        own = NULL;
 }
 
-static struct sp_thread *acquire(void)
-{
-	sigset_t saved;
-	lock(&saved);
-	struct sp_thread *t = NULL;
-	size_t slot = lowest_free_take(slots());
-	if (slot != LOWEST_FREE_NONE) {
-		t = atomic_load(&registry->slot[slot]);
-		/* A smaller mapping is left behind: a hook may be looking at it. Capacities only grow, so these are few. */
-		if (t == NULL || t->capacity < wanted_capacity())
-			t = make_thread(wanted_capacity());
-		if (t == NULL) {
-			lowest_free_give(slots(), slot);
-		} else {
-			t->slot = (int)slot;
-			atomic_store(&t->epfd, -1);
-			atomic_store(&registry->slot[slot], t);
-			atomic_store(&t->is_live, 1);
-			if (atomic_load(&sp_slots_used) <= (int)slot)
-				atomic_store(&sp_slots_used, (int)slot + 1);
-		}
-	}
-	unlock(&saved);
-	return t;
+static struct sp_thread *acquire(void) {
+    sigset_t saved;
+    lock(&saved);
+    struct sp_thread *t = NULL;
+    size_t slot = lowest_free_take(slots());
+    if (slot != LOWEST_FREE_NONE) {
+        t = atomic_load(&registry->slot[slot]);
+        /* A smaller mapping is left behind: a hook may be looking at it. Capacities only grow, so these are few. */
+        if (t == NULL || t->capacity < wanted_capacity())
+            t = make_thread(wanted_capacity());
+        if (t == NULL) {
+            lowest_free_give(slots(), slot);
+        } else {
+            t->slot = (int)slot;
+            atomic_store(&t->epfd, -1);
+            atomic_store(&registry->slot[slot], t);
+            atomic_store(&t->is_live, 1);
+            if (atomic_load(&sp_slots_used) <= (int)slot)
+                atomic_store(&sp_slots_used, (int)slot + 1);
+        }
+    }
+    unlock(&saved);
+    return t;
 }
 
-struct sp_thread *sp_own(void)
-{
-	struct sp_thread *t = own;
-	if (__builtin_expect(atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed), 0))
-		return NULL;
-	if (__builtin_expect(t != NULL && atomic_load_explicit(&t->is_live, memory_order_relaxed) &&
-			t->capacity >= wanted_capacity(), 1))
-		return t;
-	if (!is_usable || sp_options.is_off)
-		return NULL;
-	if (t != NULL && t->is_busy)
-		return NULL;
-	if (t != NULL)
-		release(t); /* too small since the program raised its limit; does nothing in a fork's child */
-	t = own = acquire();
-	if (t != NULL)
-		pthread_setspecific(at_thread_end, t);
-	return t;
+struct sp_thread *sp_own(void) {
+    struct sp_thread *t = own;
+    if (__builtin_expect(atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed), 0))
+        return NULL;
+    if (__builtin_expect(t != NULL && atomic_load_explicit(&t->is_live, memory_order_relaxed) &&
+                             t->capacity >= wanted_capacity(),
+                         1))
+        return t;
+    if (!is_usable || sp_options.is_off)
+        return NULL;
+    if (t != NULL && t->is_busy)
+        return NULL;
+    if (t != NULL)
+        release(t); /* too small since the program raised its limit; does nothing in a fork's child */
+    t = own = acquire();
+    if (t != NULL)
+        pthread_setspecific(at_thread_end, t);
+    return t;
 }
 
-struct sp_thread *sp_slot(int slot)
-{
-	struct sp_thread *t = atomic_load_explicit(&registry->slot[slot], memory_order_acquire);
-	return t != NULL && atomic_load(&t->is_live) ? t : NULL;
+struct sp_thread *sp_slot(int slot) {
+    struct sp_thread *t = atomic_load_explicit(&registry->slot[slot], memory_order_acquire);
+    return t != NULL && atomic_load(&t->is_live) ? t : NULL;
 }
 
-bool sp_is_ours(int fd)
-{
-	if (fd >= 0 && atomic_load_explicit(&kick_descriptor, memory_order_relaxed) == fd + 1)
-		return true;
-	for (int i = 0, n = atomic_load(&sp_slots_used); i < n; i++) {
-		struct sp_thread *t = sp_slot(i);
-		if (t != NULL && atomic_load_explicit(&t->epfd, memory_order_relaxed) == fd)
-			return true;
-	}
-	return false;
+bool sp_is_ours(int fd) {
+    if (fd >= 0 && atomic_load_explicit(&kick_descriptor, memory_order_relaxed) == fd + 1)
+        return true;
+    for (int i = 0, n = atomic_load(&sp_slots_used); i < n; i++) {
+        struct sp_thread *t = sp_slot(i);
+        if (t != NULL && atomic_load_explicit(&t->epfd, memory_order_relaxed) == fd)
+            return true;
+    }
+    return false;
 }
 
-unsigned sp_next_ours(unsigned from)
-{
-	unsigned kick = (unsigned)atomic_load(&kick_descriptor) - 1; /* UINT_MAX if there is none */
-	unsigned lowest = kick >= from ? kick : UINT_MAX;
-	for (int i = 0, n = atomic_load(&sp_slots_used); i < n; i++) {
-		struct sp_thread *t = sp_slot(i);
-		int fd = t != NULL ? atomic_load_explicit(&t->epfd, memory_order_relaxed) : -1;
-		if (fd >= 0 && (unsigned)fd >= from && (unsigned)fd < lowest)
-			lowest = (unsigned)fd;
-	}
-	return lowest;
+unsigned sp_next_ours(unsigned from) {
+    unsigned kick = (unsigned)atomic_load(&kick_descriptor) - 1; /* UINT_MAX if there is none */
+    unsigned lowest = kick >= from ? kick : UINT_MAX;
+    for (int i = 0, n = atomic_load(&sp_slots_used); i < n; i++) {
+        struct sp_thread *t = sp_slot(i);
+        int fd = t != NULL ? atomic_load_explicit(&t->epfd, memory_order_relaxed) : -1;
+        if (fd >= 0 && (unsigned)fd >= from && (unsigned)fd < lowest)
+            lowest = (unsigned)fd;
+    }
+    return lowest;
 }
 
-bool sp_move_epoll_off(int fd)
-{
-	int kick = fd + 1;
-	if (atomic_compare_exchange_strong(&kick_descriptor, &kick, 0)) /* made anew at need */
-		return true;
-	for (int i = 0, n = atomic_load(&sp_slots_used); i < n; i++) {
-		struct sp_thread *t = sp_slot(i);
-		int expected = fd;
-		if (t == NULL || atomic_load(&t->epfd) != fd)
-			continue;
-		long moved = sp_real.syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, fd);
-		if (moved < 0)
-			moved = sp_real.syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3);
-		if (moved < 0)
-			return false;
-		if (!atomic_compare_exchange_strong(&t->epfd, &expected, (int)moved))
-			sp_real.syscall(SYS_close, moved);
-		else
-			atomic_store(&inherited[i], (int)moved + 1);
-	}
-	return true;
+bool sp_move_epoll_off(int fd) {
+    int kick = fd + 1;
+    if (atomic_compare_exchange_strong(&kick_descriptor, &kick, 0)) /* made anew at need */
+        return true;
+    for (int i = 0, n = atomic_load(&sp_slots_used); i < n; i++) {
+        struct sp_thread *t = sp_slot(i);
+        int expected = fd;
+        if (t == NULL || atomic_load(&t->epfd) != fd)
+            continue;
+        long moved = sp_real.syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, fd);
+        if (moved < 0)
+            moved = sp_real.syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3);
+        if (moved < 0)
+            return false;
+        if (!atomic_compare_exchange_strong(&t->epfd, &expected, (int)moved))
+            sp_real.syscall(SYS_close, moved);
+        else
+            atomic_store(&inherited[i], (int)moved + 1);
+    }
+    return true;
 }
 
-void sp_each_thread_counts(void (*visit)(const struct sp_counts *, void *), void *context)
-{
-	if (registry == NULL)
-		return;
-	visit(&registry->ended, context);
-	for (int i = 0, n = atomic_load(&sp_slots_used); i < n; i++) {
-		struct sp_thread *t = sp_slot(i);
-		if (t == NULL)
-			continue;
-		struct sp_counts copy = {0};
-		fold(&copy, &t->counts);
-		visit(&copy, context);
-	}
+void sp_each_thread_counts(void (*visit)(const struct sp_counts *, void *), void *context) {
+    if (registry == NULL)
+        return;
+    visit(&registry->ended, context);
+    for (int i = 0, n = atomic_load(&sp_slots_used); i < n; i++) {
+        struct sp_thread *t = sp_slot(i);
+        if (t == NULL)
+            continue;
+        struct sp_counts copy = {0};
+        fold(&copy, &t->counts);
+        visit(&copy, context);
+    }
 }
 
 /* A child made past these handlers (a direct clone) finds the registry wiped but `inherited` full; when that child
  * forks in turn, its numbers mean something else by now. */
-static void fork_prepare(void)
-{
-	if (!registry->is_made)
-		for (int i = 0; i < SP_THREADS_MAX; i++)
-			atomic_store_explicit(&inherited[i], 0, memory_order_relaxed);
-	if (!registry->is_made)
-		atomic_store(&kick_descriptor, 0);
+static void fork_prepare(void) {
+    if (!registry->is_made)
+        for (int i = 0; i < SP_THREADS_MAX; i++)
+            atomic_store_explicit(&inherited[i], 0, memory_order_relaxed);
+    if (!registry->is_made)
+        atomic_store(&kick_descriptor, 0);
 }
 
-static void fork_child(void)
-{
-	int used = atomic_load(&sp_slots_used);
-	for (int i = 0; i < used; i++) {
-		int fd = atomic_exchange(&inherited[i], 0) - 1;
-		if (fd >= 0)
-			sp_real.syscall(SYS_close, fd);
-	}
-	int kick = atomic_exchange(&kick_descriptor, 0) - 1;
-	if (kick >= 0)
-		sp_real.syscall(SYS_close, kick);
-	atomic_store(&sp_slots_used, 0);
-	own = NULL;
+static void fork_child(void) {
+    int used = atomic_load(&sp_slots_used);
+    for (int i = 0; i < used; i++) {
+        int fd = atomic_exchange(&inherited[i], 0) - 1;
+        if (fd >= 0)
+            sp_real.syscall(SYS_close, fd);
+    }
+    int kick = atomic_exchange(&kick_descriptor, 0) - 1;
+    if (kick >= 0)
+        sp_real.syscall(SYS_close, kick);
+    atomic_store(&sp_slots_used, 0);
+    own = NULL;
 }
 
-void sp_registry_start(void)
-{
-	sp_refresh_limit();
-	registry = map_wiped_on_fork(sizeof *registry);
-	is_usable = registry != NULL && sp_generation != NULL && lowest_free_bytes(SP_THREADS_MAX) <= sizeof registry->slots_memory &&
-		pthread_key_create(&at_thread_end, release) == 0 && pthread_atfork(fork_prepare, NULL, fork_child) == 0;
+void sp_registry_start(void) {
+    sp_refresh_limit();
+    registry = map_wiped_on_fork(sizeof *registry);
+    is_usable = registry != NULL && sp_generation != NULL &&
+                lowest_free_bytes(SP_THREADS_MAX) <= sizeof registry->slots_memory &&
+                pthread_key_create(&at_thread_end, release) == 0 && pthread_atfork(fork_prepare, NULL, fork_child) == 0;
 }

@@ -16,229 +16,218 @@ typedef uint64_t __attribute__((may_alias)) word_t;
 
 /* The caller's sets, as words. */
 struct sets {
-	int n, words;
-	word_t *set[3];     /* NULL: not given */
-	word_t last_mask;   /* bits of the last word that are below n */
+    int n, words;
+    word_t *set[3];   /* NULL: not given */
+    word_t last_mask; /* bits of the last word that are below n */
 };
 
-static inline word_t load(const struct sets *s, int which, int word)
-{
-	if (s->set[which] == NULL)
-		return 0;
-	word_t bits = *(const volatile word_t *)&s->set[which][word];
-	return word == s->words - 1 ? bits & s->last_mask : bits;
+static inline word_t load(const struct sets *s, int which, int word) {
+    if (s->set[which] == NULL)
+        return 0;
+    word_t bits = *(const volatile word_t *)&s->set[which][word];
+    return word == s->words - 1 ? bits & s->last_mask : bits;
 }
 
-static uint64_t count_selecting(const struct sets *s)
-{
-	uint64_t count = 0;
-	for (int word = 0; word < s->words; word++)
-		count += (uint64_t)__builtin_popcountll(load(s, 0, word) | load(s, 1, word) | load(s, 2, word));
-	return count;
+static uint64_t count_selecting(const struct sets *s) {
+    uint64_t count = 0;
+    for (int word = 0; word < s->words; word++)
+        count += (uint64_t)__builtin_popcountll(load(s, 0, word) | load(s, 1, word) | load(s, 2, word));
+    return count;
 }
 
-static void set_result(struct sp_thread *t, const struct sets *s, int which, int fd, int *ready)
-{
-	uint64_t bit = UINT64_C(1) << (fd % SP_WORD), *word = &t->result[which * s->words + fd / SP_WORD];
-	if ((load(s, which, fd / SP_WORD) & bit) == 0 || (*word & bit) != 0)
-		return;
-	*word |= bit;
-	++*ready;
+static void set_result(struct sp_thread *t, const struct sets *s, int which, int fd, int *ready) {
+    uint64_t bit = UINT64_C(1) << (fd % SP_WORD), *word = &t->result[which * s->words + fd / SP_WORD];
+    if ((load(s, which, fd / SP_WORD) & bit) == 0 || (*word & bit) != 0)
+        return;
+    *word |= bit;
+    ++*ready;
 }
 
-static void set_results(struct sp_thread *t, const struct sets *s, int fd, unsigned got, int *ready)
-{
-	if (fd >= s->n)
-		return;
-	if (got & (SP_SET_IN | POLLNVAL))
-		set_result(t, s, SET_IN, fd, ready);
-	if (got & (SP_SET_OUT | POLLNVAL))
-		set_result(t, s, SET_OUT, fd, ready);
-	if (got & (SP_SET_EX | POLLNVAL))
-		set_result(t, s, SET_EX, fd, ready);
+static void set_results(struct sp_thread *t, const struct sets *s, int fd, unsigned got, int *ready) {
+    if (fd >= s->n)
+        return;
+    if (got & (SP_SET_IN | POLLNVAL))
+        set_result(t, s, SET_IN, fd, ready);
+    if (got & (SP_SET_OUT | POLLNVAL))
+        set_result(t, s, SET_OUT, fd, ready);
+    if (got & (SP_SET_EX | POLLNVAL))
+        set_result(t, s, SET_EX, fd, ready);
 }
 
 /* One candidate. A descriptor that is closed when the call begins fails it (the kernel decides: it ignores bits beyond
- * its table); one that is closed during the call is reported in all its sets, as the kernel does when it looks again. */
-static int scan_one(struct sp_thread *t, const struct sets *s, int fd, bool is_first, int *bad)
-{
-	int word = fd / SP_WORD;
-	uint64_t bit = UINT64_C(1) << (fd % SP_WORD);
-	uint64_t in = load(s, SET_IN, word) & bit, out = load(s, SET_OUT, word) & bit, ex = load(s, SET_EX, word) & bit;
-	unsigned events = (in ? SP_BITS_READ : 0) | (out ? SP_BITS_WRITE : 0) | (ex ? SP_BITS_PRI : 0);
-	enum sp_verdict verdict = sp_watch(t, fd, events);
-	if (verdict == SP_BAD_FD && !is_first) {
-		set_results(t, s, fd, POLLNVAL, bad);
-		return 0;
-	}
-	if (verdict == SP_BROKEN)
-		t->must_rebuild = 1;
-	if (verdict == SP_BAD_FD && sp_is_ours(fd)) /* the kernel would find it open */
-		return SCAN_EBADF;
-	if (verdict == SP_BAD_FD || verdict == SP_BROKEN)
-		return SCAN_FAILED;
-	if (verdict == SP_WATCHED && ((in & ~t->quiet_in[word]) | (out & ~t->quiet_out[word]) | (ex & ~t->quiet_ex[word])) == 0)
-		return 0;
-	int i = ++t->examine_count;
-	t->examine[i] = (struct pollfd){.fd = fd, .events = (short)events};
-	t->examine_generation[i] = atomic_load(&sp_generation[fd]);
-	return 0;
+ * its table); one that is closed during the call is reported in all its sets, as the kernel does when it
+ * looks again. */
+static int scan_one(struct sp_thread *t, const struct sets *s, int fd, bool is_first, int *bad) {
+    int word = fd / SP_WORD;
+    uint64_t bit = UINT64_C(1) << (fd % SP_WORD);
+    uint64_t in = load(s, SET_IN, word) & bit, out = load(s, SET_OUT, word) & bit, ex = load(s, SET_EX, word) & bit;
+    unsigned events = (in ? SP_BITS_READ : 0) | (out ? SP_BITS_WRITE : 0) | (ex ? SP_BITS_PRI : 0);
+    enum sp_verdict verdict = sp_watch(t, fd, events);
+    if (verdict == SP_BAD_FD && !is_first) {
+        set_results(t, s, fd, POLLNVAL, bad);
+        return 0;
+    }
+    if (verdict == SP_BROKEN)
+        t->must_rebuild = 1;
+    if (verdict == SP_BAD_FD && sp_is_ours(fd)) /* the kernel would find it open */
+        return SCAN_EBADF;
+    if (verdict == SP_BAD_FD || verdict == SP_BROKEN)
+        return SCAN_FAILED;
+    if (verdict == SP_WATCHED &&
+        ((in & ~t->quiet_in[word]) | (out & ~t->quiet_out[word]) | (ex & ~t->quiet_ex[word])) == 0)
+        return 0;
+    int i = ++t->examine_count;
+    t->examine[i] = (struct pollfd){.fd = fd, .events = (short)events};
+    t->examine_generation[i] = atomic_load(&sp_generation[fd]);
+    return 0;
 }
 
 /* Fills the list of descriptors to examine; returns how many results there are already. */
-static int scan(struct sp_thread *t, const struct sets *s, bool is_first)
-{
-	int bad = 0;
-	t->examine_count = 0;
-	memset(t->result, 0, (size_t)s->words * 3 * sizeof *t->result);
-	for (int word = 0; word < s->words; word++) {
-		uint64_t candidates = (load(s, SET_IN, word) & ~t->quiet_in[word]) | (load(s, SET_OUT, word) & ~t->quiet_out[word]) |
-			(load(s, SET_EX, word) & ~t->quiet_ex[word]);
-		while (candidates != 0) {
-			int fd = word * SP_WORD + __builtin_ctzll(candidates);
-			candidates &= candidates - 1;
-			int verdict = scan_one(t, s, fd, is_first, &bad);
-			if (verdict != 0)
-				return verdict;
-		}
-	}
-	return bad;
+static int scan(struct sp_thread *t, const struct sets *s, bool is_first) {
+    int bad = 0;
+    t->examine_count = 0;
+    memset(t->result, 0, (size_t)s->words * 3 * sizeof *t->result);
+    for (int word = 0; word < s->words; word++) {
+        uint64_t candidates = (load(s, SET_IN, word) & ~t->quiet_in[word]) |
+                              (load(s, SET_OUT, word) & ~t->quiet_out[word]) |
+                              (load(s, SET_EX, word) & ~t->quiet_ex[word]);
+        while (candidates != 0) {
+            int fd = word * SP_WORD + __builtin_ctzll(candidates);
+            candidates &= candidates - 1;
+            int verdict = scan_one(t, s, fd, is_first, &bad);
+            if (verdict != 0)
+                return verdict;
+        }
+    }
+    return bad;
 }
 
 /* Returns the results so far, or SCAN_FAILED if only the kernel can tell: a descriptor was closed unseen, or one that
  * cannot be watched is ready in a way that select does not report, and ppoll cannot be told to ignore that. */
-static int collect(struct sp_thread *t, const struct sets *s, int ready, bool is_first)
-{
-	bool is_stuck = false;
-	for (int i = 1; i <= t->examine_count; i++) {
-		int fd = t->examine[i].fd, before = ready;
-		unsigned got = (unsigned short)t->examine[i].revents;
-		if (got == 0)
-			continue;
-		if ((got & POLLNVAL) && is_first)
-			return SCAN_FAILED;
-		set_results(t, s, fd, got, &ready);
-		if (ready == before && (atomic_load(&t->interested[fd]) & SP_UNWATCHABLE))
-			is_stuck = true;
-	}
-	for (int i = 0; i < t->hinted_count; i++)
-		set_results(t, s, t->hinted[i], t->hint[t->hinted[i]], &ready);
-	return ready == 0 && is_stuck ? SCAN_FAILED : ready;
+static int collect(struct sp_thread *t, const struct sets *s, int ready, bool is_first) {
+    bool is_stuck = false;
+    for (int i = 1; i <= t->examine_count; i++) {
+        int fd = t->examine[i].fd, before = ready;
+        unsigned got = (unsigned short)t->examine[i].revents;
+        if (got == 0)
+            continue;
+        if ((got & POLLNVAL) && is_first)
+            return SCAN_FAILED;
+        set_results(t, s, fd, got, &ready);
+        if (ready == before && (atomic_load(&t->interested[fd]) & SP_UNWATCHABLE))
+            is_stuck = true;
+    }
+    for (int i = 0; i < t->hinted_count; i++)
+        set_results(t, s, t->hinted[i], t->hint[t->hinted[i]], &ready);
+    return ready == 0 && is_stuck ? SCAN_FAILED : ready;
 }
 
-static int finish_in_kernel(struct sp_call *c, const struct sets *s)
-{
-	struct timespec left = sp_deadline_left(&c->deadline);
-	return sp_real.pselect(s->n, (fd_set *)s->set[0], (fd_set *)s->set[1], (fd_set *)s->set[2],
-		c->deadline.is_infinite ? NULL : &left, c->mask);
+static int finish_in_kernel(struct sp_call *c, const struct sets *s) {
+    struct timespec left = sp_deadline_left(&c->deadline);
+    return sp_real.pselect(s->n, (fd_set *)s->set[0], (fd_set *)s->set[1], (fd_set *)s->set[2],
+                           c->deadline.is_infinite ? NULL : &left, c->mask);
 }
 
 /* Results go out only now: a call that fails leaves the caller's sets as they were. */
-static int report(struct sp_thread *t, const struct sets *s, int ready)
-{
-	for (int which = 0; which < 3; which++)
-		if (s->set[which] != NULL)
-			memcpy(s->set[which], &t->result[which * s->words], (size_t)s->words * sizeof(word_t));
-	return ready;
+static int report(struct sp_thread *t, const struct sets *s, int ready) {
+    for (int which = 0; which < 3; which++)
+        if (s->set[which] != NULL)
+            memcpy(s->set[which], &t->result[which * s->words], (size_t)s->words * sizeof(word_t));
+    return ready;
 }
 
-static int run(struct sp_call *c, const struct sets *s)
-{
-	struct sp_thread *t = c->t;
-	bool is_first = true, was_last_look = false;
-	if (!t->has_bitmaps)
-		sp_build_bitmaps(t);
-	if (sp_watchdog_is_due(t) && sp_watchdog(t) < 0)
-		return finish_in_kernel(c, s);
-	for (;; is_first = false) {
-		sp_take_stale(t);
-		int ready = scan(t, s, is_first);
-		if (ready == SCAN_EBADF) {
-			errno = EBADF;
-			return -1;
-		}
-		if (ready == SCAN_FAILED)
-			return finish_in_kernel(c, s);
-		enum sp_wait wait = sp_wait(c, ready > 0);
-		if (wait == SP_LOST_CONTROL)
-			return finish_in_kernel(c, s);
-		if (wait == SP_FAILED)
-			return -1;
-		ready = collect(t, s, ready, is_first);
-		if (ready == SCAN_FAILED)
-			return finish_in_kernel(c, s);
-		if (ready > 0)
-			return report(t, s, ready);
-		if (wait == SP_TIMED_OUT) {
-			if (was_last_look || atomic_load(&t->stale_any) == 0)
-				return report(t, s, 0);
-			was_last_look = true;
-		} else if (wait == SP_SLICE_OVER) {
-			if (sp_watchdog(t) < 0)
-				return finish_in_kernel(c, s);
-		} else {
-			sp_blame_spurious(t);
-			if (c->deadline.is_zero && c->given == NULL)
-				return report(t, s, 0);
-			if (++c->rounds > ROUNDS_MAX)
-				return finish_in_kernel(c, s);
-		}
-	}
+static int run(struct sp_call *c, const struct sets *s) {
+    struct sp_thread *t = c->t;
+    bool is_first = true, was_last_look = false;
+    if (!t->has_bitmaps)
+        sp_build_bitmaps(t);
+    if (sp_watchdog_is_due(t) && sp_watchdog(t) < 0)
+        return finish_in_kernel(c, s);
+    for (;; is_first = false) {
+        sp_take_stale(t);
+        int ready = scan(t, s, is_first);
+        if (ready == SCAN_EBADF) {
+            errno = EBADF;
+            return -1;
+        }
+        if (ready == SCAN_FAILED)
+            return finish_in_kernel(c, s);
+        enum sp_wait wait = sp_wait(c, ready > 0);
+        if (wait == SP_LOST_CONTROL)
+            return finish_in_kernel(c, s);
+        if (wait == SP_FAILED)
+            return -1;
+        ready = collect(t, s, ready, is_first);
+        if (ready == SCAN_FAILED)
+            return finish_in_kernel(c, s);
+        if (ready > 0)
+            return report(t, s, ready);
+        if (wait == SP_TIMED_OUT) {
+            if (was_last_look || atomic_load(&t->stale_any) == 0)
+                return report(t, s, 0);
+            was_last_look = true;
+        } else if (wait == SP_SLICE_OVER) {
+            if (sp_watchdog(t) < 0)
+                return finish_in_kernel(c, s);
+        } else {
+            sp_blame_spurious(t);
+            if (c->deadline.is_zero && c->given == NULL)
+                return report(t, s, 0);
+            if (++c->rounds > ROUNDS_MAX)
+                return finish_in_kernel(c, s);
+        }
+    }
 }
 
-static __attribute__((noinline)) int run_counted(struct sp_call *c, const struct sets *s, uint64_t selecting)
-{
-	struct sp_thread *t = c->t;
-	uint64_t examined = t->counts.examined, changes = t->counts.added + t->counts.modified;
-	int result = run(c, s);
-	if (sp_in_control(c)) {
-		SP_COUNT(t, calls, 1);
-		SP_COUNT(t, selecting, selecting);
-		sp_account(t, selecting, t->counts.examined - examined, t->counts.added + t->counts.modified - changes);
-	}
-	return result;
+static __attribute__((noinline)) int run_counted(struct sp_call *c, const struct sets *s, uint64_t selecting) {
+    struct sp_thread *t = c->t;
+    uint64_t examined = t->counts.examined, changes = t->counts.added + t->counts.modified;
+    int result = run(c, s);
+    if (sp_in_control(c)) {
+        SP_COUNT(t, calls, 1);
+        SP_COUNT(t, selecting, selecting);
+        sp_account(t, selecting, t->counts.examined - examined, t->counts.added + t->counts.modified - changes);
+    }
+    return result;
 }
 
-static void cancelled(void *call)
-{
-	sp_leave(call);
+static void cancelled(void *call) {
+    sp_leave(call);
 }
 
 /* ppoll is a point of cancellation: a thread that ends there must leave the call first. In a frame of its own, since
  * the cleanup is a setjmp. */
-static __attribute__((noinline)) int run_cancellable(struct sp_call *c, const struct sets *s, uint64_t selecting)
-{
-	int result;
-	pthread_cleanup_push(cancelled, c);
-	result = run_counted(c, s, selecting);
-	pthread_cleanup_pop(0);
-	return result;
+static __attribute__((noinline)) int run_cancellable(struct sp_call *c, const struct sets *s, uint64_t selecting) {
+    int result;
+    pthread_cleanup_push(cancelled, c);
+    result = run_counted(c, s, selecting);
+    pthread_cleanup_pop(0);
+    return result;
 }
 
-int sp_select(int n, fd_set *in, fd_set *out, fd_set *ex, const struct timespec *timeout, const sigset_t *mask)
-{
-	if (n <= sp_options.min_set || atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed))
-		return sp_pass_small();
-	struct sets s = {.n = n, .words = (n - 1) / SP_WORD + 1, .set = {(word_t *)in, (word_t *)out, (word_t *)ex}};
-	s.last_mask = n % SP_WORD != 0 ? (UINT64_C(1) << (n % SP_WORD)) - 1 : UINT64_MAX;
-	size_t bytes = (size_t)s.words * sizeof(word_t);
-	if (n >= SP_FD_LIMIT || (timeout != NULL &&
-			(timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= 1000000000)) ||
-			(in != NULL && !sp_memory_is_writable(in, bytes)) || (out != NULL && !sp_memory_is_writable(out, bytes)) ||
-			(ex != NULL && !sp_memory_is_writable(ex, bytes)))
-		return sp_pass_other();
-	uint64_t selecting = count_selecting(&s);
-	if (selecting <= (uint64_t)sp_options.min_set)
-		return sp_pass_small();
-	struct sp_thread *t = sp_own();
-	if (t == NULL)
-		return SP_PASS;
-	if (!t->is_busy && sp_should_pass(t, selecting))
-		return SP_PASS_JUDGED;
-	struct sp_call c;
-	if (!sp_enter(&c, t, timeout, mask, __builtin_frame_address(0)))
-		return SP_PASS;
-	int result = n <= t->capacity ? run_cancellable(&c, &s, selecting) : SP_PASS;
-	sp_leave(&c);
-	return result;
+int sp_select(int n, fd_set *in, fd_set *out, fd_set *ex, const struct timespec *timeout, const sigset_t *mask) {
+    if (n <= sp_options.min_set || atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed))
+        return sp_pass_small();
+    struct sets s = {.n = n, .words = (n - 1) / SP_WORD + 1, .set = {(word_t *)in, (word_t *)out, (word_t *)ex}};
+    s.last_mask = n % SP_WORD != 0 ? (UINT64_C(1) << (n % SP_WORD)) - 1 : UINT64_MAX;
+    size_t bytes = (size_t)s.words * sizeof(word_t);
+    if (n >= SP_FD_LIMIT ||
+        (timeout != NULL && (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= 1000000000)) ||
+        (in != NULL && !sp_memory_is_writable(in, bytes)) || (out != NULL && !sp_memory_is_writable(out, bytes)) ||
+        (ex != NULL && !sp_memory_is_writable(ex, bytes)))
+        return sp_pass_other();
+    uint64_t selecting = count_selecting(&s);
+    if (selecting <= (uint64_t)sp_options.min_set)
+        return sp_pass_small();
+    struct sp_thread *t = sp_own();
+    if (t == NULL)
+        return SP_PASS;
+    if (!t->is_busy && sp_should_pass(t, selecting))
+        return SP_PASS_JUDGED;
+    struct sp_call c;
+    if (!sp_enter(&c, t, timeout, mask, __builtin_frame_address(0)))
+        return SP_PASS;
+    int result = n <= t->capacity ? run_cancellable(&c, &s, selecting) : SP_PASS;
+    sp_leave(&c);
+    return result;
 }

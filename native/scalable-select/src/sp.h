@@ -38,11 +38,11 @@
 #error "scalable-select needs 64-bit Linux"
 #endif
 
-#define SP_FD_LIMIT (1 << 20)   /* descriptors at or above this are always left to the kernel */
-#define SP_THREADS_MAX 1024     /* threads with an epoll instance at one time; more are left to the kernel */
-#define SP_EVENTS 256           /* hints taken by one epoll_wait */
+#define SP_FD_LIMIT (1 << 20) /* descriptors at or above this are always left to the kernel */
+#define SP_THREADS_MAX 1024   /* threads with an epoll instance at one time; more are left to the kernel */
+#define SP_EVENTS 256         /* hints taken by one epoll_wait */
 #define SP_WORD 64
-#define SP_KICK UINT64_MAX          /* epoll data of the hint that only says: look again */
+#define SP_KICK UINT64_MAX /* epoll data of the hint that only says: look again */
 
 /* Poll bits by the group that is registered together. HUP and ERR are always reported, and belong to every group. */
 #define SP_BITS_READ (POLLIN | POLLRDNORM | POLLRDBAND)
@@ -59,109 +59,112 @@
 
 /* interested[fd]: groups registered, and */
 enum {
-	SP_READ = 1, SP_PRI = 2, SP_RDHUP = 4, SP_WRITE = 8,
-	SP_GROUPS = SP_READ | SP_PRI | SP_RDHUP | SP_WRITE,
-	SP_REGISTERED = 0x40, /* an item for fd is (being) put into the epoll instance */
-	SP_UNWATCHABLE = 0x80 /* epoll cannot be trusted with this file: examined in every call */
+    SP_READ = 1,
+    SP_PRI = 2,
+    SP_RDHUP = 4,
+    SP_WRITE = 8,
+    SP_GROUPS = SP_READ | SP_PRI | SP_RDHUP | SP_WRITE,
+    SP_REGISTERED = 0x40, /* an item for fd is (being) put into the epoll instance */
+    SP_UNWATCHABLE = 0x80 /* epoll cannot be trusted with this file: examined in every call */
 };
 
 enum sp_verdict { SP_WATCHED, SP_EXAMINE_ALWAYS, SP_BAD_FD, SP_BROKEN };
 
 struct sp_counts {
-	uint64_t calls;                                     /* scaled */
-	uint64_t passed_small, passed_hot, passed_other;    /* handed to the kernel, and why */
-	uint64_t selecting, examined, hints, spurious;
-	uint64_t added, modified, removed, unwatchable;
-	uint64_t lost, missed_closes, conflicts, zombies, rebuilds, watchdog_runs;
+    uint64_t calls;                                  /* scaled */
+    uint64_t passed_small, passed_hot, passed_other; /* handed to the kernel, and why */
+    uint64_t selecting, examined, hints, spurious;
+    uint64_t added, modified, removed, unwatchable;
+    uint64_t lost, missed_closes, conflicts, zombies, rebuilds, watchdog_runs;
 };
 
 /* One per thread that selects. Written by its owner only, but for what is _Atomic. The mapping is wiped in a fork's
  * child, so all zero must mean "no epoll instance, nothing known". */
 struct sp_thread {
-	_Atomic int is_live;
-	_Atomic int epfd;            /* valid while is_live */
-	int slot;
-	int capacity;                /* descriptors below this can be watched; a multiple of SP_WORD * SP_WORD */
-	int fd_end;                  /* all descriptors with knowledge are below this */
-	_Atomic int is_in_call;      /* as is_busy, for other threads: see forget in life.c */
-	volatile int is_busy;        /* inside a call: a signal handler that selects must not enter */
-	volatile uint64_t ticket;    /* number of the call that owns the state, see sp_enter */
-	char *frame;                 /* stack position of that call */
-	volatile int must_rebuild;   /* what the thread knows cannot be relied on */
-	bool must_drop;              /* the epoll instance is not worth its keep for a while */
-	bool has_bitmaps;            /* quiet_in, quiet_out, quiet_ex are kept (the thread has used select) */
-	bool expects_hints;          /* the last look at the epoll instance before sleeping found hints */
-	uint64_t watched_ns;         /* when the watchdog last ran */
-	/* adaptive.c */
-	int64_t gain_ns;             /* running estimate: kernel's cost of a call minus ours, from calls of ours */
-	int64_t kernel_gain_ns;      /* the same, from what the kernel's calls returned */
-	unsigned looks;              /* kernel's calls seen since there was reason to ask */
-	unsigned skip, backoff, probes;
-	uint64_t asked;              /* size of the set of the call that is passed on */
-	uint64_t skip_selecting;     /* size of the set when the kernel was found cheaper */
-	int zombies, failures;
+    _Atomic int is_live;
+    _Atomic int epfd; /* valid while is_live */
+    int slot;
+    int capacity;              /* descriptors below this can be watched; a multiple of SP_WORD * SP_WORD */
+    int fd_end;                /* all descriptors with knowledge are below this */
+    _Atomic int is_in_call;    /* as is_busy, for other threads: see forget in life.c */
+    volatile int is_busy;      /* inside a call: a signal handler that selects must not enter */
+    volatile uint64_t ticket;  /* number of the call that owns the state, see sp_enter */
+    char *frame;               /* stack position of that call */
+    volatile int must_rebuild; /* what the thread knows cannot be relied on */
+    bool must_drop;            /* the epoll instance is not worth its keep for a while */
+    bool has_bitmaps;          /* quiet_in, quiet_out, quiet_ex are kept (the thread has used select) */
+    bool expects_hints;        /* the last look at the epoll instance before sleeping found hints */
+    uint64_t watched_ns;       /* when the watchdog last ran */
+    /* adaptive.c */
+    int64_t gain_ns;        /* running estimate: kernel's cost of a call minus ours, from calls of ours */
+    int64_t kernel_gain_ns; /* the same, from what the kernel's calls returned */
+    unsigned looks;         /* kernel's calls seen since there was reason to ask */
+    unsigned skip, backoff, probes;
+    uint64_t asked;          /* size of the set of the call that is passed on */
+    uint64_t skip_selecting; /* size of the set when the kernel was found cheaper */
+    int zombies, failures;
 
-	uint16_t *quiet;             /* [capacity] */
-	uint16_t *hint;              /* [capacity] bits reported in the current call */
-	uint32_t *serial;            /* [capacity] number of the registration: a hint with another one is not fd's */
-	uint8_t *unwanted;           /* [capacity] hints in a row that woke a call for nothing */
-	_Atomic uint8_t *interested; /* [capacity] */
-	uint32_t next_serial;
-	int *hinted;                 /* [capacity] descriptors with hint != 0 */
-	int hinted_count;
-	uint64_t *quiet_in, *quiet_out, *quiet_ex;  /* [capacity / 64] bit set: the whole SP_SET_... is quiet */
-	uint64_t *result;            /* [3 * capacity / 64] */
+    uint16_t *quiet;             /* [capacity] */
+    uint16_t *hint;              /* [capacity] bits reported in the current call */
+    uint32_t *serial;            /* [capacity] number of the registration: a hint with another one is not fd's */
+    uint8_t *unwanted;           /* [capacity] hints in a row that woke a call for nothing */
+    _Atomic uint8_t *interested; /* [capacity] */
+    uint32_t next_serial;
+    int *hinted; /* [capacity] descriptors with hint != 0 */
+    int hinted_count;
+    uint64_t *quiet_in, *quiet_out, *quiet_ex; /* [capacity / 64] bit set: the whole SP_SET_... is quiet */
+    uint64_t *result;                          /* [3 * capacity / 64] */
 
-	_Atomic uint64_t *stale;         /* [capacity / 64] marked by forgetters, taken by the owner */
-	_Atomic uint64_t *stale_summary; /* [capacity / 4096] */
-	_Atomic uint32_t stale_any;
+    _Atomic uint64_t *stale;         /* [capacity / 64] marked by forgetters, taken by the owner */
+    _Atomic uint64_t *stale_summary; /* [capacity / 4096] */
+    _Atomic uint32_t stale_any;
 
-	/* The array of the last poll, to be compared with the next one (array.h). */
-	uint64_t *remembered;        /* [capacity] */
-	uint32_t *place;             /* [capacity] where fd stands in it */
-	uint32_t remembered_count;
-	bool has_duplicates;         /* the array of this call names some descriptor twice */
+    /* The array of the last poll, to be compared with the next one (array.h). */
+    uint64_t *remembered; /* [capacity] */
+    uint32_t *place;      /* [capacity] where fd stands in it */
+    uint32_t remembered_count;
+    bool has_duplicates; /* the array of this call names some descriptor twice */
 
-	struct pollfd *examine;      /* [1 + capacity]; 0 is the epoll instance */
-	int *examine_index;          /* [1 + capacity] place in the caller's array */
-	uint32_t *examine_generation;/* [1 + capacity] */
-	int examine_count;
+    struct pollfd *examine;       /* [1 + capacity]; 0 is the epoll instance */
+    int *examine_index;           /* [1 + capacity] place in the caller's array */
+    uint32_t *examine_generation; /* [1 + capacity] */
+    int examine_count;
 
-	struct epoll_event event[SP_EVENTS];
-	struct sp_counts counts;
+    struct epoll_event event[SP_EVENTS];
+    struct sp_counts counts;
 };
 
 struct sp_options {
-	int min_set;        /* sets of at most this many descriptors go to the kernel */
-	int watchdog_ms;    /* 0: no watchdog */
-	bool is_adaptive;
-	bool is_off;
-	bool is_plain;      /* compare without what this processor has for it (for tests) */
+    int min_set;     /* sets of at most this many descriptors go to the kernel */
+    int watchdog_ms; /* 0: no watchdog */
+    bool is_adaptive;
+    bool is_off;
+    bool is_plain; /* compare without what this processor has for it (for tests) */
 };
 extern struct sp_options sp_options;
 void sp_options_read(void);
 
 /* --- registry.c: threads and their epoll instances */
-extern _Atomic int sp_slots_used;     /* 0 until some thread has had an epoll instance: the hooks' fast test */
-extern _Atomic int sp_is_sandboxed;   /* by a seccomp filter: the library makes no call of its own any more */
+extern _Atomic int sp_slots_used;   /* 0 until some thread has had an epoll instance: the hooks' fast test */
+extern _Atomic int sp_is_sandboxed; /* by a seccomp filter: the library makes no call of its own any more */
 void sp_registry_start(void);
-struct sp_thread *sp_slot(int slot);  /* NULL if the slot has no live thread */
-struct sp_thread *sp_own(void);       /* the calling thread's, made if need be; NULL: leave it to the kernel */
-void sp_drop_epoll(struct sp_thread *t);   /* forget all and close the epoll instance; made again at need */
-int sp_epoll_ready(struct sp_thread *t);   /* 0, or -1 if there is none and none can be made now */
+struct sp_thread *sp_slot(int slot);     /* NULL if the slot has no live thread */
+struct sp_thread *sp_own(void);          /* the calling thread's, made if need be; NULL: leave it to the kernel */
+void sp_drop_epoll(struct sp_thread *t); /* forget all and close the epoll instance; made again at need */
+int sp_epoll_ready(struct sp_thread *t); /* 0, or -1 if there is none and none can be made now */
 bool sp_is_ours(int fd);
-unsigned sp_next_ours(unsigned from);  /* lowest of our descriptors that is >= from; UINT_MAX if there is none */
+unsigned sp_next_ours(unsigned from); /* lowest of our descriptors that is >= from; UINT_MAX if there is none */
 bool sp_move_epoll_off(int fd);       /* the program wants this number: false if it could not be vacated */
 bool sp_is_own(const struct sp_thread *t);
-int sp_kick_descriptor(void);          /* an eventfd that is always readable, made at first need; -1 if it cannot be */
+int sp_kick_descriptor(void); /* an eventfd that is always readable, made at first need; -1 if it cannot be */
 void sp_refresh_limit(void);
-int sp_descriptor_limit(void);        /* soft RLIMIT_NOFILE as last seen */
+int sp_descriptor_limit(void); /* soft RLIMIT_NOFILE as last seen */
 void sp_each_thread_counts(void (*visit)(const struct sp_counts *, void *), void *context);
 
 /* --- life.c: descriptors get another file */
-extern _Atomic uint32_t *sp_generation;   /* [SP_FD_LIMIT] */
+extern _Atomic uint32_t *sp_generation; /* [SP_FD_LIMIT] */
 void sp_life_start(void);
-void sp_forget_closing(int fd);       /* about to be closed: also leaves the epoll instances */
+void sp_forget_closing(int fd); /* about to be closed: also leaves the epoll instances */
 void sp_forget_closed(int fd);
 void sp_forget_created(int fd);
 void sp_forget_range(unsigned first, unsigned last, bool is_closed);
@@ -177,29 +180,33 @@ unsigned sp_group_bits(unsigned groups);
 bool sp_epoll_is_alive(struct sp_thread *t);
 
 /* --- hints.c */
-int sp_harvest(struct sp_thread *t);  /* number of hints taken, or -1 if the epoll instance is gone */
+int sp_harvest(struct sp_thread *t); /* number of hints taken, or -1 if the epoll instance is gone */
 void sp_learn(struct sp_thread *t);
 void sp_clear_hints(struct sp_thread *t);
 void sp_blame_spurious(struct sp_thread *t);
 
 /* --- wait.c */
-struct sp_deadline { bool is_infinite, is_zero; uint64_t end_ns; };
+struct sp_deadline {
+    bool is_infinite, is_zero;
+    uint64_t end_ns;
+};
 struct sp_call {
-	struct sp_thread *t;
-	uint64_t ticket;
-	struct sp_deadline deadline;
-	const sigset_t *given;            /* the caller's mask argument */
-	const sigset_t *mask;             /* the mask to sleep with, or NULL for the thread's own */
-	bool has_blocked;                 /* all signals are blocked and `saved` holds the thread's mask */
-	sigset_t saved;
-	unsigned rounds;
+    struct sp_thread *t;
+    uint64_t ticket;
+    struct sp_deadline deadline;
+    const sigset_t *given; /* the caller's mask argument */
+    const sigset_t *mask;  /* the mask to sleep with, or NULL for the thread's own */
+    bool has_blocked;      /* all signals are blocked and `saved` holds the thread's mask */
+    sigset_t saved;
+    unsigned rounds;
 };
 enum sp_wait { SP_WOKEN, SP_TIMED_OUT, SP_SLICE_OVER, SP_FAILED, SP_LOST_CONTROL };
 uint64_t sp_now_ns(void);
 uint64_t sp_now_coarse_ns(void);
 void sp_deadline_start(struct sp_deadline *d, const struct timespec *timeout);
 struct timespec sp_deadline_left(const struct sp_deadline *d);
-bool sp_enter(struct sp_call *c, struct sp_thread *t, const struct timespec *timeout, const sigset_t *mask, char *frame);
+bool sp_enter(struct sp_call *c, struct sp_thread *t, const struct timespec *timeout, const sigset_t *mask,
+              char *frame);
 void sp_leave(struct sp_call *c);
 bool sp_in_control(const struct sp_call *c);
 enum sp_wait sp_wait(struct sp_call *c, bool must_not_sleep);
@@ -211,7 +218,7 @@ void sp_account(struct sp_thread *t, uint64_t selecting, uint64_t examined, uint
 
 /* --- watchdog.c */
 bool sp_watchdog_is_due(const struct sp_thread *t);
-int sp_watchdog(struct sp_thread *t);  /* lost hints found, or -1 if the epoll instance is gone */
+int sp_watchdog(struct sp_thread *t); /* lost hints found, or -1 if the epoll instance is gone */
 
 /* --- memory.c */
 void sp_memory_start(void);
@@ -219,19 +226,18 @@ bool sp_memory_is_writable(const void *start, size_t bytes);
 
 /* --- poll.c, select.c: SP_PASS means: nothing was touched, call the kernel with the same arguments. */
 #define SP_PASS (-2)
-#define SP_PASS_JUDGED (-3)     /* the same; what the kernel answers goes to sp_account_passed */
+#define SP_PASS_JUDGED (-3) /* the same; what the kernel answers goes to sp_account_passed */
 int sp_poll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask);
 int sp_select(int n, fd_set *in, fd_set *out, fd_set *ex, const struct timespec *timeout, const sigset_t *mask);
 
 /* --- stats.c */
 void sp_stats_start(void);
 struct sp_counts sp_stats_sum(void);
-int sp_pass_small(void);              /* count the call, if anyone wants to know, and answer SP_PASS */
+int sp_pass_small(void); /* count the call, if anyone wants to know, and answer SP_PASS */
 int sp_pass_other(void);
-extern _Atomic uint64_t sp_missed_closes, sp_removed;  /* by forgetters, who may not write a thread's counters */
+extern _Atomic uint64_t sp_missed_closes, sp_removed; /* by forgetters, who may not write a thread's counters */
 
 /* The thread's own counters have one writer; readers (the report at exit) may be other threads. */
-#define SP_COUNT(t, field, n) \
-	__atomic_store_n(&(t)->counts.field, (t)->counts.field + (uint64_t)(n), __ATOMIC_RELAXED)
+#define SP_COUNT(t, field, n) __atomic_store_n(&(t)->counts.field, (t)->counts.field + (uint64_t)(n), __ATOMIC_RELAXED)
 
 #endif

@@ -9,24 +9,22 @@
 struct sp_real sp_real;
 int sp_has_started;
 
-void sp_start(void)
-{
-	if (sp_has_started)
-		return;
-	/* dlsym answers an object pointer; POSIX guarantees that it can be read as a function's. */
+void sp_start(void) {
+    if (sp_has_started)
+        return;
+    /* dlsym answers an object pointer; POSIX guarantees that it can be read as a function's. */
 #define X(type, name, arguments) *(void **)(&sp_real.name) = dlsym(RTLD_NEXT, #name);
-	SP_REAL_FUNCTIONS(X)
+    SP_REAL_FUNCTIONS(X)
 #undef X
-	sp_options_read();
-	sp_array_start();
-	sp_life_start();
-	sp_registry_start();
-	sp_memory_start();
-	sp_stats_start();
-	sp_has_started = 1;
+    sp_options_read();
+    sp_array_start();
+    sp_life_start();
+    sp_registry_start();
+    sp_memory_start();
+    sp_stats_start();
+    sp_has_started = 1;
 }
 
-__attribute__((constructor)) static void start_at_load(void)
-{
-	sp_start();
+__attribute__((constructor)) static void start_at_load(void) {
+    sp_start();
 }

@@ -19,126 +19,120 @@ _Atomic uint64_t sp_missed_closes, sp_removed;
 /* Calls that are passed on before the thread has counters of its own. Spread over cache lines by thread, and counted
  * only if there will be a report. */
 enum { STRIPES = 32 };
-static struct { _Alignas(64) _Atomic uint64_t small, other; } passed[STRIPES];
+static struct {
+    _Alignas(64) _Atomic uint64_t small, other;
+} passed[STRIPES];
 static bool is_wanted;
 static char path[4096];
 static int number = -1;
-static struct stat identity;  /* of `number`, when the process started */
+static struct stat identity; /* of `number`, when the process started */
 static pid_t reporter;
 
-static unsigned stripe(void)
-{
-	return (unsigned)((uintptr_t)__builtin_thread_pointer() >> 12) % STRIPES;
+static unsigned stripe(void) {
+    return (unsigned)((uintptr_t)__builtin_thread_pointer() >> 12) % STRIPES;
 }
 
-int sp_pass_small(void)
-{
-	if (__builtin_expect(is_wanted, 0))
-		atomic_fetch_add_explicit(&passed[stripe()].small, 1, memory_order_relaxed);
-	return SP_PASS;
+int sp_pass_small(void) {
+    if (__builtin_expect(is_wanted, 0))
+        atomic_fetch_add_explicit(&passed[stripe()].small, 1, memory_order_relaxed);
+    return SP_PASS;
 }
 
-int sp_pass_other(void)
-{
-	if (__builtin_expect(is_wanted, 0))
-		atomic_fetch_add_explicit(&passed[stripe()].other, 1, memory_order_relaxed);
-	return SP_PASS;
+int sp_pass_other(void) {
+    if (__builtin_expect(is_wanted, 0))
+        atomic_fetch_add_explicit(&passed[stripe()].other, 1, memory_order_relaxed);
+    return SP_PASS;
 }
 
-static void add(const struct sp_counts *from, void *context)
-{
-	uint64_t *into = context;
-	const uint64_t *each = (const uint64_t *)(const void *)from;
-	for (size_t i = 0; i < sizeof *from / sizeof *each; i++)
-		into[i] += each[i];
+static void add(const struct sp_counts *from, void *context) {
+    uint64_t *into = context;
+    const uint64_t *each = (const uint64_t *)(const void *)from;
+    for (size_t i = 0; i < sizeof *from / sizeof *each; i++)
+        into[i] += each[i];
 }
 
-struct sp_counts sp_stats_sum(void)
-{
-	struct sp_counts sum = {0};
-	sp_each_thread_counts(add, &sum);
-	for (int i = 0; i < STRIPES; i++) {
-		sum.passed_small += atomic_load(&passed[i].small);
-		sum.passed_other += atomic_load(&passed[i].other);
-	}
-	sum.missed_closes += atomic_load(&sp_missed_closes);
-	sum.removed += atomic_load(&sp_removed);
-	return sum;
+struct sp_counts sp_stats_sum(void) {
+    struct sp_counts sum = {0};
+    sp_each_thread_counts(add, &sum);
+    for (int i = 0; i < STRIPES; i++) {
+        sum.passed_small += atomic_load(&passed[i].small);
+        sum.passed_other += atomic_load(&passed[i].other);
+    }
+    sum.missed_closes += atomic_load(&sp_missed_closes);
+    sum.removed += atomic_load(&sp_removed);
+    return sum;
 }
 
 /* A server may have closed this descriptor and be using the number for a client: then nothing is written. */
-static int same_descriptor(void)
-{
-	struct stat now;
-	if (number < 0 || fstat(number, &now) != 0 || now.st_dev != identity.st_dev || now.st_ino != identity.st_ino ||
-			(now.st_mode & S_IFMT) != (identity.st_mode & S_IFMT))
-		return -1;
-	return number;
+static int same_descriptor(void) {
+    struct stat now;
+    if (number < 0 || fstat(number, &now) != 0 || now.st_dev != identity.st_dev || now.st_ino != identity.st_ino ||
+        (now.st_mode & S_IFMT) != (identity.st_mode & S_IFMT))
+        return -1;
+    return number;
 }
 
 /* Only a regular file, not through a link, and not one that others may write. */
-static int open_file(void)
-{
-	int fd = (int)sp_real.syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-	struct stat status;
-	if (fd < 0)
-		return -1;
-	if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0)
-		return fd;
-	sp_real.syscall(SYS_close, fd);
-	return -1;
+static int open_file(void) {
+    int fd = (int)sp_real.syscall(SYS_openat, AT_FDCWD, path,
+                                  O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    struct stat status;
+    if (fd < 0)
+        return -1;
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0)
+        return fd;
+    sp_real.syscall(SYS_close, fd);
+    return -1;
 }
 
-static int describe(char *text, size_t size)
-{
-	struct sp_counts c = sp_stats_sum();
-	double calls = c.calls != 0 ? (double)c.calls : 1;
-	return snprintf(text, size,
-		"{\"pid\":%d,\"calls\":%" PRIu64 ",\"passed_small\":%" PRIu64 ",\"passed_hot\":%" PRIu64 ",\"passed_other\":%" PRIu64
-		",\"mean_set\":%.1f,\"mean_examined\":%.2f,\"hints\":%" PRIu64 ",\"spurious\":%" PRIu64 ",\"added\":%" PRIu64
-		",\"modified\":%" PRIu64 ",\"removed\":%" PRIu64 ",\"unwatchable\":%" PRIu64 ",\"lost\":%" PRIu64
-		",\"missed_closes\":%" PRIu64 ",\"conflicts\":%" PRIu64 ",\"zombies\":%" PRIu64 ",\"rebuilds\":%" PRIu64
-		",\"watchdog_runs\":%" PRIu64 "}\n",
-		(int)getpid(), c.calls, c.passed_small, c.passed_hot, c.passed_other, (double)c.selecting / calls,
-		(double)c.examined / calls, c.hints, c.spurious, c.added, c.modified, c.removed, c.unwatchable, c.lost,
-		c.missed_closes, c.conflicts, c.zombies, c.rebuilds, c.watchdog_runs);
+static int describe(char *text, size_t size) {
+    struct sp_counts c = sp_stats_sum();
+    double calls = c.calls != 0 ? (double)c.calls : 1;
+    return snprintf(text, size,
+                    "{\"pid\":%d,\"calls\":%" PRIu64 ",\"passed_small\":%" PRIu64 ",\"passed_hot\":%" PRIu64
+                    ",\"passed_other\":%" PRIu64 ",\"mean_set\":%.1f,\"mean_examined\":%.2f,\"hints\":%" PRIu64
+                    ",\"spurious\":%" PRIu64 ",\"added\":%" PRIu64 ",\"modified\":%" PRIu64 ",\"removed\":%" PRIu64
+                    ",\"unwatchable\":%" PRIu64 ",\"lost\":%" PRIu64 ",\"missed_closes\":%" PRIu64
+                    ",\"conflicts\":%" PRIu64 ",\"zombies\":%" PRIu64 ",\"rebuilds\":%" PRIu64
+                    ",\"watchdog_runs\":%" PRIu64 "}\n",
+                    (int)getpid(), c.calls, c.passed_small, c.passed_hot, c.passed_other, (double)c.selecting / calls,
+                    (double)c.examined / calls, c.hints, c.spurious, c.added, c.modified, c.removed, c.unwatchable,
+                    c.lost, c.missed_closes, c.conflicts, c.zombies, c.rebuilds, c.watchdog_runs);
 }
 
-__attribute__((destructor)) static void report_at_exit(void)
-{
-	char text[1024];
-	if (!is_wanted)
-		return;
-	/* A forked child that made no call of its own has nothing to say. */
-	struct sp_counts sum = sp_stats_sum();
-	if (getpid() != reporter && sum.calls + sum.passed_hot == 0)
-		return;
-	int length = describe(text, sizeof text);
-	int fd = path[0] != '\0' ? open_file() : same_descriptor();
-	if (fd < 0 || length <= 0 || (size_t)length >= sizeof text)
-		return;
-	ssize_t written = write(fd, text, (size_t)length); /* one write: lines of several processes do not mix */
-	(void)written;
-	if (path[0] != '\0')
-		sp_real.syscall(SYS_close, fd);
+__attribute__((destructor)) static void report_at_exit(void) {
+    char text[1024];
+    if (!is_wanted)
+        return;
+    /* A forked child that made no call of its own has nothing to say. */
+    struct sp_counts sum = sp_stats_sum();
+    if (getpid() != reporter && sum.calls + sum.passed_hot == 0)
+        return;
+    int length = describe(text, sizeof text);
+    int fd = path[0] != '\0' ? open_file() : same_descriptor();
+    if (fd < 0 || length <= 0 || (size_t)length >= sizeof text)
+        return;
+    ssize_t written = write(fd, text, (size_t)length); /* one write: lines of several processes do not mix */
+    (void)written;
+    if (path[0] != '\0')
+        sp_real.syscall(SYS_close, fd);
 }
 
-void sp_stats_start(void)
-{
-	const char *where = secure_getenv("SCALABLE_SELECT_STATS");
-	if (where == NULL || *where == '\0')
-		return;
-	if (strcmp(where, "stderr") == 0) {
-		number = STDERR_FILENO;
-	} else if (strncmp(where, "fd:", 3) == 0) {
-		char *end;
-		long value = strtol(where + 3, &end, 10);
-		number = end != where + 3 && *end == '\0' && value >= 0 && value < SP_FD_LIMIT ? (int)value : -1;
-	} else if (where[0] == '/' && strlen(where) < sizeof path) {
-		strcpy(path, where);
-	}
-	if (number >= 0 && fstat(number, &identity) != 0)
-		number = -1;
-	reporter = getpid();
-	is_wanted = number >= 0 || path[0] != '\0';
+void sp_stats_start(void) {
+    const char *where = secure_getenv("SCALABLE_SELECT_STATS");
+    if (where == NULL || *where == '\0')
+        return;
+    if (strcmp(where, "stderr") == 0) {
+        number = STDERR_FILENO;
+    } else if (strncmp(where, "fd:", 3) == 0) {
+        char *end;
+        long value = strtol(where + 3, &end, 10);
+        number = end != where + 3 && *end == '\0' && value >= 0 && value < SP_FD_LIMIT ? (int)value : -1;
+    } else if (where[0] == '/' && strlen(where) < sizeof path) {
+        strcpy(path, where);
+    }
+    if (number >= 0 && fstat(number, &identity) != 0)
+        number = -1;
+    reporter = getpid();
+    is_wanted = number >= 0 || path[0] != '\0';
 }

@@ -1,4 +1,5 @@
-/* A test is a function named by what it says. The program prints one line a test and "N passed, N failed" at the end. */
+/* A test is a function named by what it says. The program prints one line a test and "N passed, N failed" at
+ * the end. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -12,52 +13,50 @@
 
 static int check_failures __attribute__((unused)), check_passed_tests, check_failed_tests;
 
-#define CHECK(condition) \
-	do { \
-		if (!(condition)) { \
-			printf("  %s:%d: not true: %s (errno %d)\n", __FILE__, __LINE__, #condition, errno); \
-			check_failures++; \
-		} \
-	} while (0)
+#define CHECK(condition)                                                                         \
+    do {                                                                                         \
+        if (!(condition)) {                                                                      \
+            printf("  %s:%d: not true: %s (errno %d)\n", __FILE__, __LINE__, #condition, errno); \
+            check_failures++;                                                                    \
+        }                                                                                        \
+    } while (0)
 
-#define CHECK_EQ(a, b) \
-	do { \
-		long long check_a = (long long)(a), check_b = (long long)(b); \
-		if (check_a != check_b) { \
-			printf("  %s:%d: %s is %lld, not %lld (errno %d)\n", __FILE__, __LINE__, #a, check_a, check_b, errno); \
-			check_failures++; \
-		} \
-	} while (0)
+#define CHECK_EQ(a, b)                                                                                             \
+    do {                                                                                                           \
+        long long check_a = (long long)(a), check_b = (long long)(b);                                              \
+        if (check_a != check_b) {                                                                                  \
+            printf("  %s:%d: %s is %lld, not %lld (errno %d)\n", __FILE__, __LINE__, #a, check_a, check_b, errno); \
+            check_failures++;                                                                                      \
+        }                                                                                                          \
+    } while (0)
 
-static inline void check_hung(int signal_number)
-{
-	(void)signal_number;
-	static const char text[] = "FAILED (hung: a wake-up was lost)\n";
-	if (write(STDOUT_FILENO, text, sizeof text - 1) < 0)
-		_exit(2);
-	_exit(1);
+static inline void check_hung(int signal_number) {
+    (void)signal_number;
+    static const char text[] = "FAILED (hung: a wake-up was lost)\n";
+    if (write(STDOUT_FILENO, text, sizeof text - 1) < 0)
+        _exit(2);
+    _exit(1);
 }
 
 /* A test that has not ended after this long has lost a wake-up: all of them take a few seconds at most. */
 enum { CHECK_HANG_S = 120 };
 
-#define RUN(test) \
-	do { \
-		int check_before = check_failures; \
-		fflush(stdout); \
-		signal(SIGALRM, check_hung); \
-		alarm(CHECK_HANG_S); \
-		test(); \
-		alarm(0); \
-		bool check_ok = check_failures == check_before; \
-		check_ok ? check_passed_tests++ : check_failed_tests++; \
-		printf("%s %s\n", check_ok ? "ok" : "FAILED", #test); \
-	} while (0)
+#define RUN(test)                                               \
+    do {                                                        \
+        int check_before = check_failures;                      \
+        fflush(stdout);                                         \
+        signal(SIGALRM, check_hung);                            \
+        alarm(CHECK_HANG_S);                                    \
+        test();                                                 \
+        alarm(0);                                               \
+        bool check_ok = check_failures == check_before;         \
+        check_ok ? check_passed_tests++ : check_failed_tests++; \
+        printf("%s %s\n", check_ok ? "ok" : "FAILED", #test);   \
+    } while (0)
 
-static inline int check_end(void)
-{
-	printf("%d passed, %d failed\n", check_passed_tests, check_failed_tests);
-	return check_failed_tests != 0;
+static inline int check_end(void) {
+    printf("%d passed, %d failed\n", check_passed_tests, check_failed_tests);
+    return check_failed_tests != 0;
 }
 
 #endif

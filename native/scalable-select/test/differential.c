@@ -36,32 +36,29 @@ static struct sockaddr_in listener_address;
 static int listener;
 static long comparisons, mismatches, ready_total, blocked;
 
-static unsigned pick(unsigned n)
-{
-	state ^= state << 13;
-	state ^= state >> 7;
-	state ^= state << 17;
-	return (unsigned)(state >> 20) % n;
+static unsigned pick(unsigned n) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return (unsigned)(state >> 20) % n;
 }
 
-static void hold(int fd)
-{
-	if (fd < 0)
-		return;
-	if (fd >= FD_MAX || held_count >= HELD_MAX) {
-		close(fd);
-		return;
-	}
-	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-	held[held_count++] = fd;
+static void hold(int fd) {
+    if (fd < 0)
+        return;
+    if (fd >= FD_MAX || held_count >= HELD_MAX) {
+        close(fd);
+        return;
+    }
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    held[held_count++] = fd;
 }
 
-static void hold_pair(int result, const int *pair)
-{
-	if (result != 0)
-		return;
-	hold(pair[0]);
-	hold(pair[1]);
+static void hold_pair(int result, const int *pair) {
+    if (result != 0)
+        return;
+    hold(pair[0]);
+    hold(pair[1]);
 }
 
 /* The sanitizers' own start-up cannot bear an interposed syscall(2): there the library does not see direct calls. */
@@ -71,362 +68,374 @@ static void hold_pair(int result, const int *pair)
 #define SEES_DIRECT_CALLS 1
 #endif
 
-static void let_go(int i)
-{
-	switch (pick(4)) {
-	case 0:
-		close_range((unsigned)held[i], (unsigned)held[i], 0);
-		break;
-	case 1:
-		if (SEES_DIRECT_CALLS)
-			syscall(SYS_close, held[i]);
-		else
-			close(held[i]);
-		break;
-	default:
-		close(held[i]);
-	}
-	held[i] = held[--held_count];
+static void let_go(int i) {
+    switch (pick(4)) {
+    case 0:
+        close_range((unsigned)held[i], (unsigned)held[i], 0);
+        break;
+    case 1:
+        if (SEES_DIRECT_CALLS)
+            syscall(SYS_close, held[i]);
+        else
+            close(held[i]);
+        break;
+    default:
+        close(held[i]);
+    }
+    held[i] = held[--held_count];
 }
 
-static int connect_to_listener(int type)
-{
-	int fd = socket(AF_INET, type | SOCK_NONBLOCK, 0);
-	if (connect(fd, (struct sockaddr *)&listener_address, sizeof listener_address) < 0 && errno != EINPROGRESS)
-		errno = 0;
-	return fd;
+static int connect_to_listener(int type) {
+    int fd = socket(AF_INET, type | SOCK_NONBLOCK, 0);
+    if (connect(fd, (struct sockaddr *)&listener_address, sizeof listener_address) < 0 && errno != EINPROGRESS)
+        errno = 0;
+    return fd;
 }
 
-static void udp_pair(void)
-{
-	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	socklen_t length = sizeof a;
-	int from = socket(AF_INET, SOCK_DGRAM, 0), to = socket(AF_INET, SOCK_DGRAM, 0);
-	if (bind(to, (struct sockaddr *)&a, sizeof a) == 0 && getsockname(to, (struct sockaddr *)&a, &length) == 0 &&
-			connect(from, (struct sockaddr *)&a, length) == 0) {
-		hold(from);
-		hold(to);
-		return;
-	}
-	close(from);
-	close(to);
+static void udp_pair(void) {
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof a;
+    int from = socket(AF_INET, SOCK_DGRAM, 0), to = socket(AF_INET, SOCK_DGRAM, 0);
+    if (bind(to, (struct sockaddr *)&a, sizeof a) == 0 && getsockname(to, (struct sockaddr *)&a, &length) == 0 &&
+        connect(from, (struct sockaddr *)&a, length) == 0) {
+        hold(from);
+        hold(to);
+        return;
+    }
+    close(from);
+    close(to);
 }
 
-static void received_pair(void)
-{
-	/* a pipe that arrives over a socket, as SCM_RIGHTS */
-	int channel[2], pipe_ends[2], got[2] = {-1, -1};
-	if (socketpair(AF_UNIX, SOCK_STREAM, 0, channel) != 0)
-		return;
-	if (pipe(pipe_ends) != 0)
-		goto end;
-	union { struct cmsghdr align; char bytes[CMSG_SPACE(sizeof pipe_ends)]; } control;
-	memset(&control, 0, sizeof control);
-	char byte = 1;
-	struct iovec data = {&byte, 1};
-	struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-	struct cmsghdr *c = CMSG_FIRSTHDR(&message);
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof pipe_ends);
-	memcpy(CMSG_DATA(c), pipe_ends, sizeof pipe_ends);
-	if (sendmsg(channel[0], &message, 0) == 1) {
-		close(pipe_ends[0]);
-		close(pipe_ends[1]);
-		message.msg_controllen = sizeof control;
-		struct mmsghdr several = {.msg_hdr = message};
-		if (pick(2) ? recvmsg(channel[1], &message, 0) == 1 : recvmmsg(channel[1], &several, 1, 0, NULL) == 1) {
-			memcpy(got, CMSG_DATA((struct cmsghdr *)(void *)&control), sizeof got);
-			hold_pair(0, got);
-		}
-	} else {
-		close(pipe_ends[0]);
-		close(pipe_ends[1]);
-	}
+static void received_pair(void) {
+    /* a pipe that arrives over a socket, as SCM_RIGHTS */
+    int channel[2], pipe_ends[2], got[2] = {-1, -1};
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, channel) != 0)
+        return;
+    if (pipe(pipe_ends) != 0)
+        goto end;
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof pipe_ends)];
+    } control;
+    memset(&control, 0, sizeof control);
+    char byte = 1;
+    struct iovec data = {&byte, 1};
+    struct msghdr message = {
+        .msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&message);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof pipe_ends);
+    memcpy(CMSG_DATA(c), pipe_ends, sizeof pipe_ends);
+    if (sendmsg(channel[0], &message, 0) == 1) {
+        close(pipe_ends[0]);
+        close(pipe_ends[1]);
+        message.msg_controllen = sizeof control;
+        struct mmsghdr several = {.msg_hdr = message};
+        if (pick(2) ? recvmsg(channel[1], &message, 0) == 1 : recvmmsg(channel[1], &several, 1, 0, NULL) == 1) {
+            memcpy(got, CMSG_DATA((struct cmsghdr *)(void *)&control), sizeof got);
+            hold_pair(0, got);
+        }
+    } else {
+        close(pipe_ends[0]);
+        close(pipe_ends[1]);
+    }
 end:
-	close(channel[0]);
-	close(channel[1]);
+    close(channel[0]);
+    close(channel[1]);
 }
 
-static void create(void)
-{
-	int pair[2];
-	switch (pick(20)) {
-	case 0: case 1:
-		hold_pair(pipe(pair), pair);
-		break;
-	case 2: case 3:
-		hold_pair(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), pair);
-		break;
-	case 4:
-		hold_pair(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair), pair);
-		break;
-	case 5:
-		hold_pair(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), pair);
-		break;
-	case 6: case 7: case 8:
-		hold(connect_to_listener(SOCK_STREAM));
-		break;
-	case 9: case 10: case 11:
-		hold(accept(listener, NULL, NULL));
-		break;
-	case 12:
-		hold(eventfd(pick(2), EFD_NONBLOCK));
-		break;
-	case 13: {
-		int fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
-		struct itimerspec when = {.it_value = {.tv_sec = pick(2) ? 1000 : 0, .tv_nsec = 1}};
-		timerfd_settime(fd, 0, &when, NULL);
-		hold(fd);
-		break;
-	}
-	case 14:
-		udp_pair();
-		break;
-	case 15: {
-		static const char *const paths[] = {"/dev/null", "/etc/passwd", "/dev/zero", "/proc/self/mounts", "/"};
-		hold(open(paths[pick(5)], O_RDONLY | O_NONBLOCK));
-		break;
-	}
-	case 16: {
-		int master = posix_openpt(O_RDWR | O_NOCTTY), slave = -1;
-		if (master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0)
-			slave = open(ptsname(master), O_RDWR | O_NOCTTY);
-		hold(master);
-		hold(slave);
-		break;
-	}
-	case 17: { /* nested epoll, watching something */
-		int fd = epoll_create1(0);
-		struct epoll_event event = {.events = EPOLLIN};
-		if (fd >= 0 && held_count > 0)
-			epoll_ctl(fd, EPOLL_CTL_ADD, held[pick((unsigned)held_count)], &event);
-		hold(fd);
-		break;
-	}
-	case 18:
-		if (pick(2)) {
-			sigset_t none;
-			sigemptyset(&none);
-			sigaddset(&none, SIGUSR2);
-			hold(signalfd(-1, &none, 0));
-		} else {
-			hold(inotify_init1(0));
-		}
-		break;
-	case 19:
-		if (pick(2))
-			received_pair();
-		else
-			hold(socket(AF_INET, SOCK_STREAM, 0)); /* never connected */
-		break;
-	}
+static void create(void) {
+    int pair[2];
+    switch (pick(20)) {
+    case 0:
+    case 1:
+        hold_pair(pipe(pair), pair);
+        break;
+    case 2:
+    case 3:
+        hold_pair(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), pair);
+        break;
+    case 4:
+        hold_pair(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair), pair);
+        break;
+    case 5:
+        hold_pair(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), pair);
+        break;
+    case 6:
+    case 7:
+    case 8:
+        hold(connect_to_listener(SOCK_STREAM));
+        break;
+    case 9:
+    case 10:
+    case 11:
+        hold(accept(listener, NULL, NULL));
+        break;
+    case 12:
+        hold(eventfd(pick(2), EFD_NONBLOCK));
+        break;
+    case 13: {
+        int fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
+        struct itimerspec when = {.it_value = {.tv_sec = pick(2) ? 1000 : 0, .tv_nsec = 1}};
+        timerfd_settime(fd, 0, &when, NULL);
+        hold(fd);
+        break;
+    }
+    case 14:
+        udp_pair();
+        break;
+    case 15: {
+        static const char *const paths[] = {"/dev/null", "/etc/passwd", "/dev/zero", "/proc/self/mounts", "/"};
+        hold(open(paths[pick(5)], O_RDONLY | O_NONBLOCK));
+        break;
+    }
+    case 16: {
+        int master = posix_openpt(O_RDWR | O_NOCTTY), slave = -1;
+        if (master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0)
+            slave = open(ptsname(master), O_RDWR | O_NOCTTY);
+        hold(master);
+        hold(slave);
+        break;
+    }
+    case 17: { /* nested epoll, watching something */
+        int fd = epoll_create1(0);
+        struct epoll_event event = {.events = EPOLLIN};
+        if (fd >= 0 && held_count > 0)
+            epoll_ctl(fd, EPOLL_CTL_ADD, held[pick((unsigned)held_count)], &event);
+        hold(fd);
+        break;
+    }
+    case 18:
+        if (pick(2)) {
+            sigset_t none;
+            sigemptyset(&none);
+            sigaddset(&none, SIGUSR2);
+            hold(signalfd(-1, &none, 0));
+        } else {
+            hold(inotify_init1(0));
+        }
+        break;
+    case 19:
+        if (pick(2))
+            received_pair();
+        else
+            hold(socket(AF_INET, SOCK_STREAM, 0)); /* never connected */
+        break;
+    }
 }
 
-static void copy(int i)
-{
-	switch (pick(5)) {
-	case 0:
-		hold(dup(held[i]));
-		break;
-	case 1:
-		hold(fcntl(held[i], F_DUPFD, (int)(100 + pick(FD_MAX - 200))));
-		break;
-	case 2: {
-		int j = (int)pick((unsigned)held_count);
-		if (j != i && held[j] != listener)
-			dup2(held[i], held[j]);
-		break;
-	}
-	case 3: {
-		int j = (int)pick((unsigned)held_count);
-		if (j != i && held[j] != listener)
-			(void)(SEES_DIRECT_CALLS ? (int)syscall(SYS_dup3, held[i], held[j], 0) : dup3(held[i], held[j], 0));
-		break;
-	}
-	case 4:
-		hold(fcntl(held[i], F_DUPFD_CLOEXEC, (int)(1000 + pick(100))));
-		break;
-	}
+static void copy(int i) {
+    switch (pick(5)) {
+    case 0:
+        hold(dup(held[i]));
+        break;
+    case 1:
+        hold(fcntl(held[i], F_DUPFD, (int)(100 + pick(FD_MAX - 200))));
+        break;
+    case 2: {
+        int j = (int)pick((unsigned)held_count);
+        if (j != i && held[j] != listener)
+            dup2(held[i], held[j]);
+        break;
+    }
+    case 3: {
+        int j = (int)pick((unsigned)held_count);
+        if (j != i && held[j] != listener)
+            (void)(SEES_DIRECT_CALLS ? (int)syscall(SYS_dup3, held[i], held[j], 0) : dup3(held[i], held[j], 0));
+        break;
+    }
+    case 4:
+        hold(fcntl(held[i], F_DUPFD_CLOEXEC, (int)(1000 + pick(100))));
+        break;
+    }
 }
 
-static void use(int i)
-{
-	static char buffer[70000];
-	int fd = held[i];
-	switch (pick(8)) {
-	case 0: case 1:
-		if (write(fd, buffer, pick(3) ? 1 + pick(8) : sizeof buffer) < 0)
-			errno = 0;
-		break;
-	case 2:
-		for (int k = 0; k < 200 && write(fd, buffer, 60000) > 0; k++) {}
-		break;
-	case 3:
-		if (read(fd, buffer, 1 + pick(9)) < 0)
-			errno = 0;
-		break;
-	case 4: case 5:
-		for (int k = 0; k < 400 && read(fd, buffer, sizeof buffer) > 0; k++) {}
-		break;
-	case 6:
-		if (pick(4) == 0 && fd != listener)
-			shutdown(fd, (int)pick(3));
-		break;
-	case 7:
-		send(fd, "x", 1, MSG_OOB | MSG_NOSIGNAL | MSG_DONTWAIT);
-		break;
-	}
+static void use(int i) {
+    static char buffer[70000];
+    int fd = held[i];
+    switch (pick(8)) {
+    case 0:
+    case 1:
+        if (write(fd, buffer, pick(3) ? 1 + pick(8) : sizeof buffer) < 0)
+            errno = 0;
+        break;
+    case 2:
+        for (int k = 0; k < 200 && write(fd, buffer, 60000) > 0; k++) {
+        }
+        break;
+    case 3:
+        if (read(fd, buffer, 1 + pick(9)) < 0)
+            errno = 0;
+        break;
+    case 4:
+    case 5:
+        for (int k = 0; k < 400 && read(fd, buffer, sizeof buffer) > 0; k++) {
+        }
+        break;
+    case 6:
+        if (pick(4) == 0 && fd != listener)
+            shutdown(fd, (int)pick(3));
+        break;
+    case 7:
+        send(fd, "x", 1, MSG_OOB | MSG_NOSIGNAL | MSG_DONTWAIT);
+        break;
+    }
 }
 
 static long compare_once(void);
 
 /* A child must not touch its parent's epoll instance, nor the parent be confused by the child. */
-static void fork_and_compare(void)
-{
-	pid_t child = fork();
-	if (child == 0) {
-		long before = mismatches;
-		for (int k = 0; k < 5; k++) {
-			compare_once();
-			if (held_count > 1)
-				use((int)(1 + pick((unsigned)held_count - 1)));
-			if (held_count > 40)
-				let_go((int)(1 + pick((unsigned)held_count - 1)));
-		}
-		_exit(mismatches != before);
-	}
-	int status = 0;
-	if (child > 0 && waitpid(child, &status, 0) == child && status != 0) {
-		printf("  mismatch in a forked child\n");
-		mismatches++;
-	}
+static void fork_and_compare(void) {
+    pid_t child = fork();
+    if (child == 0) {
+        long before = mismatches;
+        for (int k = 0; k < 5; k++) {
+            compare_once();
+            if (held_count > 1)
+                use((int)(1 + pick((unsigned)held_count - 1)));
+            if (held_count > 40)
+                let_go((int)(1 + pick((unsigned)held_count - 1)));
+        }
+        _exit(mismatches != before);
+    }
+    int status = 0;
+    if (child > 0 && waitpid(child, &status, 0) == child && status != 0) {
+        printf("  mismatch in a forked child\n");
+        mismatches++;
+    }
 }
 
-static short random_events(void)
-{
-	static const short events[] = {POLLIN, POLLOUT, POLLIN | POLLOUT, POLLIN | POLLPRI | POLLRDHUP, 0, POLLRDNORM, POLLPRI,
-		POLLIN | POLLOUT | POLLRDHUP | POLLPRI, POLLWRBAND, POLLRDBAND | POLLRDHUP, POLLNVAL | POLLIN, 0x400 | POLLOUT};
-	return events[pick(sizeof events / sizeof *events)];
+static short random_events(void) {
+    static const short events[] = {POLLIN,
+                                   POLLOUT,
+                                   POLLIN | POLLOUT,
+                                   POLLIN | POLLPRI | POLLRDHUP,
+                                   0,
+                                   POLLRDNORM,
+                                   POLLPRI,
+                                   POLLIN | POLLOUT | POLLRDHUP | POLLPRI,
+                                   POLLWRBAND,
+                                   POLLRDBAND | POLLRDHUP,
+                                   POLLNVAL | POLLIN,
+                                   0x400 | POLLOUT};
+    return events[pick(sizeof events / sizeof *events)];
 }
 
-static int ask(struct pollfd *fds, nfds_t count, int timeout_ms)
-{
-	struct timespec timeout = {timeout_ms / 1000, timeout_ms % 1000 * 1000000L};
-	sigset_t mask;
-	sigemptyset(&mask);
-	switch (pick(3)) {
-	case 0:
-		return ppoll(fds, count, &timeout, NULL);
-	case 1:
-		return ppoll(fds, count, &timeout, &mask);
-	default:
-		return poll(fds, count, timeout_ms);
-	}
+static int ask(struct pollfd *fds, nfds_t count, int timeout_ms) {
+    struct timespec timeout = {timeout_ms / 1000, timeout_ms % 1000 * 1000000L};
+    sigset_t mask;
+    sigemptyset(&mask);
+    switch (pick(3)) {
+    case 0:
+        return ppoll(fds, count, &timeout, NULL);
+    case 1:
+        return ppoll(fds, count, &timeout, &mask);
+    default:
+        return poll(fds, count, timeout_ms);
+    }
 }
 
-static void compare_poll(void)
-{
-	static struct pollfd asked[HELD_MAX + 8], kernel[HELD_MAX + 8], ours[HELD_MAX + 8];
-	nfds_t count = 0;
-	bool only_reads = pick(2); /* then most are not ready, as in a server */
-	for (int i = 0; i < held_count; i++)
-		if (pick(4))
-			asked[count++] = (struct pollfd){held[i], only_reads ? POLLIN : random_events(), 7};
-	if (count != 0 && pick(5) == 0) {
-		asked[count] = asked[pick((unsigned)count)];
-		asked[count++].events = random_events();
-	}
-	if (pick(10) == 0)
-		asked[count++] = (struct pollfd){-1 - (int)pick(9), POLLIN, 7};
-	if (pick(50) == 0)
-		asked[count++] = (struct pollfd){FD_MAX - 5, POLLIN, 7}; /* hardly open; the library's own are at 2^n - 1 */
-	for (int attempt = 0; attempt < 3; attempt++) {
-		memcpy(kernel, asked, sizeof asked);
-		memcpy(ours, asked, sizeof asked);
-		int by_kernel = (int)syscall(SYS_poll, kernel, count, 0);
-		int by_us = ask(ours, count, by_kernel > 0 && pick(8) == 0 ? 50 : 0);
-		if (by_kernel == by_us && memcmp(kernel, ours, count * sizeof *ours) == 0) {
-			ready_total += by_kernel > 0 ? by_kernel : 0;
-			comparisons++;
-			return;
-		}
-		usleep(300);
-	}
-	comparisons++;
-	if (mismatches++ < 10)
-		for (nfds_t i = 0; i < count; i++)
-			if (kernel[i].revents != ours[i].revents)
-				printf("  poll: fd %d events %x: kernel %x, library %x\n", ours[i].fd, (unsigned)(unsigned short)ours[i].events,
-					(unsigned)(unsigned short)kernel[i].revents, (unsigned)(unsigned short)ours[i].revents);
+static void compare_poll(void) {
+    static struct pollfd asked[HELD_MAX + 8], kernel[HELD_MAX + 8], ours[HELD_MAX + 8];
+    nfds_t count = 0;
+    bool only_reads = pick(2); /* then most are not ready, as in a server */
+    for (int i = 0; i < held_count; i++)
+        if (pick(4))
+            asked[count++] = (struct pollfd){held[i], only_reads ? POLLIN : random_events(), 7};
+    if (count != 0 && pick(5) == 0) {
+        asked[count] = asked[pick((unsigned)count)];
+        asked[count++].events = random_events();
+    }
+    if (pick(10) == 0)
+        asked[count++] = (struct pollfd){-1 - (int)pick(9), POLLIN, 7};
+    if (pick(50) == 0)
+        asked[count++] = (struct pollfd){FD_MAX - 5, POLLIN, 7}; /* hardly open; the library's own are at 2^n - 1 */
+    for (int attempt = 0; attempt < 3; attempt++) {
+        memcpy(kernel, asked, sizeof asked);
+        memcpy(ours, asked, sizeof asked);
+        int by_kernel = (int)syscall(SYS_poll, kernel, count, 0);
+        int by_us = ask(ours, count, by_kernel > 0 && pick(8) == 0 ? 50 : 0);
+        if (by_kernel == by_us && memcmp(kernel, ours, count * sizeof *ours) == 0) {
+            ready_total += by_kernel > 0 ? by_kernel : 0;
+            comparisons++;
+            return;
+        }
+        usleep(300);
+    }
+    comparisons++;
+    if (mismatches++ < 10)
+        for (nfds_t i = 0; i < count; i++)
+            if (kernel[i].revents != ours[i].revents)
+                printf("  poll: fd %d events %x: kernel %x, library %x\n", ours[i].fd,
+                       (unsigned)(unsigned short)ours[i].events, (unsigned)(unsigned short)kernel[i].revents,
+                       (unsigned)(unsigned short)ours[i].revents);
 }
 
-struct wide_sets { uint64_t set[3][WORDS]; };
+struct wide_sets {
+    uint64_t set[3][WORDS];
+};
 
-static int kernel_select(int n, struct wide_sets *s)
-{
-	struct timeval zero = {0, 0};
-	return (int)syscall(SYS_select, n, s->set[0], s->set[1], s->set[2], &zero);
+static int kernel_select(int n, struct wide_sets *s) {
+    struct timeval zero = {0, 0};
+    return (int)syscall(SYS_select, n, s->set[0], s->set[1], s->set[2], &zero);
 }
 
-static int library_select(int n, struct wide_sets *s, long us)
-{
-	struct timeval time = {0, us};
-	struct timespec also = {0, us * 1000};
-	sigset_t mask;
-	sigemptyset(&mask);
-	fd_set *in = (fd_set *)(void *)s->set[0], *out = (fd_set *)(void *)s->set[1], *ex = (fd_set *)(void *)s->set[2];
-	switch (pick(3)) {
-	case 0:
-		return pselect(n, in, out, ex, &also, NULL);
-	case 1:
-		return pselect(n, in, out, ex, &also, &mask);
-	default:
-		return select(n, in, out, ex, &time);
-	}
+static int library_select(int n, struct wide_sets *s, long us) {
+    struct timeval time = {0, us};
+    struct timespec also = {0, us * 1000};
+    sigset_t mask;
+    sigemptyset(&mask);
+    fd_set *in = (fd_set *)(void *)s->set[0], *out = (fd_set *)(void *)s->set[1], *ex = (fd_set *)(void *)s->set[2];
+    switch (pick(3)) {
+    case 0:
+        return pselect(n, in, out, ex, &also, NULL);
+    case 1:
+        return pselect(n, in, out, ex, &also, &mask);
+    default:
+        return select(n, in, out, ex, &time);
+    }
 }
 
-static void compare_select(void)
-{
-	static struct wide_sets asked, kernel, ours;
-	int n = 0, sets = pick(2) ? 1 : 3;
-	memset(&asked, 0, sizeof asked);
-	for (int i = 0; i < held_count; i++)
-		for (int which = 0; which < sets; which++)
-			if (pick(3) == 0) {
-				asked.set[which][held[i] / 64] |= UINT64_C(1) << (held[i] % 64);
-				n = held[i] >= n ? held[i] + 1 : n;
-			}
-	if (pick(20) == 0 && n > 3)
-		n -= (int)pick(3); /* bits beyond n */
-	if (pick(50) == 0)
-		asked.set[0][pick(WORDS)] |= UINT64_C(1) << pick(63); /* likely not open */
-	if (pick(20) == 0)
-		n = FD_MAX;
-	int by_kernel = 0, by_us = 0;
-	for (int attempt = 0; attempt < 3; attempt++) {
-		kernel = ours = asked;
-		by_kernel = kernel_select(n, &kernel);
-		int kernel_errno = by_kernel < 0 ? errno : 0;
-		by_us = library_select(n, &ours, by_kernel > 0 && pick(8) == 0 ? 50000 : 0);
-		int our_errno = by_us < 0 ? errno : 0;
-		if (by_kernel == by_us && kernel_errno == our_errno && memcmp(&kernel, &ours, sizeof ours) == 0) {
-			ready_total += by_kernel > 0 ? by_kernel : 0;
-			comparisons++;
-			return;
-		}
-		usleep(300);
-	}
-	comparisons++;
-	if (mismatches++ < 10)
-		printf("  select: kernel %d, library %d, n %d\n", by_kernel, by_us, n);
+static void compare_select(void) {
+    static struct wide_sets asked, kernel, ours;
+    int n = 0, sets = pick(2) ? 1 : 3;
+    memset(&asked, 0, sizeof asked);
+    for (int i = 0; i < held_count; i++)
+        for (int which = 0; which < sets; which++)
+            if (pick(3) == 0) {
+                asked.set[which][held[i] / 64] |= UINT64_C(1) << (held[i] % 64);
+                n = held[i] >= n ? held[i] + 1 : n;
+            }
+    if (pick(20) == 0 && n > 3)
+        n -= (int)pick(3); /* bits beyond n */
+    if (pick(50) == 0)
+        asked.set[0][pick(WORDS)] |= UINT64_C(1) << pick(63); /* likely not open */
+    if (pick(20) == 0)
+        n = FD_MAX;
+    int by_kernel = 0, by_us = 0;
+    for (int attempt = 0; attempt < 3; attempt++) {
+        kernel = ours = asked;
+        by_kernel = kernel_select(n, &kernel);
+        int kernel_errno = by_kernel < 0 ? errno : 0;
+        by_us = library_select(n, &ours, by_kernel > 0 && pick(8) == 0 ? 50000 : 0);
+        int our_errno = by_us < 0 ? errno : 0;
+        if (by_kernel == by_us && kernel_errno == our_errno && memcmp(&kernel, &ours, sizeof ours) == 0) {
+            ready_total += by_kernel > 0 ? by_kernel : 0;
+            comparisons++;
+            return;
+        }
+        usleep(300);
+    }
+    comparisons++;
+    if (mismatches++ < 10)
+        printf("  select: kernel %d, library %d, n %d\n", by_kernel, by_us, n);
 }
 
-static long compare_once(void)
-{
-	compare_poll();
-	compare_select();
-	return mismatches;
+static long compare_once(void) {
+    compare_poll();
+    compare_select();
+    return mismatches;
 }
 
 /* --- blocking: another thread makes something ready while this one sleeps without limit */
@@ -434,140 +443,142 @@ static long compare_once(void)
 static sem_t go;
 static _Atomic int trigger_fd = -1;
 
-static void *triggering(void *unused)
-{
-	(void)unused;
-	for (;;) {
-		while (sem_wait(&go) != 0) {}
-		int fd = trigger_fd;
-		if (fd == -2)
-			return NULL;
-		if (state & 1)
-			sched_yield();
-		uint64_t one = 1;
-		if (write(fd, &one, sizeof one) < 0)
-			printf("  trigger: %s\n", strerror(errno));
-		trigger_fd = -1;
-	}
+static void *triggering(void *unused) {
+    (void)unused;
+    for (;;) {
+        while (sem_wait(&go) != 0) {
+        }
+        int fd = trigger_fd;
+        if (fd == -2)
+            return NULL;
+        if (state & 1)
+            sched_yield();
+        uint64_t one = 1;
+        if (write(fd, &one, sizeof one) < 0)
+            printf("  trigger: %s\n", strerror(errno));
+        trigger_fd = -1;
+    }
 }
 
-static void block_and_wake(void)
-{
-	/* Everything that is not ready for what is asked of it, and one pair that will be. */
-	static struct pollfd set[HELD_MAX + 8], after[HELD_MAX + 8];
-	int pair[2];
-	switch (pick(3)) {
-	case 0:
-		if (pipe(pair) != 0)
-			return;
-		break;
-	case 1:
-		if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0)
-			return;
-		break;
-	default:
-		pair[0] = eventfd(0, 0);
-		pair[1] = pair[0] >= 0 ? dup(pair[0]) : -1;
-	}
-	if (pair[0] < 0 || pair[1] < 0)
-		return;
-	nfds_t count = 0;
-	for (int i = 0; i < held_count; i++)
-		if (pick(2))
-			set[count++] = (struct pollfd){held[i], random_events() & ~POLLNVAL, 0};
-	syscall(SYS_poll, set, count, 0);
-	nfds_t quiet = 0;
-	for (nfds_t i = 0; i < count; i++)
-		if (set[i].revents == 0)
-			set[quiet++] = set[i];
-	set[quiet++] = (struct pollfd){pair[0], POLLIN, 0};
-	bool is_select = pick(2), warms_up = pick(2);
-	static struct wide_sets sets;
-	memset(&sets, 0, sizeof sets);
-	int n = 0;
-	for (nfds_t i = 0; i < quiet; i++)
-		for (int which = 0; which < 3; which++) {
-			static const short meaning[] = {POLLIN, POLLOUT, POLLPRI};
-			if (set[i].events & meaning[which] && set[i].fd < FD_MAX) {
-				sets.set[which][set[i].fd / 64] |= UINT64_C(1) << (set[i].fd % 64);
-				n = set[i].fd >= n ? set[i].fd + 1 : n;
-			}
-		}
-	if (warms_up) { /* known before it sleeps, or not */
-		static struct wide_sets copy;
-		copy = sets;
-		is_select ? library_select(n, &copy, 0) : poll(set, quiet, 0);
-	}
-	trigger_fd = pair[1];
-	sem_post(&go);
-	int result = is_select ? select(n, (fd_set *)(void *)sets.set[0], (fd_set *)(void *)sets.set[1],
-		(fd_set *)(void *)sets.set[2], NULL) : poll(set, quiet, -1);
-	while (trigger_fd != -1)
-		sched_yield();
-	memcpy(after, set, sizeof set);
-	syscall(SYS_poll, after, quiet, 0);
-	comparisons++;
-	blocked++;
-	bool is_wrong = result <= 0;
-	for (nfds_t i = 0; i < quiet && !is_wrong && !is_select; i++)
-		is_wrong = (set[i].revents & ~after[i].revents) != 0;
-	if (is_wrong && mismatches++ < 10)
-		printf("  blocking %s: result %d\n", is_select ? "select" : "poll", result);
-	close(pair[0]);
-	close(pair[1]);
+static void block_and_wake(void) {
+    /* Everything that is not ready for what is asked of it, and one pair that will be. */
+    static struct pollfd set[HELD_MAX + 8], after[HELD_MAX + 8];
+    int pair[2];
+    switch (pick(3)) {
+    case 0:
+        if (pipe(pair) != 0)
+            return;
+        break;
+    case 1:
+        if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0)
+            return;
+        break;
+    default:
+        pair[0] = eventfd(0, 0);
+        pair[1] = pair[0] >= 0 ? dup(pair[0]) : -1;
+    }
+    if (pair[0] < 0 || pair[1] < 0)
+        return;
+    nfds_t count = 0;
+    for (int i = 0; i < held_count; i++)
+        if (pick(2))
+            set[count++] = (struct pollfd){held[i], random_events() & ~POLLNVAL, 0};
+    syscall(SYS_poll, set, count, 0);
+    nfds_t quiet = 0;
+    for (nfds_t i = 0; i < count; i++)
+        if (set[i].revents == 0)
+            set[quiet++] = set[i];
+    set[quiet++] = (struct pollfd){pair[0], POLLIN, 0};
+    bool is_select = pick(2), warms_up = pick(2);
+    static struct wide_sets sets;
+    memset(&sets, 0, sizeof sets);
+    int n = 0;
+    for (nfds_t i = 0; i < quiet; i++)
+        for (int which = 0; which < 3; which++) {
+            static const short meaning[] = {POLLIN, POLLOUT, POLLPRI};
+            if (set[i].events & meaning[which] && set[i].fd < FD_MAX) {
+                sets.set[which][set[i].fd / 64] |= UINT64_C(1) << (set[i].fd % 64);
+                n = set[i].fd >= n ? set[i].fd + 1 : n;
+            }
+        }
+    if (warms_up) { /* known before it sleeps, or not */
+        static struct wide_sets copy;
+        copy = sets;
+        is_select ? library_select(n, &copy, 0) : poll(set, quiet, 0);
+    }
+    trigger_fd = pair[1];
+    sem_post(&go);
+    int result = is_select ? select(n, (fd_set *)(void *)sets.set[0], (fd_set *)(void *)sets.set[1],
+                                    (fd_set *)(void *)sets.set[2], NULL)
+                           : poll(set, quiet, -1);
+    while (trigger_fd != -1)
+        sched_yield();
+    memcpy(after, set, sizeof set);
+    syscall(SYS_poll, after, quiet, 0);
+    comparisons++;
+    blocked++;
+    bool is_wrong = result <= 0;
+    for (nfds_t i = 0; i < quiet && !is_wrong && !is_select; i++)
+        is_wrong = (set[i].revents & ~after[i].revents) != 0;
+    if (is_wrong && mismatches++ < 10)
+        printf("  blocking %s: result %d\n", is_select ? "select" : "poll", result);
+    close(pair[0]);
+    close(pair[1]);
 }
 
-int main(int argc, char **argv)
-{
-	if (argc < 3)
-		return 2;
-	setvbuf(stdout, NULL, _IOLBF, 0);
-	signal(SIGPIPE, SIG_IGN);
-	signal(SIGALRM, check_hung);
-	long wanted = atol(argv[2]);
-	alarm((unsigned)(CHECK_HANG_S + wanted / 500));
-	state = (uint64_t)atol(argv[1]) * 7919 + 12345;
-	listener = socket(AF_INET, SOCK_STREAM, 0);
-	listener_address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	socklen_t length = sizeof listener_address;
-	if (bind(listener, (struct sockaddr *)&listener_address, sizeof listener_address) != 0 || listen(listener, 50) != 0 ||
-			getsockname(listener, (struct sockaddr *)&listener_address, &length) != 0)
-		return 2;
-	hold(listener);
-	pthread_t trigger;
-	sem_init(&go, 0, 0);
-	if (pthread_create(&trigger, NULL, triggering, NULL) != 0)
-		return 2;
-	for (long step = 0; comparisons < wanted && mismatches < 20; step++) {
-		int i = held_count > 1 ? (int)(1 + pick((unsigned)held_count - 1)) : 0;
-		switch (pick(12)) {
-		case 0: case 1: case 2:
-			create();
-			break;
-		case 3: case 4:
-			if (i && held_count > 60 - (int)pick(50))
-				let_go(i);
-			break;
-		case 5:
-			if (i && pick(2) == 0)
-				copy(i);
-			break;
-		case 6:
-			if (pick(300) == 0)
-				fork_and_compare();
-			else if (pick(8) == 0)
-				block_and_wake();
-			break;
-		default:
-			if (i)
-				use(i);
-		}
-		compare_once();
-	}
-	trigger_fd = -2;
-	sem_post(&go);
-	pthread_join(trigger, NULL);
-	printf("seed %s: %ld comparisons (%ld blocking), %ld ready, %ld mismatches\n", argv[1], comparisons, blocked, ready_total,
-		mismatches);
-	return mismatches != 0;
+int main(int argc, char **argv) {
+    if (argc < 3)
+        return 2;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGALRM, check_hung);
+    long wanted = atol(argv[2]);
+    alarm((unsigned)(CHECK_HANG_S + wanted / 500));
+    state = (uint64_t)atol(argv[1]) * 7919 + 12345;
+    listener = socket(AF_INET, SOCK_STREAM, 0);
+    listener_address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof listener_address;
+    if (bind(listener, (struct sockaddr *)&listener_address, sizeof listener_address) != 0 ||
+        listen(listener, 50) != 0 || getsockname(listener, (struct sockaddr *)&listener_address, &length) != 0)
+        return 2;
+    hold(listener);
+    pthread_t trigger;
+    sem_init(&go, 0, 0);
+    if (pthread_create(&trigger, NULL, triggering, NULL) != 0)
+        return 2;
+    for (long step = 0; comparisons < wanted && mismatches < 20; step++) {
+        int i = held_count > 1 ? (int)(1 + pick((unsigned)held_count - 1)) : 0;
+        switch (pick(12)) {
+        case 0:
+        case 1:
+        case 2:
+            create();
+            break;
+        case 3:
+        case 4:
+            if (i && held_count > 60 - (int)pick(50))
+                let_go(i);
+            break;
+        case 5:
+            if (i && pick(2) == 0)
+                copy(i);
+            break;
+        case 6:
+            if (pick(300) == 0)
+                fork_and_compare();
+            else if (pick(8) == 0)
+                block_and_wake();
+            break;
+        default:
+            if (i)
+                use(i);
+        }
+        compare_once();
+    }
+    trigger_fd = -2;
+    sem_post(&go);
+    pthread_join(trigger, NULL);
+    printf("seed %s: %ld comparisons (%ld blocking), %ld ready, %ld mismatches\n", argv[1], comparisons, blocked,
+           ready_total, mismatches);
+    return mismatches != 0;
 }

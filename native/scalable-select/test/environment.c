@@ -19,196 +19,186 @@ enum { PIPES = 20 };
 static int pipes[PIPES][2];
 
 /* A small program of the usual kind: 0 if every answer is right. */
-static int select_and_poll_are_right(void)
-{
-	struct pollfd set[PIPES];
-	for (int i = 0; i < PIPES; i++)
-		if (pipes[i][1] == 0 && pipe(pipes[i]) != 0)
-			return 1;
-	for (int round = 0; round < 100; round++) {
-		int lucky = round % PIPES;
-		for (int i = 0; i < PIPES; i++)
-			set[i] = (struct pollfd){pipes[i][0], POLLIN, 0};
-		if (poll(set, PIPES, 0) != 0)
-			return 2;
-		if (write(pipes[lucky][1], "x", 1) != 1)
-			return 3;
-		if (poll(set, PIPES, -1) != 1 || set[lucky].revents != POLLIN)
-			return 4;
-		fd_set in;
-		FD_ZERO(&in);
-		for (int i = 0; i < PIPES; i++)
-			FD_SET(pipes[i][0], &in);
-		if (select(pipes[PIPES - 1][0] + 1, &in, NULL, NULL, NULL) != 1 || !FD_ISSET(pipes[lucky][0], &in))
-			return 5;
-		char byte;
-		if (read(pipes[lucky][0], &byte, 1) != 1)
-			return 6;
-		if (round % 10 == 0) {
-			close(pipes[lucky][0]);
-			close(pipes[lucky][1]);
-			if (pipe(pipes[lucky]) != 0)
-				return 7;
-		}
-	}
-	return 0;
+static int select_and_poll_are_right(void) {
+    struct pollfd set[PIPES];
+    for (int i = 0; i < PIPES; i++)
+        if (pipes[i][1] == 0 && pipe(pipes[i]) != 0)
+            return 1;
+    for (int round = 0; round < 100; round++) {
+        int lucky = round % PIPES;
+        for (int i = 0; i < PIPES; i++)
+            set[i] = (struct pollfd){pipes[i][0], POLLIN, 0};
+        if (poll(set, PIPES, 0) != 0)
+            return 2;
+        if (write(pipes[lucky][1], "x", 1) != 1)
+            return 3;
+        if (poll(set, PIPES, -1) != 1 || set[lucky].revents != POLLIN)
+            return 4;
+        fd_set in;
+        FD_ZERO(&in);
+        for (int i = 0; i < PIPES; i++)
+            FD_SET(pipes[i][0], &in);
+        if (select(pipes[PIPES - 1][0] + 1, &in, NULL, NULL, NULL) != 1 || !FD_ISSET(pipes[lucky][0], &in))
+            return 5;
+        char byte;
+        if (read(pipes[lucky][0], &byte, 1) != 1)
+            return 6;
+        if (round % 10 == 0) {
+            close(pipes[lucky][0]);
+            close(pipes[lucky][1]);
+            if (pipe(pipes[lucky]) != 0)
+                return 7;
+        }
+    }
+    return 0;
 }
 
 /* Refuses one system call, or only with one value of its second argument. */
-static int install_filter(int number, int second_argument, unsigned action, bool directly)
-{
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)number, 0, 3),
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)second_argument, 0, second_argument >= 0 ? 1 : 0),
-		BPF_STMT(BPF_RET | BPF_K, action),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog program = {sizeof code / sizeof *code, code};
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
-		return -1;
-	return directly ? (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program)
-		: prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
+static int install_filter(int number, int second_argument, unsigned action, bool directly) {
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)number, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)second_argument, 0, second_argument >= 0 ? 1 : 0),
+        BPF_STMT(BPF_RET | BPF_K, action),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof code / sizeof *code, code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        return -1;
+    return directly ? (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program)
+                    : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
 }
 
-static int run_again(void)
-{
-	execl("/proc/self/exe", "environment", "--again", (char *)NULL);
-	return 99;
+static int run_again(void) {
+    execl("/proc/self/exe", "environment", "--again", (char *)NULL);
+    return 99;
 }
 
-static int under_filter(int number, int second_argument, unsigned action)
-{
-	/* directly: the library would stand aside at once, and the filter is to meet it when it starts */
-	if (install_filter(number, second_argument, action, true) != 0)
-		return 98;
-	return run_again();
+static int under_filter(int number, int second_argument, unsigned action) {
+    /* directly: the library would stand aside at once, and the filter is to meet it when it starts */
+    if (install_filter(number, second_argument, action, true) != 0)
+        return 98;
+    return run_again();
 }
 
-static int refuse_epoll_create(void)
-{
-	return under_filter(SYS_epoll_create1, -1, SECCOMP_RET_ERRNO | EPERM);
+static int refuse_epoll_create(void) {
+    return under_filter(SYS_epoll_create1, -1, SECCOMP_RET_ERRNO | EPERM);
 }
 
-static int refuse_epoll_ctl(void)
-{
-	return under_filter(SYS_epoll_ctl, -1, SECCOMP_RET_ERRNO | EPERM);
+static int refuse_epoll_ctl(void) {
+    return under_filter(SYS_epoll_ctl, -1, SECCOMP_RET_ERRNO | EPERM);
 }
 
-static int refuse_epoll_wait(void)
-{
-	return under_filter(SYS_epoll_pwait, -1, SECCOMP_RET_ERRNO | ENOSYS);
+static int refuse_epoll_wait(void) {
+    return under_filter(SYS_epoll_pwait, -1, SECCOMP_RET_ERRNO | ENOSYS);
 }
 
-static int refuse_madvise(void)
-{
-	return under_filter(SYS_madvise, -1, SECCOMP_RET_ERRNO | EPERM);
+static int refuse_madvise(void) {
+    return under_filter(SYS_madvise, -1, SECCOMP_RET_ERRNO | EPERM);
 }
 
-static int refuse_more_watches(void)
-{
-	/* what fs.epoll.max_user_watches answers when it is reached */
-	return under_filter(SYS_epoll_ctl, 1, SECCOMP_RET_ERRNO | ENOSPC);
+static int refuse_more_watches(void) {
+    /* what fs.epoll.max_user_watches answers when it is reached */
+    return under_filter(SYS_epoll_ctl, 1, SECCOMP_RET_ERRNO | ENOSPC);
 }
 
-static int kill_for_epoll(void)
-{
-	if (select_and_poll_are_right() != 0)
-		return 90;
-	if (install_filter(SYS_epoll_pwait, -1, SECCOMP_RET_KILL_PROCESS, false) != 0 ||
-			install_filter(SYS_epoll_ctl, -1, SECCOMP_RET_KILL_PROCESS, false) != 0 ||
-			install_filter(SYS_madvise, -1, SECCOMP_RET_KILL_PROCESS, true) != 0)
-		return 98;
-	return select_and_poll_are_right();
+static int kill_for_epoll(void) {
+    if (select_and_poll_are_right() != 0)
+        return 90;
+    if (install_filter(SYS_epoll_pwait, -1, SECCOMP_RET_KILL_PROCESS, false) != 0 ||
+        install_filter(SYS_epoll_ctl, -1, SECCOMP_RET_KILL_PROCESS, false) != 0 ||
+        install_filter(SYS_madvise, -1, SECCOMP_RET_KILL_PROCESS, true) != 0)
+        return 98;
+    return select_and_poll_are_right();
 }
 
-static int kill_for_epoll_directly(void)
-{
-	if (select_and_poll_are_right() != 0)
-		return 90;
-	if (install_filter(SYS_epoll_pwait, -1, SECCOMP_RET_KILL_PROCESS, true) != 0 ||
-			install_filter(SYS_epoll_ctl, -1, SECCOMP_RET_KILL_PROCESS, true) != 0)
-		return 98;
-	return select_and_poll_are_right();
+static int kill_for_epoll_directly(void) {
+    if (select_and_poll_are_right() != 0)
+        return 90;
+    if (install_filter(SYS_epoll_pwait, -1, SECCOMP_RET_KILL_PROCESS, true) != 0 ||
+        install_filter(SYS_epoll_ctl, -1, SECCOMP_RET_KILL_PROCESS, true) != 0)
+        return 98;
+    return select_and_poll_are_right();
 }
 
-static int low_limit(void)
-{
-	struct rlimit limit = {2 * PIPES + 5, 2 * PIPES + 5};
-	if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
-		return 98;
-	return run_again();
+static int low_limit(void) {
+    struct rlimit limit = {2 * PIPES + 5, 2 * PIPES + 5};
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return 98;
+    return run_again();
 }
 
-static int descriptors_exhausted(void)
-{
-	for (int i = 0; i < PIPES; i++)
-		if (pipe(pipes[i]) != 0)
-			return 98;
-	struct rlimit limit = {100, 100};
-	setrlimit(RLIMIT_NOFILE, &limit);
-	int count = 0, last = -1;
-	for (int fd; (fd = dup(0)) >= 0; last = fd)
-		count++;
-	/* the pipes are replaced in their places, so that none is missing */
-	int result = errno == EMFILE && count > 10 ? select_and_poll_are_right() : 97;
-	close(last);
-	return result != 0 ? result : select_and_poll_are_right();
+static int descriptors_exhausted(void) {
+    for (int i = 0; i < PIPES; i++)
+        if (pipe(pipes[i]) != 0)
+            return 98;
+    struct rlimit limit = {100, 100};
+    setrlimit(RLIMIT_NOFILE, &limit);
+    int count = 0, last = -1;
+    for (int fd; (fd = dup(0)) >= 0; last = fd)
+        count++;
+    /* the pipes are replaced in their places, so that none is missing */
+    int result = errno == EMFILE && count > 10 ? select_and_poll_are_right() : 97;
+    close(last);
+    return result != 0 ? result : select_and_poll_are_right();
 }
 
-static int epoll_instance_closed_behind_the_back(void)
-{
-	for (int round = 0; round < 5; round++) {
-		int result = select_and_poll_are_right();
-		if (result != 0)
-			return result;
-		for (int fd = 3; fd < 4096; fd++) {
-			bool is_ours = false;
-			for (int i = 0; i < PIPES; i++)
-				is_ours |= fd == pipes[i][0] || fd == pipes[i][1];
-			long unseen;
-			if (!is_ours)
-				__asm__ volatile("syscall" : "=a"(unseen) : "0"(SYS_close), "D"(fd) : "rcx", "r11", "memory");
-		}
-		if (round % 2) /* its number goes to a file that never becomes ready */
-			for (int i = 0; i < 30; i++)
-				if (socket(AF_INET, SOCK_DGRAM, 0) < 0)
-					return 96;
-	}
-	return 0;
+static int epoll_instance_closed_behind_the_back(void) {
+    for (int round = 0; round < 5; round++) {
+        int result = select_and_poll_are_right();
+        if (result != 0)
+            return result;
+        for (int fd = 3; fd < 4096; fd++) {
+            bool is_ours = false;
+            for (int i = 0; i < PIPES; i++)
+                is_ours |= fd == pipes[i][0] || fd == pipes[i][1];
+            long unseen;
+            if (!is_ours)
+                __asm__ volatile("syscall" : "=a"(unseen) : "0"(SYS_close), "D"(fd) : "rcx", "r11", "memory");
+        }
+        if (round % 2) /* its number goes to a file that never becomes ready */
+            for (int i = 0; i < 30; i++)
+                if (socket(AF_INET, SOCK_DGRAM, 0) < 0)
+                    return 96;
+    }
+    return 0;
 }
 
-static int unseen_close_and_unseen_creation(void)
-{
-	/* nobody can see this; the watchdog must, within a period */
-	if (select_and_poll_are_right() != 0)
-		return 90;
-	int fresh[2];
-	if (pipe(fresh) != 0 || write(fresh[1], "x", 1) != 1)
-		return 98;
-	long unseen;
-	__asm__ volatile("syscall" : "=a"(unseen) : "0"(SYS_dup2), "D"(fresh[0]), "S"(pipes[0][0]) : "rcx", "r11", "memory");
-	struct pollfd set[PIPES];
-	for (int i = 0; i < PIPES; i++)
-		set[i] = (struct pollfd){pipes[i][0], POLLIN, 0};
-	return poll(set, PIPES, -1) == 1 && set[0].revents == POLLIN ? 0 : 9;
+static int unseen_close_and_unseen_creation(void) {
+    /* nobody can see this; the watchdog must, within a period */
+    if (select_and_poll_are_right() != 0)
+        return 90;
+    int fresh[2];
+    if (pipe(fresh) != 0 || write(fresh[1], "x", 1) != 1)
+        return 98;
+    long unseen;
+    __asm__ volatile("syscall"
+                     : "=a"(unseen)
+                     : "0"(SYS_dup2), "D"(fresh[0]), "S"(pipes[0][0])
+                     : "rcx", "r11", "memory");
+    struct pollfd set[PIPES];
+    for (int i = 0; i < PIPES; i++)
+        set[i] = (struct pollfd){pipes[i][0], POLLIN, 0};
+    return poll(set, PIPES, -1) == 1 && set[0].revents == POLLIN ? 0 : 9;
 }
 
-static int status_of(int (*body)(void))
-{
-	fflush(stdout);
-	pid_t child = fork();
-	if (child == 0) {
-		alarm(CHECK_HANG_S);
-		_exit(body());
-	}
-	int status = -1;
-	waitpid(child, &status, 0);
-	return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+static int status_of(int (*body)(void)) {
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(CHECK_HANG_S);
+        _exit(body());
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-#define TEST(name, body) static void name(void) { CHECK_EQ(status_of(body), 0); }
+#define TEST(name, body)              \
+    static void name(void) {          \
+        CHECK_EQ(status_of(body), 0); \
+    }
 TEST(all_is_right_where_nothing_is_wrong, select_and_poll_are_right)
 TEST(filter_that_refuses_epoll_create_leaves_the_kernels_answers, refuse_epoll_create)
 TEST(filter_that_refuses_epoll_ctl_leaves_the_kernels_answers, refuse_epoll_ctl)
@@ -222,22 +212,21 @@ TEST(exhausted_descriptors_leave_the_kernels_answers, descriptors_exhausted)
 TEST(epoll_instance_that_is_closed_unseen_is_made_again, epoll_instance_closed_behind_the_back)
 TEST(watchdog_finds_a_descriptor_that_was_replaced_unseen, unseen_close_and_unseen_creation)
 
-int main(int argc, char **argv)
-{
-	if (argc > 1 && strcmp(argv[1], "--again") == 0)
-		return select_and_poll_are_right();
-	setvbuf(stdout, NULL, _IOLBF, 0);
-	RUN(all_is_right_where_nothing_is_wrong);
-	RUN(filter_that_refuses_epoll_create_leaves_the_kernels_answers);
-	RUN(filter_that_refuses_epoll_ctl_leaves_the_kernels_answers);
-	RUN(filter_that_refuses_epoll_wait_leaves_the_kernels_answers);
-	RUN(filter_that_refuses_madvise_leaves_the_kernels_answers);
-	RUN(watches_used_up_leave_the_kernels_answers);
-	RUN(filter_that_kills_for_epoll_never_sees_it);
-	RUN(filter_installed_by_direct_call_that_kills_for_epoll_never_sees_it);
-	RUN(low_descriptor_limit_leaves_the_kernels_answers);
-	RUN(exhausted_descriptors_leave_the_kernels_answers);
-	RUN(epoll_instance_that_is_closed_unseen_is_made_again);
-	RUN(watchdog_finds_a_descriptor_that_was_replaced_unseen);
-	return check_end();
+int main(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "--again") == 0)
+        return select_and_poll_are_right();
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    RUN(all_is_right_where_nothing_is_wrong);
+    RUN(filter_that_refuses_epoll_create_leaves_the_kernels_answers);
+    RUN(filter_that_refuses_epoll_ctl_leaves_the_kernels_answers);
+    RUN(filter_that_refuses_epoll_wait_leaves_the_kernels_answers);
+    RUN(filter_that_refuses_madvise_leaves_the_kernels_answers);
+    RUN(watches_used_up_leave_the_kernels_answers);
+    RUN(filter_that_kills_for_epoll_never_sees_it);
+    RUN(filter_installed_by_direct_call_that_kills_for_epoll_never_sees_it);
+    RUN(low_descriptor_limit_leaves_the_kernels_answers);
+    RUN(exhausted_descriptors_leave_the_kernels_answers);
+    RUN(epoll_instance_that_is_closed_unseen_is_made_again);
+    RUN(watchdog_finds_a_descriptor_that_was_replaced_unseen);
+    return check_end();
 }

@@ -1,11 +1,12 @@
-/* The protocol of sp.h between the thread that learns (owner), threads that close or create (forgetters) and the kernel,
- * tried in every order of its steps by depth-first search over all states. Each step is one atomic action, as the C
- * code's are sequentially consistent.
+/* The protocol of sp.h between the thread that learns (owner), threads that close or create (forgetters) and the
+ * kernel, tried in every order of its steps by depth-first search over all states. Each step is one atomic action, as
+ * the C code's are sequentially consistent.
  *
  * One descriptor number. The old file is open there; forgetter B closes it, forgetter D then opens the new file under
- * the same number (through a function that is interposed, or not), the new file becomes ready at some moment. Lost means:
- * all forgetters are done, the owner is between two calls, and it believes quiet what is ready, with no hint on the way
- * and no stale mark. The variants leave one rule out, and the search must find the loss: a test that can fail. */
+ * the same number (through a function that is interposed, or not), the new file becomes ready at some moment. Lost
+ * means: all forgetters are done, the owner is between two calls, and it believes quiet what is ready, with no hint on
+ * the way and no stale mark. The variants leave one rule out, and the search must find the loss: a test that
+ * can fail. */
 #define _GNU_SOURCE
 #include "check.h"
 
@@ -14,18 +15,18 @@
 enum { NONE, OLD, NEW };
 
 struct rules {
-	bool no_mark_after_close, no_mark_at_all, no_generation, removes_after_close, learns_after_harvest, creation_unseen,
-		old_file_survives;
+    bool no_mark_after_close, no_mark_at_all, no_generation, removes_after_close, learns_after_harvest, creation_unseen,
+        old_file_survives;
 };
 
 struct world {
-	uint8_t file;                    /* open at the number */
-	uint8_t is_ready[3], has_item[3], has_hint[3];
-	uint8_t generation, interested, stale, quiet;
-	uint8_t registered_file;         /* whose registration is the last one: its serial is the valid one */
-	uint8_t owner, owner_generation, owner_saw_ready, calls;
-	uint8_t b, b_interested, d, d_interested, e[3];
-	uint8_t has_closed;
+    uint8_t file; /* open at the number */
+    uint8_t is_ready[3], has_item[3], has_hint[3];
+    uint8_t generation, interested, stale, quiet;
+    uint8_t registered_file; /* whose registration is the last one: its serial is the valid one */
+    uint8_t owner, owner_generation, owner_saw_ready, calls;
+    uint8_t b, b_interested, d, d_interested, e[3];
+    uint8_t has_closed;
 };
 
 enum { CALLS = 3, TABLE = 1 << 23 };
@@ -34,262 +35,250 @@ static uint8_t used[TABLE];
 static long states;
 static bool lost;
 
-static bool visit(const struct world *w)
-{
-	uint64_t hash = 1469598103934665603u;
-	for (size_t i = 0; i < sizeof *w; i++)
-		hash = (hash ^ ((const uint8_t *)w)[i]) * 1099511628211u;
-	for (size_t at = hash % TABLE;; at = (at + 1) % TABLE) {
-		if (!used[at]) {
-			used[at] = 1;
-			table[at] = *w;
-			states++;
-			return true;
-		}
-		if (memcmp(&table[at], w, sizeof *w) == 0)
-			return false;
-	}
+static bool visit(const struct world *w) {
+    uint64_t hash = 1469598103934665603u;
+    for (size_t i = 0; i < sizeof *w; i++)
+        hash = (hash ^ ((const uint8_t *)w)[i]) * 1099511628211u;
+    for (size_t at = hash % TABLE;; at = (at + 1) % TABLE) {
+        if (!used[at]) {
+            used[at] = 1;
+            table[at] = *w;
+            states++;
+            return true;
+        }
+        if (memcmp(&table[at], w, sizeof *w) == 0)
+            return false;
+    }
 }
 
 /* One step of the owner; false if it has none left. */
-static bool step_owner(struct world *w, const struct rules *r)
-{
-	switch (w->owner) {
-	case 0: /* between calls */
-		if (w->calls == CALLS)
-			return false;
-		w->calls++;
-		w->owner = 1;
-		return true;
-	case 1: /* take the stale mark */
-		if (w->stale) {
-			w->stale = w->quiet = w->interested = 0;
-		}
-		w->owner = w->quiet ? 8 : w->interested ? 5 : 2;
-		return true;
-	case 2:
-		w->interested = 1;
-		w->owner = 3;
-		return true;
-	case 3:
-		w->owner_generation = w->generation;
-		w->owner = 4;
-		return true;
-	case 4: /* EPOLL_CTL_ADD, which reports the state it finds */
-		if (w->file == NONE) {
-			w->interested = 0;
-			w->owner = 0;
-			return true;
-		}
-		w->has_item[w->file] = 1;
-		w->registered_file = w->file;
-		w->has_hint[w->file] |= w->is_ready[w->file];
-		w->owner = 14;
-		return true;
-	case 14:
-		w->quiet = 1;
-		if (!r->no_generation && w->owner_generation != w->generation)
-			w->quiet = 0;
-		w->owner = w->quiet ? 8 : 5;
-		return true;
-	case 5: /* a candidate */
-		w->owner_generation = w->generation;
-		w->owner = 6;
-		return true;
-	case 6: /* ppoll */
-		w->owner_saw_ready = w->file == NONE ? 2 : w->is_ready[w->file];
-		w->owner = r->learns_after_harvest ? 18 : 7;
-		return true;
-	case 7: /* learn */
-		if (w->owner_saw_ready == 2) {
-			w->interested = w->quiet = 0;
-		} else {
-			w->quiet = !w->owner_saw_ready;
-		}
-		w->owner = 9;
-		return true;
-	case 9:
-		if (!r->no_generation && w->owner_generation != w->generation)
-			w->quiet = 0;
-		w->owner = r->learns_after_harvest ? 0 : 8;
-		return true;
-	case 8: case 18: /* epoll_wait: hints of the file whose registration is not the last are dropped */
-		for (int file = OLD; file <= NEW; file++) {
-			if (w->has_hint[file] && file == w->registered_file && w->interested)
-				w->quiet = 0;
-			w->has_hint[file] = 0;
-		}
-		w->owner = w->owner == 18 ? 7 : 0;
-		return true;
-	}
-	return false;
+static bool step_owner(struct world *w, const struct rules *r) {
+    switch (w->owner) {
+    case 0: /* between calls */
+        if (w->calls == CALLS)
+            return false;
+        w->calls++;
+        w->owner = 1;
+        return true;
+    case 1: /* take the stale mark */
+        if (w->stale) {
+            w->stale = w->quiet = w->interested = 0;
+        }
+        w->owner = w->quiet ? 8 : w->interested ? 5 : 2;
+        return true;
+    case 2:
+        w->interested = 1;
+        w->owner = 3;
+        return true;
+    case 3:
+        w->owner_generation = w->generation;
+        w->owner = 4;
+        return true;
+    case 4: /* EPOLL_CTL_ADD, which reports the state it finds */
+        if (w->file == NONE) {
+            w->interested = 0;
+            w->owner = 0;
+            return true;
+        }
+        w->has_item[w->file] = 1;
+        w->registered_file = w->file;
+        w->has_hint[w->file] |= w->is_ready[w->file];
+        w->owner = 14;
+        return true;
+    case 14:
+        w->quiet = 1;
+        if (!r->no_generation && w->owner_generation != w->generation)
+            w->quiet = 0;
+        w->owner = w->quiet ? 8 : 5;
+        return true;
+    case 5: /* a candidate */
+        w->owner_generation = w->generation;
+        w->owner = 6;
+        return true;
+    case 6: /* ppoll */
+        w->owner_saw_ready = w->file == NONE ? 2 : w->is_ready[w->file];
+        w->owner = r->learns_after_harvest ? 18 : 7;
+        return true;
+    case 7: /* learn */
+        if (w->owner_saw_ready == 2) {
+            w->interested = w->quiet = 0;
+        } else {
+            w->quiet = !w->owner_saw_ready;
+        }
+        w->owner = 9;
+        return true;
+    case 9:
+        if (!r->no_generation && w->owner_generation != w->generation)
+            w->quiet = 0;
+        w->owner = r->learns_after_harvest ? 0 : 8;
+        return true;
+    case 8:
+    case 18: /* epoll_wait: hints of the file whose registration is not the last are dropped */
+        for (int file = OLD; file <= NEW; file++) {
+            if (w->has_hint[file] && file == w->registered_file && w->interested)
+                w->quiet = 0;
+            w->has_hint[file] = 0;
+        }
+        w->owner = w->owner == 18 ? 7 : 0;
+        return true;
+    }
+    return false;
 }
 
-static bool step_closer(struct world *w, const struct rules *r)
-{
-	switch (w->b) {
-	case 0:
-		w->generation++;
-		break;
-	case 1:
-		w->b_interested = w->interested;
-		break;
-	case 2:
-		if (w->b_interested && !r->removes_after_close)
-			w->has_item[w->file] = w->has_hint[w->file] = 0;
-		break;
-	case 3:
-		if (w->b_interested && !r->no_mark_at_all)
-			w->stale = 1;
-		break;
-	case 4:
-		w->file = NONE;
-		w->has_closed = 1;
-		if (!r->old_file_survives)
-			w->has_item[OLD] = w->has_hint[OLD] = 0;
-		break;
-	case 5:
-		w->generation++;
-		break;
-	case 6:
-		w->b_interested = w->interested;
-		break;
-	case 7:
-		if (r->removes_after_close && w->b_interested && w->file != NONE)
-			w->has_item[w->file] = w->has_hint[w->file] = 0;
-		break;
-	case 8:
-		if (w->b_interested && !r->no_mark_at_all && !r->no_mark_after_close && !r->removes_after_close)
-			w->stale = 1;
-		break;
-	default:
-		return false;
-	}
-	w->b++;
-	return true;
+static bool step_closer(struct world *w, const struct rules *r) {
+    switch (w->b) {
+    case 0:
+        w->generation++;
+        break;
+    case 1:
+        w->b_interested = w->interested;
+        break;
+    case 2:
+        if (w->b_interested && !r->removes_after_close)
+            w->has_item[w->file] = w->has_hint[w->file] = 0;
+        break;
+    case 3:
+        if (w->b_interested && !r->no_mark_at_all)
+            w->stale = 1;
+        break;
+    case 4:
+        w->file = NONE;
+        w->has_closed = 1;
+        if (!r->old_file_survives)
+            w->has_item[OLD] = w->has_hint[OLD] = 0;
+        break;
+    case 5:
+        w->generation++;
+        break;
+    case 6:
+        w->b_interested = w->interested;
+        break;
+    case 7:
+        if (r->removes_after_close && w->b_interested && w->file != NONE)
+            w->has_item[w->file] = w->has_hint[w->file] = 0;
+        break;
+    case 8:
+        if (w->b_interested && !r->no_mark_at_all && !r->no_mark_after_close && !r->removes_after_close)
+            w->stale = 1;
+        break;
+    default:
+        return false;
+    }
+    w->b++;
+    return true;
 }
 
-static bool step_creator(struct world *w, const struct rules *r)
-{
-	switch (w->d) {
-	case 0:
-		if (!w->has_closed)
-			return false;
-		w->file = NEW;
-		if (r->creation_unseen)
-			w->d = 3;
-		break;
-	case 1:
-		w->generation++;
-		break;
-	case 2:
-		w->d_interested = w->interested;
-		break;
-	case 3:
-		if (!r->creation_unseen && w->d_interested && !r->no_mark_at_all)
-			w->stale = 1;
-		break;
-	default:
-		return false;
-	}
-	w->d++;
-	return true;
+static bool step_creator(struct world *w, const struct rules *r) {
+    switch (w->d) {
+    case 0:
+        if (!w->has_closed)
+            return false;
+        w->file = NEW;
+        if (r->creation_unseen)
+            w->d = 3;
+        break;
+    case 1:
+        w->generation++;
+        break;
+    case 2:
+        w->d_interested = w->interested;
+        break;
+    case 3:
+        if (!r->creation_unseen && w->d_interested && !r->no_mark_at_all)
+            w->stale = 1;
+        break;
+    default:
+        return false;
+    }
+    w->d++;
+    return true;
 }
 
 /* A file becomes ready, is drained by the program, and becomes ready again; readiness reaches the epoll instance if the
  * file has an item there. The old file stays as it is once closed, unless it lives on elsewhere. */
-static bool step_event(struct world *w, const struct rules *r, int which)
-{
-	if (w->e[which] == 3 || (which == NEW ? w->file != NEW : w->file != OLD && !r->old_file_survives))
-		return false;
-	w->e[which]++;
-	w->is_ready[which] = w->e[which] != 2;
-	if (w->is_ready[which])
-		w->has_hint[which] |= w->has_item[which];
-	return true;
+static bool step_event(struct world *w, const struct rules *r, int which) {
+    if (w->e[which] == 3 || (which == NEW ? w->file != NEW : w->file != OLD && !r->old_file_survives))
+        return false;
+    w->e[which]++;
+    w->is_ready[which] = w->e[which] != 2;
+    if (w->is_ready[which])
+        w->has_hint[which] |= w->has_item[which];
+    return true;
 }
 
-static void explore(const struct world *w, const struct rules *r)
-{
-	if (!visit(w))
-		return;
-	if (w->owner == 0 && w->b == 9 && w->d == 4 && w->file == NEW && w->quiet && !w->stale && w->is_ready[NEW] &&
-			!w->has_hint[NEW])
-		lost = true;
-	struct world next;
-	next = *w;
-	if (step_owner(&next, r))
-		explore(&next, r);
-	next = *w;
-	if (step_closer(&next, r))
-		explore(&next, r);
-	next = *w;
-	if (step_creator(&next, r))
-		explore(&next, r);
-	for (int file = OLD; file <= NEW; file++) {
-		next = *w;
-		if (step_event(&next, r, file))
-			explore(&next, r);
-	}
+static void explore(const struct world *w, const struct rules *r) {
+    if (!visit(w))
+        return;
+    if (w->owner == 0 && w->b == 9 && w->d == 4 && w->file == NEW && w->quiet && !w->stale && w->is_ready[NEW] &&
+        !w->has_hint[NEW])
+        lost = true;
+    struct world next;
+    next = *w;
+    if (step_owner(&next, r))
+        explore(&next, r);
+    next = *w;
+    if (step_closer(&next, r))
+        explore(&next, r);
+    next = *w;
+    if (step_creator(&next, r))
+        explore(&next, r);
+    for (int file = OLD; file <= NEW; file++) {
+        next = *w;
+        if (step_event(&next, r, file))
+            explore(&next, r);
+    }
 }
 
-static bool loses(struct rules r)
-{
-	struct world w;
-	memset(&w, 0, sizeof w);
-	memset(used, 0, sizeof used);
-	states = 0;
-	lost = false;
-	w.file = OLD;
-	explore(&w, &r);
-	printf("  %ld states: %s\n", states, lost ? "a readiness can be lost" : "nothing can be lost");
-	return lost;
+static bool loses(struct rules r) {
+    struct world w;
+    memset(&w, 0, sizeof w);
+    memset(used, 0, sizeof used);
+    states = 0;
+    lost = false;
+    w.file = OLD;
+    explore(&w, &r);
+    printf("  %ld states: %s\n", states, lost ? "a readiness can be lost" : "nothing can be lost");
+    return lost;
 }
 
-static void no_order_of_steps_loses_a_readiness(void)
-{
-	CHECK(!loses((struct rules){0}));
-	CHECK(!loses((struct rules){.old_file_survives = true}));
+static void no_order_of_steps_loses_a_readiness(void) {
+    CHECK(!loses((struct rules){0}));
+    CHECK(!loses((struct rules){.old_file_survives = true}));
 }
 
-static void creation_by_a_function_that_is_not_interposed_loses_nothing(void)
-{
-	CHECK(!loses((struct rules){.creation_unseen = true}));
-	CHECK(!loses((struct rules){.creation_unseen = true, .old_file_survives = true}));
+static void creation_by_a_function_that_is_not_interposed_loses_nothing(void) {
+    CHECK(!loses((struct rules){.creation_unseen = true}));
+    CHECK(!loses((struct rules){.creation_unseen = true, .old_file_survives = true}));
 }
 
-static void without_marks_a_readiness_is_lost(void)
-{
-	CHECK(loses((struct rules){.no_mark_at_all = true}));
-	CHECK(loses((struct rules){.no_mark_after_close = true, .creation_unseen = true}));
+static void without_marks_a_readiness_is_lost(void) {
+    CHECK(loses((struct rules){.no_mark_at_all = true}));
+    CHECK(loses((struct rules){.no_mark_after_close = true, .creation_unseen = true}));
 }
 
-static void leaving_the_epoll_instance_after_the_close_loses_a_readiness(void)
-{
-	CHECK(loses((struct rules){.removes_after_close = true, .creation_unseen = true}));
+static void leaving_the_epoll_instance_after_the_close_loses_a_readiness(void) {
+    CHECK(loses((struct rules){.removes_after_close = true, .creation_unseen = true}));
 }
 
-static void learning_after_the_hints_came_in_loses_a_readiness(void)
-{
-	CHECK(loses((struct rules){.learns_after_harvest = true}));
+static void learning_after_the_hints_came_in_loses_a_readiness(void) {
+    CHECK(loses((struct rules){.learns_after_harvest = true}));
 }
 
-static void generation_and_mark_each_cover_for_part_of_the_other(void)
-{
-	printf("  without the generation: ");
-	bool without = loses((struct rules){.no_generation = true, .creation_unseen = true});
-	printf("  so the generation is %s\n", without ? "needed" : "a second line of defence: it drops what was learned within the same call");
-	printf("  with the generation but no mark after the close: ");
-	CHECK(loses((struct rules){.no_mark_after_close = true, .creation_unseen = true}));
+static void generation_and_mark_each_cover_for_part_of_the_other(void) {
+    printf("  without the generation: ");
+    bool without = loses((struct rules){.no_generation = true, .creation_unseen = true});
+    printf("  so the generation is %s\n",
+           without ? "needed" : "a second line of defence: it drops what was learned within the same call");
+    printf("  with the generation but no mark after the close: ");
+    CHECK(loses((struct rules){.no_mark_after_close = true, .creation_unseen = true}));
 }
 
-int main(void)
-{
-	RUN(no_order_of_steps_loses_a_readiness);
-	RUN(creation_by_a_function_that_is_not_interposed_loses_nothing);
-	RUN(without_marks_a_readiness_is_lost);
-	RUN(leaving_the_epoll_instance_after_the_close_loses_a_readiness);
-	RUN(learning_after_the_hints_came_in_loses_a_readiness);
-	RUN(generation_and_mark_each_cover_for_part_of_the_other);
-	return check_end();
+int main(void) {
+    RUN(no_order_of_steps_loses_a_readiness);
+    RUN(creation_by_a_function_that_is_not_interposed_loses_nothing);
+    RUN(without_marks_a_readiness_is_lost);
+    RUN(leaving_the_epoll_instance_after_the_close_loses_a_readiness);
+    RUN(learning_after_the_hints_came_in_loses_a_readiness);
+    RUN(generation_and_mark_each_cover_for_part_of_the_other);
+    return check_end();
 }

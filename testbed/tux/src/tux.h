@@ -1,6 +1,6 @@
-/* tux: a static web server with the architecture of TUX, the web server of Linux 2.4: accept first, then run each request's
- * next *atom*, one after another. Written plainly, as servers are: memory comes from malloc where it is needed. It is the
- * subject of native/stingy's case study.
+/* tux: a static web server with the architecture of TUX, the web server of Linux 2.4: accept first, then run each
+ * request's next *atom*, one after another. Written plainly, as servers are: memory comes from malloc where it is
+ * needed. It is the subject of native/stingy's case study.
  *
  *     accept -> parse -> vhost lookup -> process -> header -> body ----------------------> flush -> (next request)
  *                                           `-> listing: head, entries, tail -> header -> body
@@ -20,50 +20,50 @@
 #include <time.h>
 
 enum {
-	INPUT_BEGIN = 1024,
-	INPUT_MOST = 16384, /* of a request's head */
-	TARGET_MOST = 8000,
-	LISTING_ENTRIES_A_TURN = 64,
-	LISTING_MOST_BYTES = 1 << 20,
+    INPUT_BEGIN = 1024,
+    INPUT_MOST = 16384, /* of a request's head */
+    TARGET_MOST = 8000,
+    LISTING_ENTRIES_A_TURN = 64,
+    LISTING_MOST_BYTES = 1 << 20,
 };
 
 struct tux_request;
 typedef void tux_atom(struct tux_request *req);
 
 struct tux_options {
-	const char *address, *documents, *access_log, *user;
-	uint16_t port;
-	unsigned threads, timeout_s, connections;
-	bool has_vhosts;
+    const char *address, *documents, *access_log, *user;
+    uint16_t port;
+    unsigned threads, timeout_s, connections;
+    bool has_vhosts;
 };
 
 /* A file that is open for everybody who asks for it. */
 struct tux_file {
-	char *path;
-	int fd;
-	unsigned users;
-	off_t bytes;
-	time_t modified;
-	ino_t inode;
-	uint64_t checked_ms;
-	bool is_cached;
+    char *path;
+    int fd;
+    unsigned users;
+    off_t bytes;
+    time_t modified;
+    ino_t inode;
+    uint64_t checked_ms;
+    bool is_cached;
 };
 
 enum { FILE_SLOTS = 256 };
 
 struct tux_thread {
-	const struct tux_options *options;
-	int epoll, listener, documents;
-	FILE *log;
-	uint64_t now_ms;
-	time_t date_s;
-	char date[40];
-	struct tux_file *files[FILE_SLOTS];
-	struct tux_request *work_first, *work_last; /* whose next atom is to be run */
-	struct tux_request *idle_first, *idle_last; /* who waits for the client, longest first */
-	unsigned connections, spare; /* a descriptor to give up when there are no more */
-	bool is_listening;
-	void *scheduler; /* whatever loop.c keeps */
+    const struct tux_options *options;
+    int epoll, listener, documents;
+    FILE *log;
+    uint64_t now_ms;
+    time_t date_s;
+    char date[40];
+    struct tux_file *files[FILE_SLOTS];
+    struct tux_request *work_first, *work_last; /* whose next atom is to be run */
+    struct tux_request *idle_first, *idle_last; /* who waits for the client, longest first */
+    unsigned connections, spare;                /* a descriptor to give up when there are no more */
+    bool is_listening;
+    void *scheduler; /* whatever loop.c keeps */
 };
 
 enum tux_method { TUX_GET, TUX_HEAD };
@@ -71,39 +71,39 @@ enum tux_wait { TUX_INPUT, TUX_OUTPUT };
 
 /* A connection, and the request that is under way on it. */
 struct tux_request {
-	struct tux_thread *thread;
-	tux_atom *atom; /* the next one */
-	struct tux_request *work_next;
-	struct tux_request *idle_previous, *idle_next;
-	uint64_t since_ms; /* when it began to wait */
-	uint64_t began_ms; /* when the first byte of this request came */
-	int fd;
-	bool is_queued, is_waiting, is_watched_for_output;
+    struct tux_thread *thread;
+    tux_atom *atom; /* the next one */
+    struct tux_request *work_next;
+    struct tux_request *idle_previous, *idle_next;
+    uint64_t since_ms; /* when it began to wait */
+    uint64_t began_ms; /* when the first byte of this request came */
+    int fd;
+    bool is_queued, is_waiting, is_watched_for_output;
 
-	/* What came in: `input_used` bytes, of which the head of this request are the first `head_bytes`. */
-	char *input;
-	size_t input_size, input_used, head_bytes;
+    /* What came in: `input_used` bytes, of which the head of this request are the first `head_bytes`. */
+    char *input;
+    size_t input_size, input_used, head_bytes;
 
-	/* What was asked. */
-	enum tux_method method;
-	uint8_t minor_version;
-	bool is_kept, has_body, has_range, is_range_suffix, is_ended_by_client;
-	char *target, *host, *path, *none_match;
-	time_t modified_since; /* -1: not asked */
-	off_t range_first, range_last;
+    /* What was asked. */
+    enum tux_method method;
+    uint8_t minor_version;
+    bool is_kept, has_body, has_range, is_range_suffix, is_ended_by_client;
+    char *target, *host, *path, *none_match;
+    time_t modified_since; /* -1: not asked */
+    off_t range_first, range_last;
 
-	/* What is answered. */
-	int status;
-	const char *type;
-	struct tux_file *file;
-	off_t body_at, body_end; /* of the file, or of `body` */
-	char *location;
-	char *header;
-	size_t header_used, header_sent;
-	char *body; /* listings and error pages */
-	size_t body_size, body_used;
-	DIR *directory;
-	uint64_t sent_bytes, discarded_bytes;
+    /* What is answered. */
+    int status;
+    const char *type;
+    struct tux_file *file;
+    off_t body_at, body_end; /* of the file, or of `body` */
+    char *location;
+    char *header;
+    size_t header_used, header_sent;
+    char *body; /* listings and error pages */
+    size_t body_size, body_used;
+    DIR *directory;
+    uint64_t sent_bytes, discarded_bytes;
 };
 
 /* loop.c: who runs when. */
@@ -119,7 +119,7 @@ extern volatile sig_atomic_t tux_is_ended;
 
 /* The atoms. */
 tux_atom parse_request, http_lookup_vhost, http_process_message, http_dirlist_head, list_directory, http_dirlist_tail,
-	http_send_header, http_send_body, flush_request, linger_request;
+    http_send_header, http_send_body, flush_request, linger_request;
 
 /* request.c */
 struct tux_request *tux_new_request(struct tux_thread *thread, int fd);

@@ -9,219 +9,225 @@
 namespace {
 
 const char USAGE[] =
-	"usage: stingygen mem.json -o DIR [--l2 SIZE] [--share 50%] [--layout pool|frame] [--profile FILE]\n"
-	"                 [--object ID=BYTES|ID=BYTESxCOUNT]... [--slots ID=N]... [--without ID]...\n"
-	"                 [--default-bytes N] [--requests N]\n"
-	"                 [--stack SIZE|auto] [--globals SIZE|auto] [--without-global NAME]... [--low SIZE] [--high SIZE]\n"
-	"\n"
-	"Writes DIR/stingy_gen.c and DIR/stingy_gen.h: the memory map of a server's per-request objects and stingy_room().\n"
-	"  --l2 SIZE         the cache (default: this machine's L2); --share: the part of it for the cache slab\n"
-	"  --layout          pool: a region for each group of objects; frame: one block a request\n"
-	"  --profile FILE    sizes as measured (STINGY_PROFILE=FILE): an object's p95 instead of its analysed size\n"
-	"  --object ID=B[xN] the size of one, and how many a request holds\n"
-	"  --slots ID=N      pool: slots of an object that few requests need; they do not limit who is let in\n"
-	"  --without ID      left to malloc: an object that is not one request's, or that never fits\n"
-	"  --stack           stack at the bottom of the cache slab, for stingy_call_on_stack; auto: the deepest stage's\n"
-	"  --globals         the part of the cache slab for globals that stages touch, those of the most stages first; auto: all of\n"
-	"                    them. Writes DIR/stingy_globals.ld, too: compile with -fdata-sections, link with -Wl,-T,DIR/stingy_globals.ld\n";
+    "usage: stingygen mem.json -o DIR [--l2 SIZE] [--share 50%] [--layout pool|frame] [--profile FILE]\n"
+    "                 [--object ID=BYTES|ID=BYTESxCOUNT]... [--slots ID=N]... [--without ID]...\n"
+    "                 [--default-bytes N] [--requests N]\n"
+    "                 [--stack SIZE|auto] [--globals SIZE|auto] [--without-global NAME]... [--low SIZE] [--high SIZE]\n"
+    "\n"
+    "Writes DIR/stingy_gen.c and DIR/stingy_gen.h: the memory map of a server's per-request objects and "
+    "stingy_room().\n"
+    "  --l2 SIZE         the cache (default: this machine's L2); --share: the part of it for the cache slab\n"
+    "  --layout          pool: a region for each group of objects; frame: one block a request\n"
+    "  --profile FILE    sizes as measured (STINGY_PROFILE=FILE): an object's p95 instead of its analysed size\n"
+    "  --object ID=B[xN] the size of one, and how many a request holds\n"
+    "  --slots ID=N      pool: slots of an object that few requests need; they do not limit who is let in\n"
+    "  --without ID      left to malloc: an object that is not one request's, or that never fits\n"
+    "  --stack           stack at the bottom of the cache slab, for stingy_call_on_stack; auto: the deepest stage's\n"
+    "  --globals         the part of the cache slab for globals that stages touch, those of the most stages first; "
+    "auto: all of\n"
+    "                    them. Writes DIR/stingy_globals.ld, too: compile with -fdata-sections, link with "
+    "-Wl,-T,DIR/stingy_globals.ld\n";
 
-[[noreturn]] void wrong(const std::string &what)
-{
-	std::cerr << "stingygen: " << what << "\n";
-	exit(2);
+[[noreturn]] void wrong(const std::string &what) {
+    std::cerr << "stingygen: " << what << "\n";
+    exit(2);
 }
 
-uint64_t number(const std::string &text, const char *suffixes, const char *option)
-{
-	size_t used = 0;
-	uint64_t n = 0;
-	try {
-		if (!text.empty() && isdigit((unsigned char)text[0]))
-			n = std::stoull(text, &used);
-	} catch (const std::exception &) {
-		used = 0;
-	}
-	std::string rest = text.substr(used);
-	if (rest.size() > 1 && rest.substr(1) == "iB")
-		rest.resize(1);
-	const char *unit = rest.size() == 1 ? strchr(suffixes, rest[0]) : nullptr;
-	if (used == 0 || (!rest.empty() && !unit) || n > (UINT64_C(1) << 31))
-		wrong(std::string(option) + " " + text + ": not a number such as 4096" + (*suffixes ? ", 512K or 2M" : ""));
-	n <<= !unit ? 0 : *unit == 'K' || *unit == 'k' ? 10 : 20;
-	if (n > (UINT64_C(1) << 30))
-		wrong(std::string(option) + " " + text + ": more than 1 GiB");
-	return n;
+uint64_t number(const std::string &text, const char *suffixes, const char *option) {
+    size_t used = 0;
+    uint64_t n = 0;
+    try {
+        if (!text.empty() && isdigit((unsigned char)text[0]))
+            n = std::stoull(text, &used);
+    } catch (const std::exception &) {
+        used = 0;
+    }
+    std::string rest = text.substr(used);
+    if (rest.size() > 1 && rest.substr(1) == "iB")
+        rest.resize(1);
+    const char *unit = rest.size() == 1 ? strchr(suffixes, rest[0]) : nullptr;
+    if (used == 0 || (!rest.empty() && !unit) || n > (UINT64_C(1) << 31))
+        wrong(std::string(option) + " " + text + ": not a number such as 4096" + (*suffixes ? ", 512K or 2M" : ""));
+    n <<= !unit ? 0 : *unit == 'K' || *unit == 'k' ? 10 : 20;
+    if (n > (UINT64_C(1) << 30))
+        wrong(std::string(option) + " " + text + ": more than 1 GiB");
+    return n;
 }
 
-uint64_t size(const std::string &text, const char *option)
-{
-	return number(text, "KkM", option);
+uint64_t size(const std::string &text, const char *option) {
+    return number(text, "KkM", option);
 }
 
-std::pair<std::string, std::string> assignment(const std::string &text, const char *option)
-{
-	size_t at = text.find('=');
-	if (at == std::string::npos || at == 0)
-		wrong(std::string(option) + " " + text + ": not ID=NUMBER");
-	return { text.substr(0, at), text.substr(at + 1) };
+std::pair<std::string, std::string> assignment(const std::string &text, const char *option) {
+    size_t at = text.find('=');
+    if (at == std::string::npos || at == 0)
+        wrong(std::string(option) + " " + text + ": not ID=NUMBER");
+    return {text.substr(0, at), text.substr(at + 1)};
 }
 
 // The L2 cache of CPU 0, as the kernel says.
-uint64_t own_l2()
-{
-	for (int i = 0; i < 8; i++) {
-		std::string base = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(i), level, bytes;
-		std::ifstream(base + "/level") >> level;
-		std::ifstream(base + "/size") >> bytes;
-		if (level == "2" && !bytes.empty())
-			return size(bytes, "the kernel's L2 size");
-	}
-	wrong("this machine does not say how large its L2 cache is; give --l2 SIZE");
+uint64_t own_l2() {
+    for (int i = 0; i < 8; i++) {
+        std::string base = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(i), level, bytes;
+        std::ifstream(base + "/level") >> level;
+        std::ifstream(base + "/size") >> bytes;
+        if (level == "2" && !bytes.empty())
+            return size(bytes, "the kernel's L2 size");
+    }
+    wrong("this machine does not say how large its L2 cache is; give --l2 SIZE");
 }
 
-Options parse(int argc, char **argv)
-{
-	Options options;
-	for (int i = 1; i < argc; i++) {
-		std::string word = argv[i];
-		if (word == "--help" || word == "-h") {
-			std::cout << USAGE;
-			exit(0);
-		}
-		if (word[0] != '-') {
-			if (!options.input.empty())
-				wrong("one input, not " + options.input + " and " + word);
-			options.input = word;
-			continue;
-		}
-		if (++i == argc)
-			wrong(word + " wants a value; see --help");
-		std::string value = argv[i];
-		if (word == "-o") options.output = value;
-		else if (word == "--l2") options.l2_bytes = size(value, "--l2");
-		else if (word == "--share") {
-			uint64_t percent = number(value.substr(0, value.size() - (!value.empty() && value.back() == '%')), "", "--share");
-			if (percent < 1 || percent > 100)
-				wrong("--share " + value + ": not from 1% to 100%");
-			options.share = (double)percent / 100;
-		} else if (word == "--layout") {
-			if (value != "pool" && value != "frame")
-				wrong("--layout " + value + ": pool or frame");
-			options.is_frame = value == "frame";
-		} else if (word == "--profile") options.profile = value;
-		else if (word == "--object") {
-			auto [id, text] = assignment(value, "--object");
-			size_t x = text.find('x');
-			SizeOption &object = options.sizes[id];
-			object.bytes = size(text.substr(0, x), "--object");
-			if (x != std::string::npos)
-				object.per_request = (uint32_t)number(text.substr(x + 1), "", "--object");
-		} else if (word == "--without") options.without.insert(value);
-		else if (word == "--slots") {
-			auto [id, text] = assignment(value, "--slots");
-			uint64_t slots = number(text, "", "--slots");
-			if (slots < 1 || slots > 65535)
-				wrong("--slots " + value + ": not from 1 to 65535");
-			options.slots[id] = (uint32_t)slots;
-		} else if (word == "--default-bytes") options.default_bytes = size(value, "--default-bytes");
-		else if (word == "--requests") options.requests = (uint32_t)number(value, "", "--requests");
-		else if (word == "--stack") {
-			options.is_stack_auto = value == "auto";
-			options.stack_bytes = options.is_stack_auto ? 0 : size(value, "--stack");
-		} else if (word == "--globals") {
-			options.is_globals_auto = value == "auto";
-			options.globals_bytes = options.is_globals_auto ? 0 : (size(value, "--globals") + 63) / 64 * 64;
-			options.has_globals = options.is_globals_auto || options.globals_bytes > 0;
-		} else if (word == "--without-global") options.without_globals.insert(value);
-		else if (word == "--low") options.low_bytes = size(value, "--low");
-		else if (word == "--high") options.high_bytes = size(value, "--high");
-		else wrong(word + ": no such option; see --help");
-	}
-	if (options.input.empty() || options.output.empty())
-		wrong("an input and -o DIR are needed; see --help");
-	if (!options.without_globals.empty() && !options.has_globals)
-		wrong("--without-global leaves a global out of --globals, which is not given");
-	if (options.l2_bytes == 0)
-		options.l2_bytes = own_l2();
-	return options;
+Options parse(int argc, char **argv) {
+    Options options;
+    for (int i = 1; i < argc; i++) {
+        std::string word = argv[i];
+        if (word == "--help" || word == "-h") {
+            std::cout << USAGE;
+            exit(0);
+        }
+        if (word[0] != '-') {
+            if (!options.input.empty())
+                wrong("one input, not " + options.input + " and " + word);
+            options.input = word;
+            continue;
+        }
+        if (++i == argc)
+            wrong(word + " wants a value; see --help");
+        std::string value = argv[i];
+        if (word == "-o")
+            options.output = value;
+        else if (word == "--l2")
+            options.l2_bytes = size(value, "--l2");
+        else if (word == "--share") {
+            uint64_t percent =
+                number(value.substr(0, value.size() - (!value.empty() && value.back() == '%')), "", "--share");
+            if (percent < 1 || percent > 100)
+                wrong("--share " + value + ": not from 1% to 100%");
+            options.share = (double)percent / 100;
+        } else if (word == "--layout") {
+            if (value != "pool" && value != "frame")
+                wrong("--layout " + value + ": pool or frame");
+            options.is_frame = value == "frame";
+        } else if (word == "--profile")
+            options.profile = value;
+        else if (word == "--object") {
+            auto [id, text] = assignment(value, "--object");
+            size_t x = text.find('x');
+            SizeOption &object = options.sizes[id];
+            object.bytes = size(text.substr(0, x), "--object");
+            if (x != std::string::npos)
+                object.per_request = (uint32_t)number(text.substr(x + 1), "", "--object");
+        } else if (word == "--without")
+            options.without.insert(value);
+        else if (word == "--slots") {
+            auto [id, text] = assignment(value, "--slots");
+            uint64_t slots = number(text, "", "--slots");
+            if (slots < 1 || slots > 65535)
+                wrong("--slots " + value + ": not from 1 to 65535");
+            options.slots[id] = (uint32_t)slots;
+        } else if (word == "--default-bytes")
+            options.default_bytes = size(value, "--default-bytes");
+        else if (word == "--requests")
+            options.requests = (uint32_t)number(value, "", "--requests");
+        else if (word == "--stack") {
+            options.is_stack_auto = value == "auto";
+            options.stack_bytes = options.is_stack_auto ? 0 : size(value, "--stack");
+        } else if (word == "--globals") {
+            options.is_globals_auto = value == "auto";
+            options.globals_bytes = options.is_globals_auto ? 0 : (size(value, "--globals") + 63) / 64 * 64;
+            options.has_globals = options.is_globals_auto || options.globals_bytes > 0;
+        } else if (word == "--without-global")
+            options.without_globals.insert(value);
+        else if (word == "--low")
+            options.low_bytes = size(value, "--low");
+        else if (word == "--high")
+            options.high_bytes = size(value, "--high");
+        else
+            wrong(word + ": no such option; see --help");
+    }
+    if (options.input.empty() || options.output.empty())
+        wrong("an input and -o DIR are needed; see --help");
+    if (!options.without_globals.empty() && !options.has_globals)
+        wrong("--without-global leaves a global out of --globals, which is not given");
+    if (options.l2_bytes == 0)
+        options.l2_bytes = own_l2();
+    return options;
 }
 
 // Words from outside, in one line.
-std::string printable(const std::string &text)
-{
-	std::string out;
-	for (unsigned char c : text.substr(0, 300))
-		out += c >= ' ' && c < 127 ? (char)c : '?';
-	return out;
+std::string printable(const std::string &text) {
+    std::string out;
+    for (unsigned char c : text.substr(0, 300))
+        out += c >= ' ' && c < 127 ? (char)c : '?';
+    return out;
 }
 
 // Whole or not at all: a build must not see half a file.
-void write(const std::string &path, const std::string &text)
-{
-	std::string temporary = path + ".new";
-	std::ofstream file(temporary, std::ios::binary);
-	file << text;
-	file.close();
-	if (!file || rename(temporary.c_str(), path.c_str()) != 0)
-		throw Refusal(path + ": cannot be written: " + strerror(errno));
+void write(const std::string &path, const std::string &text) {
+    std::string temporary = path + ".new";
+    std::ofstream file(temporary, std::ios::binary);
+    file << text;
+    file.close();
+    if (!file || rename(temporary.c_str(), path.c_str()) != 0)
+        throw Refusal(path + ": cannot be written: " + strerror(errno));
 }
 
 // The deepest stage's, and that of those that have no bound is said: what outgrows it lies in the low slab.
-void place_stack(Program &program, Options &options)
-{
-	std::string unbounded;
-	for (const Stage &stage : program.stages) {
-		options.stack_bytes = std::max(options.stack_bytes, stage.stack_bytes);
-		if (!stage.why_unbounded.empty() && unbounded.empty())
-			unbounded = stage.name + ": " + stage.why_unbounded;
-	}
-	if (options.stack_bytes == 0)
-		throw Refusal("--stack auto: " + options.input + " has no frames; run memwalk with --frames compile, or give --stack SIZE");
-	if (!unbounded.empty())
-		program.warnings.push_back("--stack auto: the stack has no bound (" + printable(unbounded) + "); what is deeper lies in the low slab, up to --low");
+void place_stack(Program &program, Options &options) {
+    std::string unbounded;
+    for (const Stage &stage : program.stages) {
+        options.stack_bytes = std::max(options.stack_bytes, stage.stack_bytes);
+        if (!stage.why_unbounded.empty() && unbounded.empty())
+            unbounded = stage.name + ": " + stage.why_unbounded;
+    }
+    if (options.stack_bytes == 0)
+        throw Refusal("--stack auto: " + options.input +
+                      " has no frames; run memwalk with --frames compile, or give --stack SIZE");
+    if (!unbounded.empty())
+        program.warnings.push_back("--stack auto: the stack has no bound (" + printable(unbounded) +
+                                   "); what is deeper lies in the low slab, up to --low");
 }
 
-std::string names(const std::vector<Global> &globals)
-{
-	std::string out;
-	for (const Global &global : globals)
-		out += (out.empty() ? "" : ", ") + global.name + " " + std::to_string(global.bytes);
-	return out;
+std::string names(const std::vector<Global> &globals) {
+    std::string out;
+    for (const Global &global : globals)
+        out += (out.empty() ? "" : ", ") + global.name + " " + std::to_string(global.bytes);
+    return out;
 }
 
 } // namespace
 
-int main(int argc, char **argv)
-{
-	Options options = parse(argc, argv);
-	try {
-		Program program = read_program(options);
-		if (options.is_stack_auto)
-			place_stack(program, options);
-		std::vector<Global> left, globals = choose_globals(program, options, left);
-		Layout layout = place(program, options);
-		write(options.output + "/stingy_gen.h", emit_header(program, layout, options));
-		write(options.output + "/stingy_gen.c", emit_source(program, layout, options, !globals.empty()));
-		std::string script = options.output + "/stingy_globals.ld";
-		if (!globals.empty())
-			write(script, emit_linker_script(globals, options));
-		else
-			unlink(script.c_str()); // one of an earlier map would place what this one has no room for
-		for (const std::string &warning : program.warnings)
-			std::cerr << "stingygen: " << warning << "\n";
-		std::cout << (options.is_frame ? "frame" : "pool") << ": " << layout.requests << " requests of " << layout.request_bytes
-		          << " bytes fit into a cache slab of " << layout.cache_bytes << " bytes\n";
-		for (const Region &region : layout.regions)
-			std::cout << "  " << region.slots << " slots of " << region.slot_bytes << " bytes: " << region.name << "\n";
-		if (layout.stack_bytes)
-			std::cout << "  " << layout.stack_bytes << " bytes of stack, for what runs in stingy_call_on_stack\n";
-		if (!globals.empty())
-			std::cout << "  " << options.globals_bytes << " bytes of globals: " << names(globals) << "; compile with -fdata-sections, link with -Wl,-T,stingy_globals.ld\n";
-		if (!left.empty())
-			std::cerr << "stingygen: globals that stages touch and --globals has no room for: " << names(left) << "\n";
-	} catch (const Refusal &refusal) {
-		std::cerr << "stingygen: " << refusal.what() << "\n";
-		return 1;
-	}
-	return 0;
+int main(int argc, char **argv) {
+    Options options = parse(argc, argv);
+    try {
+        Program program = read_program(options);
+        if (options.is_stack_auto)
+            place_stack(program, options);
+        std::vector<Global> left, globals = choose_globals(program, options, left);
+        Layout layout = place(program, options);
+        write(options.output + "/stingy_gen.h", emit_header(program, layout, options));
+        write(options.output + "/stingy_gen.c", emit_source(program, layout, options, !globals.empty()));
+        std::string script = options.output + "/stingy_globals.ld";
+        if (!globals.empty())
+            write(script, emit_linker_script(globals, options));
+        else
+            unlink(script.c_str()); // one of an earlier map would place what this one has no room for
+        for (const std::string &warning : program.warnings)
+            std::cerr << "stingygen: " << warning << "\n";
+        std::cout << (options.is_frame ? "frame" : "pool") << ": " << layout.requests << " requests of "
+                  << layout.request_bytes << " bytes fit into a cache slab of " << layout.cache_bytes << " bytes\n";
+        for (const Region &region : layout.regions)
+            std::cout << "  " << region.slots << " slots of " << region.slot_bytes << " bytes: " << region.name << "\n";
+        if (layout.stack_bytes)
+            std::cout << "  " << layout.stack_bytes << " bytes of stack, for what runs in stingy_call_on_stack\n";
+        if (!globals.empty())
+            std::cout << "  " << options.globals_bytes << " bytes of globals: " << names(globals)
+                      << "; compile with -fdata-sections, link with -Wl,-T,stingy_globals.ld\n";
+        if (!left.empty())
+            std::cerr << "stingygen: globals that stages touch and --globals has no room for: " << names(left) << "\n";
+    } catch (const Refusal &refusal) {
+        std::cerr << "stingygen: " << refusal.what() << "\n";
+        return 1;
+    }
+    return 0;
 }

@@ -7,9 +7,9 @@
 
 enum { GLOBALS = 6 };
 struct global {
-	const char *name;
-	const void *at;
-	size_t bytes;
+    const char *name;
+    const void *at;
+    size_t bytes;
 };
 void globals_of_overlay(struct global out[GLOBALS]);
 /* What they were set to is what they are; changes those that are not constant. */

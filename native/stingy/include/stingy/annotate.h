@@ -1,18 +1,18 @@
 /* Says what a server's functions, structures and fields are, so that memwalk and stingify need not guess.
  *
- * The constructs are those of Bhatia, Consel and Lawall (2006), Figures 2 and 3: functions that queue a request at a stage,
- * that run a stage, the scheduler, allocation and release. Each takes the place of the key of the same name in
+ * The constructs are those of Bhatia, Consel and Lawall (2006), Figures 2 and 3: functions that queue a request at a
+ * stage, that run a stage, the scheduler, allocation and release. Each takes the place of the key of the same name in
  * stingy.toml; a server that must not be edited uses that file alone.
  *
- * Only Clang sees them, and its code stays what it is: an annotation reaches the syntax tree, no instruction. Every other
- * compiler sees nothing. They stand after a declaration and before its semicolon or body:
+ * Only Clang sees them, and its code stays what it is: an annotation reaches the syntax tree, no instruction. Every
+ * other compiler sees nothing. They stand after a declaration and before its semicolon or body:
  *
  *     void add_tux_atom(tux_req_t *req, atom_func_t *atom) STINGY_QUEUE_STAGE(0, 1);
  *     void *tux_malloc(int size) STINGY_MALLOC(0);
  *     struct STINGY_REQUEST tux_req { enum state state STINGY_STATE; char log_line[256] STINGY_COLD; };
  *
- * Arguments count from 0. C has no attributes on a function's definition with a body: annotate a declaration before it.
- */
+ * Arguments count from 0. C has no attributes on a function's definition with a body: annotate a declaration
+ * before it. */
 #ifndef STINGY_ANNOTATE_H
 #define STINGY_ANNOTATE_H
 
@@ -25,8 +25,8 @@
 #define STINGY_ANNOTATION_(text)
 #endif
 
-/* QueueStage: the function queues the request (argument `request`) to be run at the stage (argument `stage`: a number, an
- * enumerator or a function). Assigning a field marked STINGY_STATE does the same without a function. */
+/* QueueStage: the function queues the request (argument `request`) to be run at the stage (argument `stage`: a number,
+ * an enumerator or a function). Assigning a field marked STINGY_STATE does the same without a function. */
 #define STINGY_QUEUE_STAGE(request, stage) STINGY_ANNOTATION_("queue_stage request=" #request " stage=" #stage)
 
 /* ScheduleStage: the function runs the stage (argument `stage`) for the request (argument `request`). */
@@ -38,8 +38,8 @@
 /* The function is a stage of this name (a plain word, no quotes). For stages that nobody names in the code. */
 #define STINGY_STAGE(name) STINGY_ANNOTATION_("stage name=" #name)
 
-/* Malloc: returns a block of (argument `size`) bytes. _COUNT: of `count` blocks of `size` bytes each. _OBJECT: of one object
- * of the type whose pointer is returned; the function has no size, as kmalloc_req of TUX. */
+/* Malloc: returns a block of (argument `size`) bytes. _COUNT: of `count` blocks of `size` bytes each. _OBJECT: of one
+ * object of the type whose pointer is returned; the function has no size, as kmalloc_req of TUX. */
 #define STINGY_MALLOC(size) STINGY_ANNOTATION_("malloc size=" #size)
 #define STINGY_MALLOC_COUNT(size, count) STINGY_ANNOTATION_("malloc size=" #size " count=" #count)
 #define STINGY_MALLOC_OBJECT STINGY_ANNOTATION_("malloc object")

@@ -8,11 +8,12 @@
  *                 +------ park --------+----------------+--> forget, close
  *
  * When there is no room and connections are READY, the listener is taken out of epoll: it can wake nobody, so the loop
- * never spins, and new connections wait in the kernel's backlog. It comes back when none is READY and `resume_room` is free.
+ * never spins, and new connections wait in the kernel's backlog. It comes back when none is READY and `resume_room` is
+ * free.
  *
- * Slow clients do not hold the room: one that has kept its request WAITING for `grace_ms` is evicted when others are READY and
- * there is no room (the server moves its memory out of the slab, stingy_evict). Where that cannot be done, a connection that
- * has been READY for `patience_ms` is bound although what it allocates spills.
+ * Slow clients do not hold the room: one that has kept its request WAITING for `grace_ms` is evicted when others are
+ * READY and there is no room (the server moves its memory out of the slab, stingy_evict). Where that cannot be done, a
+ * connection that has been READY for `patience_ms` is bound although what it allocates spills.
  *
  * All descriptors are watched edge-triggered, once for their life. The loop:
  *
@@ -24,8 +25,8 @@
  *             stingy_gate_admit(gate, now_ms);
  *     }
  *
- * Edge-triggered means: a server reads until it got less than it asked for, or EAGAIN, before it waits or parks; if not, it
- * parks with `has_more`. One gate belongs to one thread.
+ * Edge-triggered means: a server reads until it got less than it asked for, or EAGAIN, before it waits or parks; if
+ * not, it parks with `has_more`. One gate belongs to one thread.
  */
 #ifndef STINGY_GATE_H
 #define STINGY_GATE_H
@@ -35,23 +36,23 @@
 #include <sys/epoll.h>
 
 struct stingy_gate_config {
-	int epoll, listener; /* the listener does not block; -1: none, connections come by stingy_gate_adopt */
-	void *context;
-	/* How many more requests fit now. */
-	uint32_t (*room)(void *context);
-	/* Gives the connection a request and queues it. False: the gate closes it. */
-	bool (*bind)(void *context, int fd);
-	/* Something happened to a connection that is WAITING; it is BUSY again. */
-	void (*wake)(void *context, int fd);
-	/* The connection's time is up (`was_idle`: between requests). The server must stingy_gate_forget and close it. */
-	void (*expire)(void *context, int fd, bool was_idle);
-	/* Moves the memory of a WAITING connection's request out of the slab; false if it cannot. NULL: never. */
-	bool (*evict)(void *context, int fd);
-	uint32_t most_connections; /* 0: 1,000,000 */
-	uint32_t resume_room;      /* 0: 1 */
-	uint32_t grace_ms;         /* 0: 20 */
-	uint32_t patience_ms;      /* 0: 200 */
-	uint32_t idle_ms, waiting_ms; /* when connections expire; 0: 15,000 */
+    int epoll, listener; /* the listener does not block; -1: none, connections come by stingy_gate_adopt */
+    void *context;
+    /* How many more requests fit now. */
+    uint32_t (*room)(void *context);
+    /* Gives the connection a request and queues it. False: the gate closes it. */
+    bool (*bind)(void *context, int fd);
+    /* Something happened to a connection that is WAITING; it is BUSY again. */
+    void (*wake)(void *context, int fd);
+    /* The connection's time is up (`was_idle`: between requests). The server must stingy_gate_forget and close it. */
+    void (*expire)(void *context, int fd, bool was_idle);
+    /* Moves the memory of a WAITING connection's request out of the slab; false if it cannot. NULL: never. */
+    bool (*evict)(void *context, int fd);
+    uint32_t most_connections;    /* 0: 1,000,000 */
+    uint32_t resume_room;         /* 0: 1 */
+    uint32_t grace_ms;            /* 0: 20 */
+    uint32_t patience_ms;         /* 0: 200 */
+    uint32_t idle_ms, waiting_ms; /* when connections expire; 0: 15,000 */
 };
 
 struct stingy_gate;
@@ -70,17 +71,19 @@ void stingy_gate_admit(struct stingy_gate *gate, uint64_t now_ms);
 /* Until something is due, for epoll_wait: -1 for never. */
 int stingy_gate_timeout_ms(const struct stingy_gate *gate, uint64_t now_ms);
 
-/* The request of a BUSY connection waits for its client. False: something has happened since it last asked; go on at once. */
+/* The request of a BUSY connection waits for its client. False: something has happened since it last asked; go on at
+ * once. */
 bool stingy_gate_wait(struct stingy_gate *gate, int fd, uint64_t now_ms);
-/* The request is done and its memory given back; the connection stays. `has_more`: bytes of the next request may be there. */
+/* The request is done and its memory given back; the connection stays. `has_more`: bytes of the next request may be
+ * there. */
 void stingy_gate_park(struct stingy_gate *gate, int fd, bool has_more, uint64_t now_ms);
 /* Before the server closes a connection. */
 void stingy_gate_forget(struct stingy_gate *gate, int fd);
 
 struct stingy_gate_stats {
-	uint64_t accepted, bound, bound_without_room, evicted, expired, disarmed, accept_failures;
-	uint32_t idle, ready, busy, waiting; /* now */
-	bool is_listening;
+    uint64_t accepted, bound, bound_without_room, evicted, expired, disarmed, accept_failures;
+    uint32_t idle, ready, busy, waiting; /* now */
+    bool is_listening;
 };
 struct stingy_gate_stats stingy_gate_stats(const struct stingy_gate *gate);
 

@@ -1,11 +1,11 @@
 /* The allocator that keeps per-request objects in a slab of the cache's size; the part of Stingy that a server links.
  *
- * A server calls these in place of malloc and free, each with the object that stingygen numbered (STINGY_OBJ_...). Every
- * thread has a slab of its own; a block may be freed by any thread. What does not fit spills: into the thread's high slab,
- * and from there to malloc. Nothing fails that malloc would not fail.
+ * A server calls these in place of malloc and free, each with the object that stingygen numbered (STINGY_OBJ_...).
+ * Every thread has a slab of its own; a block may be freed by any thread. What does not fit spills: into the thread's
+ * high slab, and from there to malloc. Nothing fails that malloc would not fail.
  *
- * STINGY_OFF=1 in the environment hands everything to malloc; STINGY_STATS=stderr|FILE reports at exit; STINGY_PROFILE=FILE
- * writes at exit what sizes were asked for, for stingygen --profile.
+ * STINGY_OFF=1 in the environment hands everything to malloc; STINGY_STATS=stderr|FILE reports at exit;
+ * STINGY_PROFILE=FILE writes at exit what sizes were asked for, for stingygen --profile.
  */
 #ifndef STINGY_RUNTIME_H
 #define STINGY_RUNTIME_H
@@ -18,13 +18,13 @@
 #define STINGY_ANY 0xffffu
 
 struct stingy_options {
-	uint32_t max_threads; /* slabs at most; 0: 64. Threads beyond use malloc */
-	bool is_off;          /* everything to malloc; room is without limit */
-	bool is_without_huge_pages;
+    uint32_t max_threads; /* slabs at most; 0: 64. Threads beyond use malloc */
+    bool is_off;          /* everything to malloc; room is without limit */
+    bool is_without_huge_pages;
 };
 
-/* Takes the map, which must stay as it is. The generated code calls it before main. 0, or a negative errno: EINVAL for a
- * map that breaks an invariant, EBUSY when a map is in use, ENOMEM. `options` may be NULL. */
+/* Takes the map, which must stay as it is. The generated code calls it before main. 0, or a negative errno: EINVAL for
+ * a map that breaks an invariant, EBUSY when a map is in use, ENOMEM. `options` may be NULL. */
 int stingy_init(const struct stingy_map *map, const struct stingy_options *options);
 
 /* Gives everything back; for tests. No other thread may use the slabs, and no block of them may be used afterwards. */
@@ -46,7 +46,8 @@ void stingy_free(unsigned object, void *block);
  * old one where it lies elsewhere already; NULL, and nothing changed, when there is no memory. */
 void *stingy_evict(unsigned object, void *block, size_t bytes);
 
-/* One object of a type; refuses at run time what the map was not made for: a type that has grown since simply spills. */
+/* One object of a type; refuses at run time what the map was not made for: a type that has grown since
+ * simply spills. */
 #define stingy_new(object, type) ((type *)stingy_alloc_var((object), sizeof(type)))
 
 /* The frame layout must know whose memory is asked for: call it with a request structure before code runs for this
@@ -57,26 +58,27 @@ void stingy_enter(const void *request);
  * stingy_room(stage) is made of these. */
 uint32_t stingy_free_slots(unsigned region);
 
-/* Runs `function` on a stack in the cache slab, with the low slab below it to overflow into; the program's own stack where
- * the map keeps none (or under AddressSanitizer). Returns when it does. Once at a time in each thread. */
+/* Runs `function` on a stack in the cache slab, with the low slab below it to overflow into; the program's own stack
+ * where the map keeps none (or under AddressSanitizer). Returns when it does. Once at a time in each thread. */
 void stingy_call_on_stack(void (*function)(void *), void *argument);
 
 /* Counted since stingy_init, over all threads; exact when they rest. */
 struct stingy_stats {
-	uint64_t allocations;    /* of blocks, wherever they came from */
-	uint64_t in_cache_slab;  /* of those */
-	uint64_t spilled_full;   /* no slot was free */
-	uint64_t spilled_large;  /* larger than its place */
-	uint64_t spilled_alone;  /* frame: outside of a request, or its place held by an object it should never meet */
-	uint64_t spilled_malloc; /* of the spilled: not even the high slab had a place */
-	uint64_t foreign_frees;  /* blocks that malloc had given */
-	uint64_t remote_frees;   /* by another thread than the owner */
-	uint64_t live, peak_live; /* blocks of the cache slab; the peak is the sum of the threads' peaks */
-	uint64_t threads;        /* slabs in use or idle */
-	uint64_t huge_bytes;     /* of the slabs, on huge pages now; UINT64_MAX: not measured, /proc/self/smaps unreadable */
-	uint64_t globals_bytes;  /* of the section of globals, 0 where the program has none */
-	uint64_t stack_peak_bytes; /* of the slab with the deepest: from the stack's top to the lowest byte that was ever written */
-	uint64_t globals_huge_bytes; /* huge pages on which the section lies now; UINT64_MAX: not measured */
+    uint64_t allocations;     /* of blocks, wherever they came from */
+    uint64_t in_cache_slab;   /* of those */
+    uint64_t spilled_full;    /* no slot was free */
+    uint64_t spilled_large;   /* larger than its place */
+    uint64_t spilled_alone;   /* frame: outside of a request, or its place held by an object it should never meet */
+    uint64_t spilled_malloc;  /* of the spilled: not even the high slab had a place */
+    uint64_t foreign_frees;   /* blocks that malloc had given */
+    uint64_t remote_frees;    /* by another thread than the owner */
+    uint64_t live, peak_live; /* blocks of the cache slab; the peak is the sum of the threads' peaks */
+    uint64_t threads;         /* slabs in use or idle */
+    uint64_t huge_bytes;    /* of the slabs, on huge pages now; UINT64_MAX: not measured, /proc/self/smaps unreadable */
+    uint64_t globals_bytes; /* of the section of globals, 0 where the program has none */
+    /* Of the slab with the deepest: from the stack's top to the lowest byte that was ever written. */
+    uint64_t stack_peak_bytes;
+    uint64_t globals_huge_bytes; /* huge pages on which the section lies now; UINT64_MAX: not measured */
 };
 void stingy_stats(struct stingy_stats *stats);
 

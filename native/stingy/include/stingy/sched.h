@@ -1,13 +1,13 @@
-/* The stage scheduler: runs a server's requests in batches, stage by stage, so that a batch finds its code and its memory in
- * the cache. After Bhatia, Consel and Lawall (2006), section 4.5.2:
+/* The stage scheduler: runs a server's requests in batches, stage by stage, so that a batch finds its code and its
+ * memory in the cache. After Bhatia, Consel and Lawall (2006), section 4.5.2:
  *
  *   1. stages whose waiting requests use up a batch or all the room there is (*full*): nothing more can join them
  *   2. the others that have room, earlier stages before later ones (weights), as their batches may still grow
  *   3. stages without room: what runs there spills
  *
- * Beyond the paper: a stage ages while others are elected, and one that was passed over `max_age` times is next whatever
- * its class, so nobody starves: every waiting stage is elected within max_age + stages elections. The memory of the requests
- * next in the batch is prefetched.
+ * Beyond the paper: a stage ages while others are elected, and one that was passed over `max_age` times is next
+ * whatever its class, so nobody starves: every waiting stage is elected within max_age + stages elections. The memory
+ * of the requests next in the batch is prefetched.
  *
  * Electing costs O(stages), queueing and running a request O(1). One scheduler belongs to one thread.
  */
@@ -23,28 +23,29 @@ enum { STINGY_MAX_STAGES = 64 };
 
 /* Lies in the server's request. Zeroed and given to stingy_task_init before use. */
 struct stingy_task {
-	uint32_t stage;
-	uint32_t position; /* in the stage's queue, counted since its beginning; STINGY_NOT_QUEUED */
+    uint32_t stage;
+    uint32_t position; /* in the stage's queue, counted since its beginning; STINGY_NOT_QUEUED */
 };
 
 struct stingy_stage {
-	const char *name;
-	/* Runs the stage for one request. It may queue this request or others, at any stage, cancel others, or free its own. */
-	void (*run)(struct stingy_task *task, void *context);
+    const char *name;
+    /* Runs the stage for one request. It may queue this request or others, at any stage, cancel others, or free its
+     * own. */
+    void (*run)(struct stingy_task *task, void *context);
 };
 
 struct stingy_sched_config {
-	const struct stingy_stage *stages; /* in the order of treatment */
-	unsigned stage_count;              /* at most STINGY_MAX_STAGES */
-	void *context;                     /* handed to run */
-	/* How many more requests fit at this stage: the generated stingy_room(). NULL: always room. */
-	uint32_t (*room)(unsigned stage);
-	uint32_t batch;        /* requests run in one election at most; 0: 64 */
-	uint32_t spill_batch;  /* the same where there is no room; 0: 8 */
-	uint32_t max_age;      /* 0: 4 times the stages */
-	size_t task_offset;    /* of the task in its request: offsetof(struct request, task) */
-	size_t prefetch_bytes; /* of a request, from its beginning; 0: none */
-	uint32_t prefetch_ahead; /* how many requests before its turn; 0: 2 */
+    const struct stingy_stage *stages; /* in the order of treatment */
+    unsigned stage_count;              /* at most STINGY_MAX_STAGES */
+    void *context;                     /* handed to run */
+    /* How many more requests fit at this stage: the generated stingy_room(). NULL: always room. */
+    uint32_t (*room)(unsigned stage);
+    uint32_t batch;          /* requests run in one election at most; 0: 64 */
+    uint32_t spill_batch;    /* the same where there is no room; 0: 8 */
+    uint32_t max_age;        /* 0: 4 times the stages */
+    size_t task_offset;      /* of the task in its request: offsetof(struct request, task) */
+    size_t prefetch_bytes;   /* of a request, from its beginning; 0: none */
+    uint32_t prefetch_ahead; /* how many requests before its turn; 0: 2 */
 };
 
 struct stingy_sched;
@@ -53,10 +54,9 @@ struct stingy_sched;
 struct stingy_sched *stingy_sched_new(const struct stingy_sched_config *config);
 void stingy_sched_delete(struct stingy_sched *sched);
 
-static inline void stingy_task_init(struct stingy_task *task)
-{
-	task->stage = 0;
-	task->position = STINGY_NOT_QUEUED;
+static inline void stingy_task_init(struct stingy_task *task) {
+    task->stage = 0;
+    task->position = STINGY_NOT_QUEUED;
 }
 
 /* Queues a request at a stage, behind those that wait there. False: no memory (nothing changed), or queued already. */
@@ -72,7 +72,7 @@ uint32_t stingy_sched_run(struct stingy_sched *sched);
 uint32_t stingy_sched_waiting(const struct stingy_sched *sched);
 
 struct stingy_sched_stats {
-	uint64_t elections, requests, full, medium, without_room, aged;
+    uint64_t elections, requests, full, medium, without_room, aged;
 };
 struct stingy_sched_stats stingy_sched_stats(const struct stingy_sched *sched);
 

@@ -2,8 +2,8 @@
  *
  * All slabs lie in one reserved range, `stride` bytes apart, so the owner of a block follows from its address:
  *
- *     control | low | cache | high        stride is a multiple of 2 MiB; cache begins at one, or so many pages behind it
- *                                         that its part for globals meets their section (map.h)
+ *     control | low | cache | high        stride is a multiple of 2 MiB; cache begins at one, or so many pages
+ *                                         behind it that its part for globals meets their section (map.h)
  *
  * Only the owning thread touches a slab, but for three things: `remote` (a stack to which other threads push what they
  * free), the counters (others read them), and `is_idle` under the world's lock.
@@ -26,64 +26,63 @@
 #endif
 
 enum { HUGE_PAGE = 2 << 20 };
-/* Blocks of the high slab: every SPILL_STEP bytes a class, from SPILL_FINE_BYTES on SPILL_STEPS of them for each doubling. */
+/* Blocks of the high slab: every SPILL_STEP bytes a class, from SPILL_FINE_BYTES on SPILL_STEPS of them for each
+ * doubling. */
 enum {
-	SPILL_STEP = 16,
-	SPILL_FINE_BYTES = 4096,
-	SPILL_FINE_CLASSES = SPILL_FINE_BYTES / SPILL_STEP,
-	SPILL_STEPS = 8,
-	SPILL_DOUBLINGS = 5,
-	SPILL_CLASSES = SPILL_FINE_CLASSES + SPILL_STEPS * SPILL_DOUBLINGS
+    SPILL_STEP = 16,
+    SPILL_FINE_BYTES = 4096,
+    SPILL_FINE_CLASSES = SPILL_FINE_BYTES / SPILL_STEP,
+    SPILL_STEPS = 8,
+    SPILL_DOUBLINGS = 5,
+    SPILL_CLASSES = SPILL_FINE_CLASSES + SPILL_STEPS * SPILL_DOUBLINGS
 };
 #define NO_FRAME UINT32_MAX
 
 /* A counter that its owner alone advances. */
 typedef _Atomic uint64_t counter;
-static inline void count(counter *c)
-{
-	atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + 1, memory_order_relaxed);
+static inline void count(counter *c) {
+    atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + 1, memory_order_relaxed);
 }
-static inline uint64_t counted(counter *c)
-{
-	return atomic_load_explicit(c, memory_order_relaxed);
+static inline uint64_t counted(counter *c) {
+    return atomic_load_explicit(c, memory_order_relaxed);
 }
 
 struct object_counters {
-	counter in_cache_slab, freed, spilled_full, spilled_large, spilled_alone, spilled_malloc;
-	counter peak_live;
+    counter in_cache_slab, freed, spilled_full, spilled_large, spilled_alone, spilled_malloc;
+    counter peak_live;
 };
 
 /* Slots of a region: `free` is a stack, so that the slot that is still in the cache goes out first. */
 struct region_state {
-	char *base;
-	uint16_t *free;
-	uint64_t *live; /* pool: a bit a slot; frame: a word a slot, a bit a place */
-	uint32_t free_count;
+    char *base;
+    uint16_t *free;
+    uint64_t *live; /* pool: a bit a slot; frame: a word a slot, a bit a place */
+    uint32_t free_count;
 };
 
 struct slab {
-	char *low, *cache, *high, *high_end;
-	struct region_state *regions;
-	uint32_t frame; /* of the request that runs; NO_FRAME */
-	_Atomic(void *) remote;
-	char *high_next;               /* never given out from here on */
-	void *spill_free[SPILL_CLASSES]; /* blocks by size class */
-	struct object_counters *objects; /* last: those of STINGY_ANY */
-	counter foreign_frees, remote_frees;
-	bool is_idle, is_on_own_stack;
+    char *low, *cache, *high, *high_end;
+    struct region_state *regions;
+    uint32_t frame; /* of the request that runs; NO_FRAME */
+    _Atomic(void *) remote;
+    char *high_next;                 /* never given out from here on */
+    void *spill_free[SPILL_CLASSES]; /* blocks by size class */
+    struct object_counters *objects; /* last: those of STINGY_ANY */
+    counter foreign_frees, remote_frees;
+    bool is_idle, is_on_own_stack;
 };
 
 struct world {
-	const struct stingy_map *map;
-	void *reserved; /* as mapped */
-	char *base;     /* of the first slab */
-	size_t stride, control_bytes, low_bytes, high_bytes, cache_offset; /* the cache slab's, from the slab's beginning */
-	uint32_t max_threads;
-	_Atomic uint32_t threads; /* slabs made */
-	_Atomic bool is_ready;
-	bool is_off, is_without_huge_pages;
-	pthread_mutex_t lock;
-	pthread_key_t at_thread_end;
+    const struct stingy_map *map;
+    void *reserved;                                                    /* as mapped */
+    char *base;                                                        /* of the first slab */
+    size_t stride, control_bytes, low_bytes, high_bytes, cache_offset; /* the cache slab's, from the slab's beginning */
+    uint32_t max_threads;
+    _Atomic uint32_t threads; /* slabs made */
+    _Atomic bool is_ready;
+    bool is_off, is_without_huge_pages;
+    pthread_mutex_t lock;
+    pthread_key_t at_thread_end;
 };
 extern struct world stingy_world;
 
@@ -93,9 +92,8 @@ struct slab *slab_mine(void);
 struct slab *slab_mine_if_any(void);
 /* The slab that an address lies in; NULL for all others. */
 struct slab *slab_of(const void *address);
-static inline bool slab_is_cache(const struct slab *slab, const void *address)
-{
-	return (const char *)address >= slab->cache && (const char *)address < slab->cache + stingy_world.map->cache_bytes;
+static inline bool slab_is_cache(const struct slab *slab, const void *address) {
+    return (const char *)address >= slab->cache && (const char *)address < slab->cache + stingy_world.map->cache_bytes;
 }
 
 /* Why a map cannot be used; NULL when it can. */
@@ -106,7 +104,8 @@ enum slot_why { SLOT_TAKEN, SLOT_FULL, SLOT_ALONE };
 void slot_start(struct slab *slab);
 void *slot_take(struct slab *slab, unsigned object, size_t bytes, enum slot_why *why);
 void slot_give(struct slab *slab, unsigned object, void *block);
-/* The object that lives at this address and the bytes of its place; ends the program for anything but a live beginning. */
+/* The object that lives at this address and the bytes of its place; ends the program for anything but a
+ * live beginning. */
 unsigned slot_find(struct slab *slab, unsigned object, const void *block, uint32_t *place_bytes);
 /* Bytes of the place of a block in another thread's slab, from the map alone: the owner may be at work. */
 uint32_t slot_bytes_elsewhere(const struct slab *slab, unsigned object, const void *block);

@@ -4,199 +4,186 @@
 #include <string.h>
 
 /* Slots are handed out from a stack of numbers, not from a list that runs through them: a free slot is not touched. */
-void slot_start(struct slab *slab)
-{
-	const struct stingy_map *map = stingy_world.map;
-	for (unsigned r = 0; r < map->region_count; r++) {
-		struct region_state *region = &slab->regions[r];
-		uint32_t slots = map->regions[r].slots;
-		for (uint32_t i = 0; i < slots; i++)
-			region->free[i] = (uint16_t)(slots - 1 - i);
-		region->free_count = slots;
-		region->base = slab->cache + map->regions[r].offset_bytes;
-		SLAB_POISON(region->base, (size_t)slots * map->regions[r].slot_bytes);
-	}
-	slab->frame = NO_FRAME;
+void slot_start(struct slab *slab) {
+    const struct stingy_map *map = stingy_world.map;
+    for (unsigned r = 0; r < map->region_count; r++) {
+        struct region_state *region = &slab->regions[r];
+        uint32_t slots = map->regions[r].slots;
+        for (uint32_t i = 0; i < slots; i++)
+            region->free[i] = (uint16_t)(slots - 1 - i);
+        region->free_count = slots;
+        region->base = slab->cache + map->regions[r].offset_bytes;
+        SLAB_POISON(region->base, (size_t)slots * map->regions[r].slot_bytes);
+    }
+    slab->frame = NO_FRAME;
 }
 
-static void *pool_take(struct slab *slab, const struct stingy_object *object, size_t bytes)
-{
-	struct region_state *region = &slab->regions[object->region];
-	if (region->free_count == 0)
-		return NULL;
-	uint32_t slot = region->free[--region->free_count];
-	region->live[slot / 64] |= UINT64_C(1) << (slot % 64);
-	char *block = region->base + (size_t)slot * stingy_world.map->regions[object->region].slot_bytes;
-	SLAB_UNPOISON(block, bytes);
-	return block;
+static void *pool_take(struct slab *slab, const struct stingy_object *object, size_t bytes) {
+    struct region_state *region = &slab->regions[object->region];
+    if (region->free_count == 0)
+        return NULL;
+    uint32_t slot = region->free[--region->free_count];
+    region->live[slot / 64] |= UINT64_C(1) << (slot % 64);
+    char *block = region->base + (size_t)slot * stingy_world.map->regions[object->region].slot_bytes;
+    SLAB_UNPOISON(block, bytes);
+    return block;
 }
 
 /* A place is free when neither it nor any that shares a byte with it is held: should the analysis have been wrong about
  * who lives with whom, the later one spills. */
-static void *frame_take(struct slab *slab, const struct stingy_object *object, size_t bytes, enum slot_why *why)
-{
-	const struct stingy_map *map = stingy_world.map;
-	struct region_state *region = &slab->regions[0];
-	*why = SLOT_ALONE;
-	if (object->is_request) {
-		slab->frame = NO_FRAME;
-		*why = SLOT_FULL;
-		if (region->free_count == 0)
-			return NULL;
-		slab->frame = region->free[--region->free_count];
-	}
-	if (slab->frame == NO_FRAME)
-		return NULL;
-	uint64_t *live = &region->live[slab->frame];
-	for (unsigned i = object->place; i < (unsigned)object->place + object->places; i++) {
-		if (*live & map->places[i].overlaps)
-			continue;
-		*live |= UINT64_C(1) << i;
-		char *block = region->base + (size_t)slab->frame * map->regions[0].slot_bytes + map->places[i].offset_bytes;
-		SLAB_UNPOISON(block, bytes);
-		return block;
-	}
-	return NULL;
+static void *frame_take(struct slab *slab, const struct stingy_object *object, size_t bytes, enum slot_why *why) {
+    const struct stingy_map *map = stingy_world.map;
+    struct region_state *region = &slab->regions[0];
+    *why = SLOT_ALONE;
+    if (object->is_request) {
+        slab->frame = NO_FRAME;
+        *why = SLOT_FULL;
+        if (region->free_count == 0)
+            return NULL;
+        slab->frame = region->free[--region->free_count];
+    }
+    if (slab->frame == NO_FRAME)
+        return NULL;
+    uint64_t *live = &region->live[slab->frame];
+    for (unsigned i = object->place; i < (unsigned)object->place + object->places; i++) {
+        if (*live & map->places[i].overlaps)
+            continue;
+        *live |= UINT64_C(1) << i;
+        char *block = region->base + (size_t)slab->frame * map->regions[0].slot_bytes + map->places[i].offset_bytes;
+        SLAB_UNPOISON(block, bytes);
+        return block;
+    }
+    return NULL;
 }
 
-void *slot_take(struct slab *slab, unsigned object, size_t bytes, enum slot_why *why)
-{
-	const struct stingy_object *o = &stingy_world.map->objects[object];
-	*why = SLOT_FULL;
-	return stingy_world.map->layout == STINGY_POOL ? pool_take(slab, o, bytes) : frame_take(slab, o, bytes, why);
+void *slot_take(struct slab *slab, unsigned object, size_t bytes, enum slot_why *why) {
+    const struct stingy_object *o = &stingy_world.map->objects[object];
+    *why = SLOT_FULL;
+    return stingy_world.map->layout == STINGY_POOL ? pool_take(slab, o, bytes) : frame_take(slab, o, bytes, why);
 }
 
 /* Where an address of the cache slab lies. */
 struct spot {
-	unsigned region;
-	uint32_t slot, offset;
+    unsigned region;
+    uint32_t slot, offset;
 };
 
-static bool spot_in(const struct slab *slab, unsigned r, const char *block, struct spot *spot)
-{
-	const struct stingy_region *region = &stingy_world.map->regions[r];
-	size_t from = (size_t)(block - slab->regions[r].base);
-	if (block < slab->regions[r].base || from >= (size_t)region->slots * region->slot_bytes)
-		return false;
-	*spot = (struct spot){ r, (uint32_t)from / region->slot_bytes, (uint32_t)from % region->slot_bytes };
-	return true;
+static bool spot_in(const struct slab *slab, unsigned r, const char *block, struct spot *spot) {
+    const struct stingy_region *region = &stingy_world.map->regions[r];
+    size_t from = (size_t)(block - slab->regions[r].base);
+    if (block < slab->regions[r].base || from >= (size_t)region->slots * region->slot_bytes)
+        return false;
+    *spot = (struct spot){r, (uint32_t)from / region->slot_bytes, (uint32_t)from % region->slot_bytes};
+    return true;
 }
 
-static bool spot_of(const struct slab *slab, unsigned object, const char *block, struct spot *spot)
-{
-	const struct stingy_map *map = stingy_world.map;
-	unsigned hint = object < map->object_count ? map->objects[object].region : 0;
-	if (spot_in(slab, hint, block, spot))
-		return true;
-	for (unsigned r = 0; r < map->region_count; r++)
-		if (spot_in(slab, r, block, spot))
-			return true;
-	return false;
+static bool spot_of(const struct slab *slab, unsigned object, const char *block, struct spot *spot) {
+    const struct stingy_map *map = stingy_world.map;
+    unsigned hint = object < map->object_count ? map->objects[object].region : 0;
+    if (spot_in(slab, hint, block, spot))
+        return true;
+    for (unsigned r = 0; r < map->region_count; r++)
+        if (spot_in(slab, r, block, spot))
+            return true;
+    return false;
 }
 
 /* The place of a frame that is held and begins here; -1 for none. */
-static int place_at(uint64_t live, uint32_t offset)
-{
-	for (; live; live &= live - 1) {
-		int place = __builtin_ctzll(live);
-		if (stingy_world.map->places[place].offset_bytes == offset)
-			return place;
-	}
-	return -1;
+static int place_at(uint64_t live, uint32_t offset) {
+    for (; live; live &= live - 1) {
+        int place = __builtin_ctzll(live);
+        if (stingy_world.map->places[place].offset_bytes == offset)
+            return place;
+    }
+    return -1;
 }
 
-static unsigned object_of_place(unsigned place)
-{
-	const struct stingy_map *map = stingy_world.map;
-	for (unsigned o = 0; o < map->object_count; o++)
-		if (place >= map->objects[o].place && place < (unsigned)map->objects[o].place + map->objects[o].places)
-			return o;
-	return STINGY_ANY;
+static unsigned object_of_place(unsigned place) {
+    const struct stingy_map *map = stingy_world.map;
+    for (unsigned o = 0; o < map->object_count; o++)
+        if (place >= map->objects[o].place && place < (unsigned)map->objects[o].place + map->objects[o].places)
+            return o;
+    return STINGY_ANY;
 }
 
 /* In a pool the slot does not know which of its objects it holds: the caller's word counts if it fits the region. */
-static unsigned object_of_region(unsigned object, unsigned region)
-{
-	const struct stingy_map *map = stingy_world.map;
-	if (object < map->object_count && map->objects[object].region == region)
-		return object;
-	for (unsigned o = 0; o < map->object_count; o++)
-		if (map->objects[o].region == region)
-			return o;
-	return STINGY_ANY;
+static unsigned object_of_region(unsigned object, unsigned region) {
+    const struct stingy_map *map = stingy_world.map;
+    if (object < map->object_count && map->objects[object].region == region)
+        return object;
+    for (unsigned o = 0; o < map->object_count; o++)
+        if (map->objects[o].region == region)
+            return o;
+    return STINGY_ANY;
 }
 
 /* The spot of a live block, and for frames its place. */
-static struct spot held(struct slab *slab, unsigned object, const void *block, int *place)
-{
-	struct spot spot;
-	if (!spot_of(slab, object, block, &spot))
-		stingy_die("is in the cache slab, but in no region", object, block);
-	const struct region_state *region = &slab->regions[spot.region];
-	if (stingy_world.map->layout == STINGY_POOL) {
-		*place = -1;
-		if (spot.offset != 0)
-			stingy_die("is not the beginning of a block", object, block);
-		if (!(region->live[spot.slot / 64] >> (spot.slot % 64) & 1))
-			stingy_die("was freed before", object, block);
-	} else {
-		*place = place_at(region->live[spot.slot], spot.offset);
-		if (*place < 0)
-			stingy_die("was freed before, or is not the beginning of a block", object, block);
-	}
-	return spot;
+static struct spot held(struct slab *slab, unsigned object, const void *block, int *place) {
+    struct spot spot;
+    if (!spot_of(slab, object, block, &spot))
+        stingy_die("is in the cache slab, but in no region", object, block);
+    const struct region_state *region = &slab->regions[spot.region];
+    if (stingy_world.map->layout == STINGY_POOL) {
+        *place = -1;
+        if (spot.offset != 0)
+            stingy_die("is not the beginning of a block", object, block);
+        if (!(region->live[spot.slot / 64] >> (spot.slot % 64) & 1))
+            stingy_die("was freed before", object, block);
+    } else {
+        *place = place_at(region->live[spot.slot], spot.offset);
+        if (*place < 0)
+            stingy_die("was freed before, or is not the beginning of a block", object, block);
+    }
+    return spot;
 }
 
-unsigned slot_find(struct slab *slab, unsigned object, const void *block, uint32_t *place_bytes)
-{
-	int place;
-	struct spot spot = held(slab, object, block, &place);
-	unsigned found = place < 0 ? object_of_region(object, spot.region) : object_of_place((unsigned)place);
-	*place_bytes = found == STINGY_ANY ? 0 : stingy_world.map->objects[found].place_bytes;
-	return found;
+unsigned slot_find(struct slab *slab, unsigned object, const void *block, uint32_t *place_bytes) {
+    int place;
+    struct spot spot = held(slab, object, block, &place);
+    unsigned found = place < 0 ? object_of_region(object, spot.region) : object_of_place((unsigned)place);
+    *place_bytes = found == STINGY_ANY ? 0 : stingy_world.map->objects[found].place_bytes;
+    return found;
 }
 
-uint32_t slot_bytes_elsewhere(const struct slab *slab, unsigned object, const void *block)
-{
-	const struct stingy_map *map = stingy_world.map;
-	struct spot spot;
-	if (!spot_of(slab, object, block, &spot))
-		stingy_die("is in the cache slab, but in no region", object, block);
-	if (map->layout == STINGY_POOL)
-		return map->regions[spot.region].slot_bytes;
-	if (object >= map->object_count)
-		stingy_die("belongs to another thread, and its object must be named to reallocate it", object, block);
-	return map->objects[object].place_bytes;
+uint32_t slot_bytes_elsewhere(const struct slab *slab, unsigned object, const void *block) {
+    const struct stingy_map *map = stingy_world.map;
+    struct spot spot;
+    if (!spot_of(slab, object, block, &spot))
+        stingy_die("is in the cache slab, but in no region", object, block);
+    if (map->layout == STINGY_POOL)
+        return map->regions[spot.region].slot_bytes;
+    if (object >= map->object_count)
+        stingy_die("belongs to another thread, and its object must be named to reallocate it", object, block);
+    return map->objects[object].place_bytes;
 }
 
-void slot_give(struct slab *slab, unsigned object, void *block)
-{
-	const struct stingy_map *map = stingy_world.map;
-	int place;
-	struct spot spot = held(slab, object, block, &place);
-	struct region_state *region = &slab->regions[spot.region];
-	if (place < 0) {
-		object = object_of_region(object, spot.region);
-		region->live[spot.slot / 64] &= ~(UINT64_C(1) << (spot.slot % 64));
-		SLAB_POISON(block, map->regions[spot.region].slot_bytes);
-		region->free[region->free_count++] = (uint16_t)spot.slot;
-	} else {
-		object = object_of_place((unsigned)place);
-		SLAB_POISON(block, map->objects[object].place_bytes);
-		region->live[spot.slot] &= ~(UINT64_C(1) << place);
-		if (region->live[spot.slot] == 0) {
-			region->free[region->free_count++] = (uint16_t)spot.slot;
-			if (slab->frame == spot.slot)
-				slab->frame = NO_FRAME;
-		}
-	}
-	count(&slab->objects[object].freed);
+void slot_give(struct slab *slab, unsigned object, void *block) {
+    const struct stingy_map *map = stingy_world.map;
+    int place;
+    struct spot spot = held(slab, object, block, &place);
+    struct region_state *region = &slab->regions[spot.region];
+    if (place < 0) {
+        object = object_of_region(object, spot.region);
+        region->live[spot.slot / 64] &= ~(UINT64_C(1) << (spot.slot % 64));
+        SLAB_POISON(block, map->regions[spot.region].slot_bytes);
+        region->free[region->free_count++] = (uint16_t)spot.slot;
+    } else {
+        object = object_of_place((unsigned)place);
+        SLAB_POISON(block, map->objects[object].place_bytes);
+        region->live[spot.slot] &= ~(UINT64_C(1) << place);
+        if (region->live[spot.slot] == 0) {
+            region->free[region->free_count++] = (uint16_t)spot.slot;
+            if (slab->frame == spot.slot)
+                slab->frame = NO_FRAME;
+        }
+    }
+    count(&slab->objects[object].freed);
 }
 
-void slot_enter(struct slab *slab, const void *request)
-{
-	struct spot spot;
-	slab->frame = NO_FRAME;
-	if (request && slab_is_cache(slab, request) && spot_of(slab, STINGY_ANY, request, &spot) && slab->regions[0].live[spot.slot])
-		slab->frame = spot.slot;
+void slot_enter(struct slab *slab, const void *request) {
+    struct spot spot;
+    slab->frame = NO_FRAME;
+    if (request && slab_is_cache(slab, request) && spot_of(slab, STINGY_ANY, request, &spot) &&
+        slab->regions[0].live[spot.slot])
+        slab->frame = spot.slot;
 }

@@ -1,17 +1,17 @@
-/* The high slab: where blocks go that found no place in the cache slab. Cut off a range that is touched only as far as it was
- * needed; behind it, malloc.
+/* The high slab: where blocks go that found no place in the cache slab. Cut off a range that is touched only as far as
+ * it was needed; behind it, malloc.
  *
- * Size classes are as fine as malloc's: multiples of 16 bytes up to 4 KiB, then eight steps to the next power of two. With
- * powers of two, the lines of a block that are used (a structure of 288 bytes in 512, the head of a buffer of 1 KiB in 2) would
- * meet those of all others in the same few sets of the cache, and leave the other sets empty. */
+ * Size classes are as fine as malloc's: multiples of 16 bytes up to 4 KiB, then eight steps to the next power of two.
+ * With powers of two, the lines of a block that are used (a structure of 288 bytes in 512, the head of a buffer of 1
+ * KiB in 2) would meet those of all others in the same few sets of the cache, and leave the other sets empty. */
 #include "slab.h"
 
 #include <stdlib.h>
 
 /* Before every block of the high slab. 16 bytes, so that blocks are aligned as malloc's. */
 struct spill_header {
-	uint32_t size_class, is_live;
-	uint64_t object;
+    uint32_t size_class, is_live;
+    uint64_t object;
 };
 _Static_assert(sizeof(struct spill_header) == 16, "keeps blocks aligned");
 enum { SPILL_LIVE = 0x57a9e1, SPILL_DEAD = 0xdead };
@@ -24,84 +24,76 @@ enum { SPILL_REDZONE = 0 };
 #endif
 
 /* The smallest class with this many bytes, the header among them; SPILL_CLASSES for none. */
-static unsigned class_of(size_t bytes)
-{
-	if (bytes <= SPILL_FINE_BYTES)
-		return bytes <= SPILL_STEP ? 0 : (unsigned)((bytes - 1) / SPILL_STEP);
-	if (bytes > SPILL_FINE_BYTES << SPILL_DOUBLINGS)
-		return SPILL_CLASSES;
-	unsigned doubling = (unsigned)(63 - __builtin_clzll(bytes - 1)) - (unsigned)__builtin_ctz(SPILL_FINE_BYTES);
-	size_t begin = (size_t)SPILL_FINE_BYTES << doubling, step = begin / SPILL_STEPS;
-	return SPILL_FINE_CLASSES + doubling * SPILL_STEPS + (unsigned)((bytes - begin - 1) / step);
+static unsigned class_of(size_t bytes) {
+    if (bytes <= SPILL_FINE_BYTES)
+        return bytes <= SPILL_STEP ? 0 : (unsigned)((bytes - 1) / SPILL_STEP);
+    if (bytes > SPILL_FINE_BYTES << SPILL_DOUBLINGS)
+        return SPILL_CLASSES;
+    unsigned doubling = (unsigned)(63 - __builtin_clzll(bytes - 1)) - (unsigned)__builtin_ctz(SPILL_FINE_BYTES);
+    size_t begin = (size_t)SPILL_FINE_BYTES << doubling, step = begin / SPILL_STEPS;
+    return SPILL_FINE_CLASSES + doubling * SPILL_STEPS + (unsigned)((bytes - begin - 1) / step);
 }
 
-static size_t class_bytes(unsigned size_class)
-{
-	if (size_class < SPILL_FINE_CLASSES)
-		return ((size_t)size_class + 1) * SPILL_STEP;
-	size_class -= SPILL_FINE_CLASSES;
-	size_t begin = (size_t)SPILL_FINE_BYTES << size_class / SPILL_STEPS;
-	return begin + (size_class % SPILL_STEPS + 1) * (begin / SPILL_STEPS);
+static size_t class_bytes(unsigned size_class) {
+    if (size_class < SPILL_FINE_CLASSES)
+        return ((size_t)size_class + 1) * SPILL_STEP;
+    size_class -= SPILL_FINE_CLASSES;
+    size_t begin = (size_t)SPILL_FINE_BYTES << size_class / SPILL_STEPS;
+    return begin + (size_class % SPILL_STEPS + 1) * (begin / SPILL_STEPS);
 }
 
-static struct spill_header *header_of(const void *block)
-{
-	return (struct spill_header *)((char *)(uintptr_t)block - sizeof(struct spill_header));
+static struct spill_header *header_of(const void *block) {
+    return (struct spill_header *)((char *)(uintptr_t)block - sizeof(struct spill_header));
 }
 
-void *spill_take(struct slab *slab, unsigned object, size_t bytes)
-{
-	/* A free block holds its header and a pointer. */
-	size_t least = bytes < sizeof(void *) ? sizeof(void *) : bytes;
-	size_t around = sizeof(struct spill_header) + SPILL_REDZONE;
-	unsigned size_class = least > SIZE_MAX - around ? SPILL_CLASSES : class_of(least + around);
-	struct spill_header *header = NULL;
-	if (size_class < SPILL_CLASSES) {
-		header = slab->spill_free[size_class];
-		if (header) {
-			SLAB_UNPOISON(header + 1, sizeof(void *));
-			slab->spill_free[size_class] = *(void **)(header + 1);
-		} else if ((size_t)(slab->high_end - slab->high_next) >= class_bytes(size_class)) {
-			header = (struct spill_header *)slab->high_next;
-			slab->high_next += class_bytes(size_class);
-		}
-	}
-	if (!header) {
-		count(&slab->objects[object].spilled_malloc);
-		return malloc(bytes);
-	}
-	*header = (struct spill_header){ size_class, SPILL_LIVE, object };
-	spill_resized(header + 1, bytes);
-	return header + 1;
+void *spill_take(struct slab *slab, unsigned object, size_t bytes) {
+    /* A free block holds its header and a pointer. */
+    size_t least = bytes < sizeof(void *) ? sizeof(void *) : bytes;
+    size_t around = sizeof(struct spill_header) + SPILL_REDZONE;
+    unsigned size_class = least > SIZE_MAX - around ? SPILL_CLASSES : class_of(least + around);
+    struct spill_header *header = NULL;
+    if (size_class < SPILL_CLASSES) {
+        header = slab->spill_free[size_class];
+        if (header) {
+            SLAB_UNPOISON(header + 1, sizeof(void *));
+            slab->spill_free[size_class] = *(void **)(header + 1);
+        } else if ((size_t)(slab->high_end - slab->high_next) >= class_bytes(size_class)) {
+            header = (struct spill_header *)slab->high_next;
+            slab->high_next += class_bytes(size_class);
+        }
+    }
+    if (!header) {
+        count(&slab->objects[object].spilled_malloc);
+        return malloc(bytes);
+    }
+    *header = (struct spill_header){size_class, SPILL_LIVE, object};
+    spill_resized(header + 1, bytes);
+    return header + 1;
 }
 
-static struct spill_header *live_header(const void *block)
-{
-	struct spill_header *header = header_of(block);
-	if (header->is_live == SPILL_DEAD)
-		stingy_die("was freed before", STINGY_ANY, block);
-	if (header->is_live != SPILL_LIVE || header->size_class >= SPILL_CLASSES)
-		stingy_die("is not the beginning of a block", STINGY_ANY, block);
-	return header;
+static struct spill_header *live_header(const void *block) {
+    struct spill_header *header = header_of(block);
+    if (header->is_live == SPILL_DEAD)
+        stingy_die("was freed before", STINGY_ANY, block);
+    if (header->is_live != SPILL_LIVE || header->size_class >= SPILL_CLASSES)
+        stingy_die("is not the beginning of a block", STINGY_ANY, block);
+    return header;
 }
 
-void spill_give(struct slab *slab, void *block)
-{
-	struct spill_header *header = live_header(block);
-	header->is_live = SPILL_DEAD;
-	SLAB_UNPOISON(block, sizeof(void *));
-	*(void **)block = slab->spill_free[header->size_class];
-	slab->spill_free[header->size_class] = header;
-	SLAB_POISON(block, class_bytes(header->size_class) - sizeof *header);
+void spill_give(struct slab *slab, void *block) {
+    struct spill_header *header = live_header(block);
+    header->is_live = SPILL_DEAD;
+    SLAB_UNPOISON(block, sizeof(void *));
+    *(void **)block = slab->spill_free[header->size_class];
+    slab->spill_free[header->size_class] = header;
+    SLAB_POISON(block, class_bytes(header->size_class) - sizeof *header);
 }
 
-size_t spill_bytes(const void *block)
-{
-	return class_bytes(live_header(block)->size_class) - sizeof(struct spill_header) - SPILL_REDZONE;
+size_t spill_bytes(const void *block) {
+    return class_bytes(live_header(block)->size_class) - sizeof(struct spill_header) - SPILL_REDZONE;
 }
 
-void spill_resized(void *block, size_t bytes)
-{
-	SLAB_POISON(block, class_bytes(header_of(block)->size_class) - sizeof(struct spill_header));
-	SLAB_UNPOISON(block, bytes);
+void spill_resized(void *block, size_t bytes) {
+    SLAB_POISON(block, class_bytes(header_of(block)->size_class) - sizeof(struct spill_header));
+    SLAB_UNPOISON(block, bytes);
 }

@@ -18,300 +18,296 @@ static unsigned bound_count, woken_count, expired_count, evict_count;
 static bool is_evictable, refuses;
 static uint64_t now_ms;
 
-static uint32_t room_now(void *c) { (void)c; return room; }
-static bool bind_one(void *c, int fd)
-{
-	(void)c;
-	bound[bound_count++] = fd;
-	if (refuses)
-		return false;
-	if (room > 0)
-		room--;
-	return true;
+static uint32_t room_now(void *c) {
+    (void)c;
+    return room;
 }
-static void wake_one(void *c, int fd) { (void)c; woken[woken_count++] = fd; }
-static void expire_one(void *c, int fd, bool was_idle)
-{
-	(void)c, (void)was_idle;
-	expired[expired_count++] = fd;
-	stingy_gate_forget(gate, fd);
-	close(fd);
+static bool bind_one(void *c, int fd) {
+    (void)c;
+    bound[bound_count++] = fd;
+    if (refuses)
+        return false;
+    if (room > 0)
+        room--;
+    return true;
 }
-static bool evict_one(void *c, int fd)
-{
-	(void)c, (void)fd;
-	evict_count++;
-	room += is_evictable;
-	return is_evictable;
+static void wake_one(void *c, int fd) {
+    (void)c;
+    woken[woken_count++] = fd;
 }
-
-static void start(uint32_t first_room)
-{
-	epoll = epoll_create1(EPOLL_CLOEXEC);
-	listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	address = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t length = sizeof address;
-	CHECK(bind(listener, (struct sockaddr *)&address, sizeof address) == 0 && listen(listener, 1000) == 0);
-	CHECK(getsockname(listener, (struct sockaddr *)&address, &length) == 0);
-	room = first_room, now_ms = 1000, is_evictable = refuses = false;
-	bound_count = woken_count = expired_count = evict_count = 0;
-	gate = stingy_gate_new(&(struct stingy_gate_config){ .epoll = epoll, .listener = listener, .room = room_now, .bind = bind_one,
-		.wake = wake_one, .expire = expire_one, .evict = evict_one, .resume_room = 4, .grace_ms = 20, .patience_ms = 200,
-		.idle_ms = 5000, .waiting_ms = 7000 });
-	CHECK(gate != NULL);
+static void expire_one(void *c, int fd, bool was_idle) {
+    (void)c, (void)was_idle;
+    expired[expired_count++] = fd;
+    stingy_gate_forget(gate, fd);
+    close(fd);
+}
+static bool evict_one(void *c, int fd) {
+    (void)c, (void)fd;
+    evict_count++;
+    room += is_evictable;
+    return is_evictable;
 }
 
-static void stop(void)
-{
-	stingy_gate_delete(gate);
-	close(listener);
-	close(epoll);
-	for (int fd = epoll + 1; fd < epoll + 600; fd++)
-		close(fd);
+static void start(uint32_t first_room) {
+    epoll = epoll_create1(EPOLL_CLOEXEC);
+    listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof address;
+    CHECK(bind(listener, (struct sockaddr *)&address, sizeof address) == 0 && listen(listener, 1000) == 0);
+    CHECK(getsockname(listener, (struct sockaddr *)&address, &length) == 0);
+    room = first_room, now_ms = 1000, is_evictable = refuses = false;
+    bound_count = woken_count = expired_count = evict_count = 0;
+    gate = stingy_gate_new(&(struct stingy_gate_config){.epoll = epoll,
+                                                        .listener = listener,
+                                                        .room = room_now,
+                                                        .bind = bind_one,
+                                                        .wake = wake_one,
+                                                        .expire = expire_one,
+                                                        .evict = evict_one,
+                                                        .resume_room = 4,
+                                                        .grace_ms = 20,
+                                                        .patience_ms = 200,
+                                                        .idle_ms = 5000,
+                                                        .waiting_ms = 7000});
+    CHECK(gate != NULL);
 }
 
-static int client(const char *says)
-{
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	CHECK(connect(fd, (struct sockaddr *)&address, sizeof address) == 0);
-	if (says)
-		CHECK(write(fd, says, strlen(says)) == (ssize_t)strlen(says));
-	return fd;
+static void stop(void) {
+    stingy_gate_delete(gate);
+    close(listener);
+    close(epoll);
+    for (int fd = epoll + 1; fd < epoll + 600; fd++)
+        close(fd);
+}
+
+static int client(const char *says) {
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(connect(fd, (struct sockaddr *)&address, sizeof address) == 0);
+    if (says)
+        CHECK(write(fd, says, strlen(says)) == (ssize_t)strlen(says));
+    return fd;
 }
 
 /* Hands what epoll has to the gate, until it has nothing; how often it had something. */
-static unsigned turn(void)
-{
-	struct epoll_event events[64];
-	unsigned wakes = 0;
-	/* Events on the loopback are there when the call that causes them returns. */
-	for (int n; (n = epoll_wait(epoll, events, 64, 0)) > 0; wakes++) {
-		for (int i = 0; i < n; i++)
-			CHECK(stingy_gate_event(gate, &events[i], now_ms));
-		stingy_gate_admit(gate, now_ms);
-		if (wakes > 50)
-			break;
-	}
-	stingy_gate_admit(gate, now_ms);
-	return wakes;
+static unsigned turn(void) {
+    struct epoll_event events[64];
+    unsigned wakes = 0;
+    /* Events on the loopback are there when the call that causes them returns. */
+    for (int n; (n = epoll_wait(epoll, events, 64, 0)) > 0; wakes++) {
+        for (int i = 0; i < n; i++)
+            CHECK(stingy_gate_event(gate, &events[i], now_ms));
+        stingy_gate_admit(gate, now_ms);
+        if (wakes > 50)
+            break;
+    }
+    stingy_gate_admit(gate, now_ms);
+    return wakes;
 }
 
-static struct stingy_gate_stats stats(void)
-{
-	return stingy_gate_stats(gate);
+static struct stingy_gate_stats stats(void) {
+    return stingy_gate_stats(gate);
 }
 
-static void a_connection_without_bytes_gets_no_request(void)
-{
-	start(10);
-	int a = client(NULL), b = client("GET");
-	turn();
-	CHECK_EQ(bound_count, 1);
-	CHECK_EQ(stats().idle, 1);
-	CHECK_EQ(write(a, "G", 1), 1);
-	turn();
-	CHECK_EQ(bound_count, 2);
-	CHECK_EQ(stats().busy, 2);
-	close(a), close(b);
-	stop();
+static void a_connection_without_bytes_gets_no_request(void) {
+    start(10);
+    int a = client(NULL), b = client("GET");
+    turn();
+    CHECK_EQ(bound_count, 1);
+    CHECK_EQ(stats().idle, 1);
+    CHECK_EQ(write(a, "G", 1), 1);
+    turn();
+    CHECK_EQ(bound_count, 2);
+    CHECK_EQ(stats().busy, 2);
+    close(a), close(b);
+    stop();
 }
 
-static void without_room_the_listener_is_disarmed_and_nothing_wakes_the_loop(void)
-{
-	start(3);
-	for (unsigned i = 0; i < CLIENTS; i++)
-		client("GET");
-	CHECK(turn() < 20);
-	CHECK_EQ(bound_count, 3);
-	CHECK(!stats().is_listening);
-	for (unsigned i = 0; i < 50; i++)
-		client("GET");
-	CHECK_EQ(turn(), 0);
-	CHECK(stingy_gate_timeout_ms(gate, now_ms) > 0);
-	/* The first one goes on with a next request. As one is still waiting, no new connection is accepted. */
-	room++;
-	stingy_gate_park(gate, bound[0], false, now_ms);
-	turn();
-	CHECK_EQ(bound_count, 4);
-	CHECK(!stats().is_listening);
-	while (stats().ready > 0 || !stats().is_listening) {
-		room += 4;
-		turn();
-	}
-	room = 1000;
-	turn();
-	CHECK_EQ(bound_count, CLIENTS + 50);
-	stop();
+static void without_room_the_listener_is_disarmed_and_nothing_wakes_the_loop(void) {
+    start(3);
+    for (unsigned i = 0; i < CLIENTS; i++)
+        client("GET");
+    CHECK(turn() < 20);
+    CHECK_EQ(bound_count, 3);
+    CHECK(!stats().is_listening);
+    for (unsigned i = 0; i < 50; i++)
+        client("GET");
+    CHECK_EQ(turn(), 0);
+    CHECK(stingy_gate_timeout_ms(gate, now_ms) > 0);
+    /* The first one goes on with a next request. As one is still waiting, no new connection is accepted. */
+    room++;
+    stingy_gate_park(gate, bound[0], false, now_ms);
+    turn();
+    CHECK_EQ(bound_count, 4);
+    CHECK(!stats().is_listening);
+    while (stats().ready > 0 || !stats().is_listening) {
+        room += 4;
+        turn();
+    }
+    room = 1000;
+    turn();
+    CHECK_EQ(bound_count, CLIENTS + 50);
+    stop();
 }
 
-static void connections_wait_for_room_in_the_order_of_their_bytes(void)
-{
-	start(1);
-	int late = client(NULL);
-	for (unsigned i = 0; i < 10; i++)
-		client("GET");
-	turn();
-	CHECK_EQ(write(late, "GET", 3), 3);
-	turn();
-	for (unsigned i = 1; i < 11; i++) {
-		room = 1;
-		stingy_gate_admit(gate, now_ms);
-	}
-	CHECK_EQ(bound_count, 11);
-	for (unsigned i = 0; i < 10; i++)
-		CHECK(bound[i] != bound[10]);
-	stop();
+static void connections_wait_for_room_in_the_order_of_their_bytes(void) {
+    start(1);
+    int late = client(NULL);
+    for (unsigned i = 0; i < 10; i++)
+        client("GET");
+    turn();
+    CHECK_EQ(write(late, "GET", 3), 3);
+    turn();
+    for (unsigned i = 1; i < 11; i++) {
+        room = 1;
+        stingy_gate_admit(gate, now_ms);
+    }
+    CHECK_EQ(bound_count, 11);
+    for (unsigned i = 0; i < 10; i++)
+        CHECK(bound[i] != bound[10]);
+    stop();
 }
 
-static void bytes_that_come_while_busy_are_not_forgotten(void)
-{
-	start(5);
-	int a = client("GET");
-	turn();
-	CHECK_EQ(write(a, "GET", 3), 3);
-	turn();
-	CHECK_EQ(bound_count, 1);
-	stingy_gate_park(gate, bound[0], false, now_ms);
-	turn();
-	CHECK_EQ(bound_count, 2);
-	CHECK_EQ(write(a, "GET", 3), 3);
-	turn();
-	CHECK(!stingy_gate_wait(gate, bound[0], now_ms));
-	CHECK(stingy_gate_wait(gate, bound[0], now_ms));
-	CHECK_EQ(write(a, "GET", 3), 3);
-	turn();
-	CHECK_EQ(woken_count, 1);
-	stingy_gate_park(gate, bound[0], false, now_ms);
-	CHECK_EQ(stats().idle, 1);
-	/* The client's end comes while the request is under way, and only once. */
-	CHECK_EQ(write(a, "GET", 3), 3);
-	turn();
-	close(a);
-	turn();
-	CHECK_EQ(stingy_gate_wait(gate, bound[0], now_ms), false);
-	stingy_gate_park(gate, bound[0], false, now_ms);
-	turn();
-	CHECK_EQ(bound_count, 4);
-	stop();
+static void bytes_that_come_while_busy_are_not_forgotten(void) {
+    start(5);
+    int a = client("GET");
+    turn();
+    CHECK_EQ(write(a, "GET", 3), 3);
+    turn();
+    CHECK_EQ(bound_count, 1);
+    stingy_gate_park(gate, bound[0], false, now_ms);
+    turn();
+    CHECK_EQ(bound_count, 2);
+    CHECK_EQ(write(a, "GET", 3), 3);
+    turn();
+    CHECK(!stingy_gate_wait(gate, bound[0], now_ms));
+    CHECK(stingy_gate_wait(gate, bound[0], now_ms));
+    CHECK_EQ(write(a, "GET", 3), 3);
+    turn();
+    CHECK_EQ(woken_count, 1);
+    stingy_gate_park(gate, bound[0], false, now_ms);
+    CHECK_EQ(stats().idle, 1);
+    /* The client's end comes while the request is under way, and only once. */
+    CHECK_EQ(write(a, "GET", 3), 3);
+    turn();
+    close(a);
+    turn();
+    CHECK_EQ(stingy_gate_wait(gate, bound[0], now_ms), false);
+    stingy_gate_park(gate, bound[0], false, now_ms);
+    turn();
+    CHECK_EQ(bound_count, 4);
+    stop();
 }
 
-static void slow_clients_are_moved_out_of_the_room_after_a_grace(void)
-{
-	start(2);
-	is_evictable = true;
-	client("G"), client("G"), client("GET");
-	turn();
-	CHECK(stingy_gate_wait(gate, bound[0], now_ms) && stingy_gate_wait(gate, bound[1], now_ms));
-	turn();
-	CHECK_EQ(bound_count, 2);
-	CHECK_EQ(stingy_gate_timeout_ms(gate, now_ms), 20);
-	now_ms += 20;
-	turn();
-	CHECK_EQ(bound_count, 3);
-	CHECK_EQ(evict_count, 1);
-	CHECK_EQ(stats().waiting, 2);
-	/* It still expires. */
-	now_ms += 7000;
-	turn();
-	CHECK_EQ(expired_count, 2);
-	stop();
+static void slow_clients_are_moved_out_of_the_room_after_a_grace(void) {
+    start(2);
+    is_evictable = true;
+    client("G"), client("G"), client("GET");
+    turn();
+    CHECK(stingy_gate_wait(gate, bound[0], now_ms) && stingy_gate_wait(gate, bound[1], now_ms));
+    turn();
+    CHECK_EQ(bound_count, 2);
+    CHECK_EQ(stingy_gate_timeout_ms(gate, now_ms), 20);
+    now_ms += 20;
+    turn();
+    CHECK_EQ(bound_count, 3);
+    CHECK_EQ(evict_count, 1);
+    CHECK_EQ(stats().waiting, 2);
+    /* It still expires. */
+    now_ms += 7000;
+    turn();
+    CHECK_EQ(expired_count, 2);
+    stop();
 }
 
-static void where_nobody_can_be_moved_patience_ends_and_the_request_spills(void)
-{
-	start(1);
-	client("G"), client("GET"), client("GET");
-	turn();
-	CHECK(stingy_gate_wait(gate, bound[0], now_ms));
-	now_ms += 50;
-	turn();
-	CHECK_EQ(evict_count, 1);
-	turn();
-	CHECK_EQ(evict_count, 1);
-	CHECK_EQ(stingy_gate_timeout_ms(gate, now_ms), 150);
-	now_ms += 150;
-	turn();
-	CHECK_EQ(bound_count, 3);
-	CHECK_EQ(stats().bound_without_room, 2);
-	stop();
+static void where_nobody_can_be_moved_patience_ends_and_the_request_spills(void) {
+    start(1);
+    client("G"), client("GET"), client("GET");
+    turn();
+    CHECK(stingy_gate_wait(gate, bound[0], now_ms));
+    now_ms += 50;
+    turn();
+    CHECK_EQ(evict_count, 1);
+    turn();
+    CHECK_EQ(evict_count, 1);
+    CHECK_EQ(stingy_gate_timeout_ms(gate, now_ms), 150);
+    now_ms += 150;
+    turn();
+    CHECK_EQ(bound_count, 3);
+    CHECK_EQ(stats().bound_without_room, 2);
+    stop();
 }
 
-static void idle_connections_expire(void)
-{
-	start(5);
-	client(NULL);
-	turn();
-	now_ms += 3000;
-	client(NULL);
-	turn();
-	CHECK_EQ(stingy_gate_timeout_ms(gate, now_ms), 2000);
-	now_ms += 2000;
-	turn();
-	CHECK_EQ(expired_count, 1);
-	CHECK_EQ(stats().idle, 1);
-	stop();
+static void idle_connections_expire(void) {
+    start(5);
+    client(NULL);
+    turn();
+    now_ms += 3000;
+    client(NULL);
+    turn();
+    CHECK_EQ(stingy_gate_timeout_ms(gate, now_ms), 2000);
+    now_ms += 2000;
+    turn();
+    CHECK_EQ(expired_count, 1);
+    CHECK_EQ(stats().idle, 1);
+    stop();
 }
 
-static void a_server_that_cannot_take_a_connection_has_it_closed(void)
-{
-	start(5);
-	refuses = true;
-	int a = client("GET");
-	turn();
-	char byte;
-	CHECK(read(a, &byte, 1) <= 0);
-	CHECK_EQ(stats().busy + stats().idle + stats().ready, 0);
-	close(a);
-	stop();
+static void a_server_that_cannot_take_a_connection_has_it_closed(void) {
+    start(5);
+    refuses = true;
+    int a = client("GET");
+    turn();
+    char byte;
+    CHECK(read(a, &byte, 1) <= 0);
+    CHECK_EQ(stats().busy + stats().idle + stats().ready, 0);
+    close(a);
+    stop();
 }
 
-static void out_of_descriptors_the_loop_sleeps_and_tries_again_later(void)
-{
-	start(5);
-	client("GET");
-	/* The descriptors that are open stay; the next one is refused. */
-	struct rlimit old, low;
-	getrlimit(RLIMIT_NOFILE, &old);
-	int next = dup(0);
-	close(next);
-	low = old;
-	low.rlim_cur = (rlim_t)next;
-	setrlimit(RLIMIT_NOFILE, &low);
-	CHECK(turn() <= 2);
-	CHECK_EQ(stats().accept_failures, 1);
-	CHECK_EQ(turn(), 0);
-	CHECK_EQ(stingy_gate_timeout_ms(gate, now_ms), 100);
-	setrlimit(RLIMIT_NOFILE, &old);
-	now_ms += 100;
-	turn();
-	turn();
-	CHECK_EQ(bound_count, 1);
-	stop();
+static void out_of_descriptors_the_loop_sleeps_and_tries_again_later(void) {
+    start(5);
+    client("GET");
+    /* The descriptors that are open stay; the next one is refused. */
+    struct rlimit old, low;
+    getrlimit(RLIMIT_NOFILE, &old);
+    int next = dup(0);
+    close(next);
+    low = old;
+    low.rlim_cur = (rlim_t)next;
+    setrlimit(RLIMIT_NOFILE, &low);
+    CHECK(turn() <= 2);
+    CHECK_EQ(stats().accept_failures, 1);
+    CHECK_EQ(turn(), 0);
+    CHECK_EQ(stingy_gate_timeout_ms(gate, now_ms), 100);
+    setrlimit(RLIMIT_NOFILE, &old);
+    now_ms += 100;
+    turn();
+    turn();
+    CHECK_EQ(bound_count, 1);
+    stop();
 }
 
-static void descriptors_of_others_are_left_to_them(void)
-{
-	start(1);
-	CHECK(!stingy_gate_event(gate, &(struct epoll_event){ EPOLLIN, { .fd = 100000 } }, now_ms));
-	CHECK(!stingy_gate_event(gate, &(struct epoll_event){ EPOLLIN, { .fd = 0 } }, now_ms));
-	CHECK(!stingy_gate_adopt(gate, -1, now_ms));
-	CHECK(!stingy_gate_wait(gate, 5000, now_ms));
-	stingy_gate_park(gate, 5000, true, now_ms);
-	stingy_gate_forget(gate, 5000);
-	stop();
+static void descriptors_of_others_are_left_to_them(void) {
+    start(1);
+    CHECK(!stingy_gate_event(gate, &(struct epoll_event){EPOLLIN, {.fd = 100000}}, now_ms));
+    CHECK(!stingy_gate_event(gate, &(struct epoll_event){EPOLLIN, {.fd = 0}}, now_ms));
+    CHECK(!stingy_gate_adopt(gate, -1, now_ms));
+    CHECK(!stingy_gate_wait(gate, 5000, now_ms));
+    stingy_gate_park(gate, 5000, true, now_ms);
+    stingy_gate_forget(gate, 5000);
+    stop();
 }
 
-int main(void)
-{
-	RUN(a_connection_without_bytes_gets_no_request);
-	RUN(without_room_the_listener_is_disarmed_and_nothing_wakes_the_loop);
-	RUN(connections_wait_for_room_in_the_order_of_their_bytes);
-	RUN(bytes_that_come_while_busy_are_not_forgotten);
-	RUN(slow_clients_are_moved_out_of_the_room_after_a_grace);
-	RUN(where_nobody_can_be_moved_patience_ends_and_the_request_spills);
-	RUN(idle_connections_expire);
-	RUN(a_server_that_cannot_take_a_connection_has_it_closed);
-	RUN(out_of_descriptors_the_loop_sleeps_and_tries_again_later);
-	RUN(descriptors_of_others_are_left_to_them);
-	return check_end();
+int main(void) {
+    RUN(a_connection_without_bytes_gets_no_request);
+    RUN(without_room_the_listener_is_disarmed_and_nothing_wakes_the_loop);
+    RUN(connections_wait_for_room_in_the_order_of_their_bytes);
+    RUN(bytes_that_come_while_busy_are_not_forgotten);
+    RUN(slow_clients_are_moved_out_of_the_room_after_a_grace);
+    RUN(where_nobody_can_be_moved_patience_ends_and_the_request_spills);
+    RUN(idle_connections_expire);
+    RUN(a_server_that_cannot_take_a_connection_has_it_closed);
+    RUN(out_of_descriptors_the_loop_sleeps_and_tries_again_later);
+    RUN(descriptors_of_others_are_left_to_them);
+    return check_end();
 }

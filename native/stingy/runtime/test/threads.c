@@ -11,117 +11,109 @@ static struct made_map made;
 static _Atomic(uintptr_t *) queue[QUEUE];
 static pthread_barrier_t all_have_slabs;
 
-static void start(uint32_t max_threads)
-{
-	made_begin(&made, STINGY_POOL, 2);
-	made.objects[0] = (struct stingy_object){ "a", 64, 64, 0, 0, 0, false };
-	made.objects[1] = (struct stingy_object){ "b", 40, 48, 1, 0, 0, false };
-	made.regions[0] = (struct stingy_region){ "a", 0, 64, 32 };
-	made.regions[1] = (struct stingy_region){ "b", 2048, 48, 32 };
-	made.map.region_count = 2, made.map.cache_bytes = 4096;
-	CHECK_EQ(stingy_init(&made.map, &(struct stingy_options){ .max_threads = max_threads }), 0);
+static void start(uint32_t max_threads) {
+    made_begin(&made, STINGY_POOL, 2);
+    made.objects[0] = (struct stingy_object){"a", 64, 64, 0, 0, 0, false};
+    made.objects[1] = (struct stingy_object){"b", 40, 48, 1, 0, 0, false};
+    made.regions[0] = (struct stingy_region){"a", 0, 64, 32};
+    made.regions[1] = (struct stingy_region){"b", 2048, 48, 32};
+    made.map.region_count = 2, made.map.cache_bytes = 4096;
+    CHECK_EQ(stingy_init(&made.map, &(struct stingy_options){.max_threads = max_threads}), 0);
 }
 
-static struct stingy_stats stats(void)
-{
-	struct stingy_stats s;
-	stingy_stats(&s);
-	return s;
+static struct stingy_stats stats(void) {
+    struct stingy_stats s;
+    stingy_stats(&s);
+    return s;
 }
 
 /* Puts a block that carries its own address into a random cell; what was there is checked, and freed or grown. */
-static void *exchange_blocks(void *number)
-{
-	uint64_t seed = 77 + (uintptr_t)number * 1000003;
-	uintptr_t wrong = 0;
-	/* All have a slab before the first one ends. */
-	stingy_free(0, stingy_alloc(0));
-	pthread_barrier_wait(&all_have_slabs);
-	for (unsigned i = 0; i < ROUNDS; i++) {
-		unsigned object = random_below(&seed, 2);
-		uintptr_t *block = stingy_alloc_var(object, random_below(&seed, 8) ? 40 : 400);
-		block[0] = (uintptr_t)block, block[1] = ~(uintptr_t)block, block[2] = object;
-		uintptr_t *other = atomic_exchange(&queue[random_below(&seed, QUEUE)], block);
-		if (!other)
-			continue;
-		wrong += other[0] != (uintptr_t)other || other[1] != ~(uintptr_t)other;
-		if (random_below(&seed, 8) == 0) {
-			uintptr_t was = other[0];
-			other = stingy_realloc((unsigned)other[2], other, 700);
-			wrong += other[0] != was;
-			stingy_free(STINGY_ANY, other);
-		} else {
-			stingy_free((unsigned)other[2], other);
-		}
-	}
-	return (void *)wrong;
+static void *exchange_blocks(void *number) {
+    uint64_t seed = 77 + (uintptr_t)number * 1000003;
+    uintptr_t wrong = 0;
+    /* All have a slab before the first one ends. */
+    stingy_free(0, stingy_alloc(0));
+    pthread_barrier_wait(&all_have_slabs);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        unsigned object = random_below(&seed, 2);
+        uintptr_t *block = stingy_alloc_var(object, random_below(&seed, 8) ? 40 : 400);
+        block[0] = (uintptr_t)block, block[1] = ~(uintptr_t)block, block[2] = object;
+        uintptr_t *other = atomic_exchange(&queue[random_below(&seed, QUEUE)], block);
+        if (!other)
+            continue;
+        wrong += other[0] != (uintptr_t)other || other[1] != ~(uintptr_t)other;
+        if (random_below(&seed, 8) == 0) {
+            uintptr_t was = other[0];
+            other = stingy_realloc((unsigned)other[2], other, 700);
+            wrong += other[0] != was;
+            stingy_free(STINGY_ANY, other);
+        } else {
+            stingy_free((unsigned)other[2], other);
+        }
+    }
+    return (void *)wrong;
 }
 
-static void blocks_freed_by_other_threads_come_home(void)
-{
-	start(0);
-	pthread_t threads[PRODUCERS];
-	pthread_barrier_init(&all_have_slabs, NULL, PRODUCERS + 1);
-	for (uintptr_t i = 0; i < PRODUCERS; i++)
-		pthread_create(&threads[i], NULL, exchange_blocks, (void *)i);
-	uintptr_t wrong = (uintptr_t)exchange_blocks((void *)99);
-	for (unsigned i = 0; i < PRODUCERS; i++) {
-		void *their;
-		pthread_join(threads[i], &their);
-		wrong += (uintptr_t)their;
-	}
-	CHECK_EQ(wrong, 0);
-	pthread_barrier_destroy(&all_have_slabs);
-	CHECK_EQ(stats().threads, PRODUCERS + 1);
-	for (unsigned i = 0; i < QUEUE; i++)
-		stingy_free(STINGY_ANY, atomic_exchange(&queue[i], NULL));
-	CHECK(stats().remote_frees > 0);
-	stingy_end();
+static void blocks_freed_by_other_threads_come_home(void) {
+    start(0);
+    pthread_t threads[PRODUCERS];
+    pthread_barrier_init(&all_have_slabs, NULL, PRODUCERS + 1);
+    for (uintptr_t i = 0; i < PRODUCERS; i++)
+        pthread_create(&threads[i], NULL, exchange_blocks, (void *)i);
+    uintptr_t wrong = (uintptr_t)exchange_blocks((void *)99);
+    for (unsigned i = 0; i < PRODUCERS; i++) {
+        void *their;
+        pthread_join(threads[i], &their);
+        wrong += (uintptr_t)their;
+    }
+    CHECK_EQ(wrong, 0);
+    pthread_barrier_destroy(&all_have_slabs);
+    CHECK_EQ(stats().threads, PRODUCERS + 1);
+    for (unsigned i = 0; i < QUEUE; i++)
+        stingy_free(STINGY_ANY, atomic_exchange(&queue[i], NULL));
+    CHECK(stats().remote_frees > 0);
+    stingy_end();
 }
 
-static void *give_one(void *out)
-{
-	*(void **)out = stingy_alloc(0);
-	return NULL;
+static void *give_one(void *out) {
+    *(void **)out = stingy_alloc(0);
+    return NULL;
 }
 
-static void a_new_thread_takes_over_the_slab_of_an_ended_one(void)
-{
-	start(0);
-	void *blocks[40];
-	for (unsigned i = 0; i < 40; i++) {
-		pthread_t thread;
-		pthread_create(&thread, NULL, give_one, &blocks[i]);
-		pthread_join(thread, NULL);
-	}
-	CHECK_EQ(stats().threads, 1);
-	for (unsigned i = 0; i < 40; i++)
-		CHECK_EQ(stingy_is_in_cache_slab(blocks[i]), i < 32);
-	/* Freed by a thread without a slab. */
-	for (unsigned i = 0; i < 40; i++)
-		stingy_free(0, blocks[i]);
-	CHECK_EQ(stingy_free_slots(0), 32);
-	CHECK_EQ(stats().live, 0);
-	stingy_end();
+static void a_new_thread_takes_over_the_slab_of_an_ended_one(void) {
+    start(0);
+    void *blocks[40];
+    for (unsigned i = 0; i < 40; i++) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, give_one, &blocks[i]);
+        pthread_join(thread, NULL);
+    }
+    CHECK_EQ(stats().threads, 1);
+    for (unsigned i = 0; i < 40; i++)
+        CHECK_EQ(stingy_is_in_cache_slab(blocks[i]), i < 32);
+    /* Freed by a thread without a slab. */
+    for (unsigned i = 0; i < 40; i++)
+        stingy_free(0, blocks[i]);
+    CHECK_EQ(stingy_free_slots(0), 32);
+    CHECK_EQ(stats().live, 0);
+    stingy_end();
 }
 
-static void threads_beyond_the_limit_use_malloc(void)
-{
-	start(1);
-	void *mine = stingy_alloc(0), *theirs;
-	pthread_t thread;
-	pthread_create(&thread, NULL, give_one, &theirs);
-	pthread_join(thread, NULL);
-	CHECK(stingy_is_in_cache_slab(mine) && !stingy_is_in_slab(theirs));
-	stingy_free(0, theirs);
-	stingy_free(0, mine);
-	stingy_end();
+static void threads_beyond_the_limit_use_malloc(void) {
+    start(1);
+    void *mine = stingy_alloc(0), *theirs;
+    pthread_t thread;
+    pthread_create(&thread, NULL, give_one, &theirs);
+    pthread_join(thread, NULL);
+    CHECK(stingy_is_in_cache_slab(mine) && !stingy_is_in_slab(theirs));
+    stingy_free(0, theirs);
+    stingy_free(0, mine);
+    stingy_end();
 }
 
-int main(void)
-{
-	RUN(blocks_freed_by_other_threads_come_home);
-	RUN(a_new_thread_takes_over_the_slab_of_an_ended_one);
-	RUN(threads_beyond_the_limit_use_malloc);
-	return check_end();
+int main(void) {
+    RUN(blocks_freed_by_other_threads_come_home);
+    RUN(a_new_thread_takes_over_the_slab_of_an_ended_one);
+    RUN(threads_beyond_the_limit_use_malloc);
+    return check_end();
 }

@@ -9,78 +9,80 @@ namespace stingy {
 
 /// A line of the configuration or of the source, for messages.
 struct Place {
-  std::string file;
-  unsigned line = 0;
-  std::string text() const { return line ? file + ":" + std::to_string(line) : file; }
+    std::string file;
+    unsigned line = 0;
+    std::string text() const { return line ? file + ":" + std::to_string(line) : file; }
 };
 
 /// A function that allocates. Arguments count from 0; -1: there is none.
 struct Allocator {
-  int size = -1, count = -1, pointer = -1;
-  int pool = -1;              ///< the block lies in this pool and is freed with it
-  bool is_pool = false;       ///< what it returns (or frees) is a pool
-  std::string type;           ///< structure that it returns, if it has no size
-  std::string like;           ///< "strdup": the size is a string's length and one
-  bool zeroes = false;
-  Place place;
+    int size = -1, count = -1, pointer = -1;
+    int pool = -1;        ///< the block lies in this pool and is freed with it
+    bool is_pool = false; ///< what it returns (or frees) is a pool
+    std::string type;     ///< structure that it returns, if it has no size
+    std::string like;     ///< "strdup": the size is a string's length and one
+    bool zeroes = false;
+    Place place;
 };
 
 /// A function of the server that takes a request and a stage.
 struct StageCall {
-  int request = -1, stage = -1;
-  Place place;
+    int request = -1, stage = -1;
+    Place place;
 };
 
 /// A function from outside that calls its argument, during the call or later from the event loop.
 struct Callback {
-  int argument = -1;
-  bool later = false;
-  Place place;
+    int argument = -1;
+    bool later = false;
+    Place place;
 };
 
 /// A function that frees and whose address is given away; what is freed through it, by id or structure.
 struct HandedOn {
-  std::vector<std::string> frees;
-  Place place;
+    std::vector<std::string> frees;
+    Place place;
 };
 
 struct NamedStage {
-  std::string name, entry, list;
-  std::vector<std::string> after;
-  Place place;
+    std::string name, entry, list;
+    std::vector<std::string> after;
+    Place place;
 };
 
 struct ObjectSize {
-  std::string id, type;
-  std::optional<uint64_t> typical, most, per_request;
-  Place place;
+    std::string id, type;
+    std::optional<uint64_t> typical, most, per_request;
+    Place place;
 };
 
 /// A field that holds a request's stage, as the configuration names it.
-struct StateName { std::string type, field; };
+struct StateName {
+    std::string type, field;
+};
 
 /// Everything that stingy.toml and the annotations say. Names are those of the source.
 struct Config {
-  std::string file;
-  std::string scheduler, dispatch;
-  Place scheduler_place, state_place, dispatch_place, requests_place, outside_place;
-  std::vector<StateName> states;
-  std::vector<std::string> requests;
-  std::vector<std::string> outside; ///< functions that serve no request: start-up, timers of the program itself
-  std::map<std::string, StageCall> queue_stage, schedule_stage;
-  std::vector<NamedStage> stages;
-  std::map<std::string, Allocator> malloc_like;
-  std::map<std::string, Allocator> free_like; ///< `pointer` only
-  std::multimap<std::string, Callback> callbacks;
-  std::map<std::string, HandedOn> handed_on;
-  std::vector<ObjectSize> objects;
-  std::map<std::string, uint64_t> external_stack;
-  uint64_t external_bytes = 4096;
+    std::string file;
+    std::string scheduler, dispatch;
+    Place scheduler_place, state_place, dispatch_place, requests_place, outside_place;
+    std::vector<StateName> states;
+    std::vector<std::string> requests;
+    std::vector<std::string> outside; ///< functions that serve no request: start-up, timers of the program itself
+    std::map<std::string, StageCall> queue_stage, schedule_stage;
+    std::vector<NamedStage> stages;
+    std::map<std::string, Allocator> malloc_like;
+    std::map<std::string, Allocator> free_like; ///< `pointer` only
+    std::multimap<std::string, Callback> callbacks;
+    std::map<std::string, HandedOn> handed_on;
+    std::vector<ObjectSize> objects;
+    std::map<std::string, uint64_t> external_stack;
+    uint64_t external_bytes = 4096;
 
-  /// Reads a file. False: `error` says file, line, what is wrong and what to do.
-  bool read(const std::string &path, std::string &error);
-  /// The C library's allocators and callbacks, where the file does not say otherwise.
-  void add_known();
+    /// Reads a file. False: `error` says file, line, what is wrong and what to do.
+    bool read(const std::string &path, std::string &error);
+    /// The C library's allocators and callbacks, where the file does not say otherwise.
+    void add_known();
 };
 
 } // namespace stingy

@@ -11,26 +11,26 @@ class Function;
 class Instruction;
 class LLVMContext;
 class Module;
-}
+} // namespace llvm
 
 namespace stingy {
 
 struct Unit {
-  std::string directory, file;        ///< file is absolute
-  std::vector<std::string> command;   ///< as the build ran it
-  std::string output;                 ///< object file, absolute; empty if the command names none
+    std::string directory, file;      ///< file is absolute
+    std::vector<std::string> command; ///< as the build ran it
+    std::string output;               ///< object file, absolute; empty if the command names none
 };
 
 struct Program {
-  std::string build;                  ///< folder of compile_commands.json, absolute
-  std::string root;                   ///< folder that shown paths are relative to
-  std::vector<Unit> units;
-  Facts facts;
-  std::unique_ptr<llvm::LLVMContext> context;
-  std::unique_ptr<llvm::Module> module;
-  std::vector<std::string> warnings;
-  Program();
-  ~Program();
+    std::string build; ///< folder of compile_commands.json, absolute
+    std::string root;  ///< folder that shown paths are relative to
+    std::vector<Unit> units;
+    Facts facts;
+    std::unique_ptr<llvm::LLVMContext> context;
+    std::unique_ptr<llvm::Module> module;
+    std::vector<std::string> warnings;
+    Program();
+    ~Program();
 };
 
 /// Reads compile_commands.json. False: `error` says what is wrong and what to do.

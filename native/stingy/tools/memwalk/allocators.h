@@ -9,26 +9,27 @@ namespace llvm {
 class CallBase;
 class Function;
 class Module;
-}
+} // namespace llvm
 
 namespace stingy {
 
-/// Functions by their linked name. A wrapper returns what an allocator gave it, of a size that its caller chose, and keeps it
-/// nowhere; a freeing wrapper hands a `void *` parameter on. The calls of a wrapper are the sites, not the call within.
+/// Functions by their linked name. A wrapper returns what an allocator gave it, of a size that its caller chose, and
+/// keeps it nowhere; a freeing wrapper hands a `void *` parameter on. The calls of a wrapper are the sites, not the
+/// call within.
 class Allocators {
-public:
-  Allocators(llvm::Module &module, const Config &config, const Facts &facts);
-  /// What the call allocates by, or null. `is_free`: what it frees by.
-  const Allocator *malloc_of(const llvm::CallBase &call) const;
-  const Allocator *free_of(const llvm::CallBase &call) const;
-  const Allocator *malloc_of(const llvm::Function &function) const;
-  const Allocator *free_of(const llvm::Function &function) const;
-  bool is_either(const llvm::Function &function) const { return malloc_of(function) || free_of(function); }
+  public:
+    Allocators(llvm::Module &module, const Config &config, const Facts &facts);
+    /// What the call allocates by, or null. `is_free`: what it frees by.
+    const Allocator *malloc_of(const llvm::CallBase &call) const;
+    const Allocator *free_of(const llvm::CallBase &call) const;
+    const Allocator *malloc_of(const llvm::Function &function) const;
+    const Allocator *free_of(const llvm::Function &function) const;
+    bool is_either(const llvm::Function &function) const { return malloc_of(function) || free_of(function); }
 
-private:
-  bool find_wrapper(const llvm::Function &function);
-  bool find_freeing_wrapper(const llvm::Function &function, const Facts &facts);
-  std::map<std::string, Allocator> mallocs, frees;
+  private:
+    bool find_wrapper(const llvm::Function &function);
+    bool find_freeing_wrapper(const llvm::Function &function, const Facts &facts);
+    std::map<std::string, Allocator> mallocs, frees;
 };
 
 } // namespace stingy

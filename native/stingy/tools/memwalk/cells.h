@@ -10,17 +10,17 @@ class Module;
 class StructType;
 class Type;
 class Value;
-}
+} // namespace llvm
 
 namespace stingy {
 
-/// A field of a structure type, whichever structure holds it: named by the innermost structure with a name, and the offset
-/// in bytes from its begin. Fields of unnamed structures and unions count from the named one around them.
+/// A field of a structure type, whichever structure holds it: named by the innermost structure with a name, and the
+/// offset in bytes from its begin. Fields of unnamed structures and unions count from the named one around them.
 struct Cell {
-  std::string record;
-  uint64_t offset = 0;
-  bool operator<(const Cell &o) const { return std::tie(record, offset) < std::tie(o.record, o.offset); }
-  bool operator==(const Cell &o) const { return record == o.record && offset == o.offset; }
+    std::string record;
+    uint64_t offset = 0;
+    bool operator<(const Cell &o) const { return std::tie(record, offset) < std::tie(o.record, o.offset); }
+    bool operator==(const Cell &o) const { return record == o.record && offset == o.offset; }
 };
 
 /// The field that an address is of, if it is one.

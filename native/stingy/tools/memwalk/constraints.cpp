@@ -1,6 +1,6 @@
 // The constraints of each instruction, and of initialisers.
-#include "pch.h"
 #include "memwalk/pointers.h"
+#include "pch.h"
 
 using namespace llvm;
 
@@ -8,170 +8,225 @@ namespace stingy {
 namespace {
 
 bool is_string_function(StringRef name) {
-  static const char *const names[] = {"strchr", "strrchr", "strstr", "strcasestr", "strpbrk", "strtok", "strtok_r", "strsep", "memchr", "memrchr", "memcpy", "memmove", "mempcpy",
-                                      "memset", "strcpy", "strncpy", "strcat", "strncat", "stpcpy", "index", "rindex", "basename", "dirname", "fgets", "realpath", "inet_ntop", "strchrnul", "rawmemchr"};
-  return is_contained(names, name);
+    static const char *const names[] = {"strchr",   "strrchr",   "strstr",    "strcasestr", "strpbrk", "strtok",
+                                        "strtok_r", "strsep",    "memchr",    "memrchr",    "memcpy",  "memmove",
+                                        "mempcpy",  "memset",    "strcpy",    "strncpy",    "strcat",  "strncat",
+                                        "stpcpy",   "index",     "rindex",    "basename",   "dirname", "fgets",
+                                        "realpath", "inet_ntop", "strchrnul", "rawmemchr"};
+    return is_contained(names, name);
 }
 
 /// Functions of the C library that forget their arguments when they return.
 bool keeps_nothing(StringRef name) {
-  static const char *const names[] = {"strlen", "strnlen", "strcmp", "strncmp", "strcasecmp", "strncasecmp", "memcmp", "strspn", "strcspn", "strcoll", "strtol", "strtoul", "strtoll", "strtoull", "strtod", "atoi",
-                                      "atol", "atoll", "atof", "printf", "fprintf", "sprintf", "snprintf", "vsnprintf", "vfprintf", "vsprintf", "dprintf", "puts", "fputs", "fputc", "fwrite", "fread", "fopen",
-                                      "read", "write", "pread", "pwrite", "readv", "writev", "recv", "send", "recvfrom", "sendto", "recvmsg", "sendmsg", "open", "stat", "lstat", "fstat", "access", "unlink", "rename",
-                                      "mkdir", "rmdir", "opendir", "bind", "connect", "accept", "accept4", "getsockname", "getpeername", "getsockopt", "setsockopt", "inet_pton", "inet_addr", "getenv", "time",
-                                      "gettimeofday", "clock_gettime", "gmtime_r", "localtime_r", "strftime", "mktime", "poll", "select", "syslog", "perror", "qsort", "bsearch", "sscanf", "free", "htons", "memset", "bzero"};
-  return is_contained(names, name) || is_string_function(name);
+    static const char *const names[] = {
+        "strlen",    "strnlen",  "strcmp",  "strncmp",      "strcasecmp",    "strncasecmp", "memcmp",      "strspn",
+        "strcspn",   "strcoll",  "strtol",  "strtoul",      "strtoll",       "strtoull",    "strtod",      "atoi",
+        "atol",      "atoll",    "atof",    "printf",       "fprintf",       "sprintf",     "snprintf",    "vsnprintf",
+        "vfprintf",  "vsprintf", "dprintf", "puts",         "fputs",         "fputc",       "fwrite",      "fread",
+        "fopen",     "read",     "write",   "pread",        "pwrite",        "readv",       "writev",      "recv",
+        "send",      "recvfrom", "sendto",  "recvmsg",      "sendmsg",       "open",        "stat",        "lstat",
+        "fstat",     "access",   "unlink",  "rename",       "mkdir",         "rmdir",       "opendir",     "bind",
+        "connect",   "accept",   "accept4", "getsockname",  "getpeername",   "getsockopt",  "setsockopt",  "inet_pton",
+        "inet_addr", "getenv",   "time",    "gettimeofday", "clock_gettime", "gmtime_r",    "localtime_r", "strftime",
+        "mktime",    "poll",     "select",  "syslog",       "perror",        "qsort",       "bsearch",     "sscanf",
+        "free",      "htons",    "memset",  "bzero"};
+    return is_contained(names, name) || is_string_function(name);
 }
 
 } // namespace
 
 void Pointers::add_initializer(const Constant *value, const Type *type, unsigned into, const Cell *within) {
-  if (const auto *aggregate = dyn_cast<ConstantAggregate>(value)) {
-    const auto *record = dyn_cast<StructType>(aggregate->getType());
-    for (unsigned i = 0; i < aggregate->getNumOperands(); i++) {
-      const Constant *element = aggregate->getOperand(i);
-      if (!record) { add_initializer(element, element->getType(), into, within); continue; }
-      std::string name = plain_name(*record);
-      uint64_t offset = module.getDataLayout().getStructLayout(const_cast<StructType *>(record))->getElementOffset(i);
-      Cell cell = name.empty() ? Cell{within ? within->record : record->hasName() ? record->getName().str() : "(unnamed)", (within ? within->offset : 0) + offset} : Cell{name, offset};
-      add_initializer(element, element->getType(), content(cell_target(cell)), &cell);
-    }
-  } else if (value->getType()->isPointerTy() && !value->isNullValue()) add_copy(node_of(value), into);
+    if (const auto *aggregate = dyn_cast<ConstantAggregate>(value)) {
+        const auto *record = dyn_cast<StructType>(aggregate->getType());
+        for (unsigned i = 0; i < aggregate->getNumOperands(); i++) {
+            const Constant *element = aggregate->getOperand(i);
+            if (!record) {
+                add_initializer(element, element->getType(), into, within);
+                continue;
+            }
+            std::string name = plain_name(*record);
+            uint64_t offset =
+                module.getDataLayout().getStructLayout(const_cast<StructType *>(record))->getElementOffset(i);
+            Cell cell = name.empty() ? Cell{within              ? within->record
+                                            : record->hasName() ? record->getName().str()
+                                                                : "(unnamed)",
+                                            (within ? within->offset : 0) + offset}
+                                     : Cell{name, offset};
+            add_initializer(element, element->getType(), content(cell_target(cell)), &cell);
+        }
+    } else if (value->getType()->isPointerTy() && !value->isNullValue())
+        add_copy(node_of(value), into);
 }
 
 void Pointers::add_constraints() {
-  for (GlobalVariable &global : module.globals())
-    if (global.hasInitializer()) {
-      unsigned into = content(target({Target::global, &global, {}}, &global));
-      // A constant structure written with another layout (a union's member) has no name: its fields are those of the type.
-      Cell first;
-      descend(global.getValueType(), 0, module.getDataLayout(), first);
-      add_initializer(global.getInitializer(), global.getValueType(), into, first.record.empty() ? nullptr : &first);
-    }
-  for (Function &function : module) {
-    if (function.isDeclaration()) continue;
-    for (Instruction &instruction : instructions(function)) {
-      if (auto *load = dyn_cast<LoadInst>(&instruction)) {
-        if (!load->getType()->isPointerTy() && !load->getType()->isIntegerTy(64)) continue;
-        unsigned address = node_of(load->getPointerOperand()), into = node_of(load);
-        graph[address].loads.push_back(into);
-        queue(address);
-      } else if (auto *store = dyn_cast<StoreInst>(&instruction)) {
-        Value *value = store->getValueOperand();
-        if (!value->getType()->isPointerTy() && !(value->getType()->isIntegerTy(64) && isa<Instruction>(value))) continue;
-        unsigned address = node_of(store->getPointerOperand()), from = node_of(value);
-        if (!from) continue;
-        graph[address].stores.push_back(from);
-        queue(address);
-      } else if (auto *phi = dyn_cast<PHINode>(&instruction)) {
-        if (phi->getType()->isPointerTy() || phi->getType()->isIntegerTy(64))
-          for (Value *value : phi->incoming_values()) add_copy(node_of(value), node_of(phi));
-      } else if (auto *select = dyn_cast<SelectInst>(&instruction)) {
-        if (select->getType()->isPointerTy()) add_copy(node_of(select->getTrueValue()), node_of(select)), add_copy(node_of(select->getFalseValue()), node_of(select));
-      } else if (isa<PtrToIntInst>(instruction) || isa<IntToPtrInst>(instruction) || isa<FreezeInst>(instruction) || isa<BitCastInst>(instruction)) {
-        add_copy(node_of(instruction.getOperand(0)), node_of(&instruction));
-        if (isa<IntToPtrInst>(instruction) && !isa<PtrToIntInst>(instruction.getOperand(0)) && !isa<Constant>(instruction.getOperand(0)))
-          for (const User *user : instruction.users())
-            if (const auto *call = dyn_cast<CallBase>(user); call && call->getCalledOperand() == &instruction)
-              doubts.push_back({"pointer_from_integer", &instruction, "a function is called whose address was made from an integer", "keep function pointers in pointers"});
-      } else if (auto *binary = dyn_cast<BinaryOperator>(&instruction)) {
-        // Pointer arithmetic on integers, and tag bits.
-        if (binary->getType()->isIntegerTy(64)) add_copy(node_of(binary->getOperand(0)), node_of(binary)), add_copy(node_of(binary->getOperand(1)), node_of(binary));
-      } else if (auto *ret = dyn_cast<ReturnInst>(&instruction)) {
-        if (ret->getReturnValue() && ret->getReturnValue()->getType()->isPointerTy()) {
-          auto [found, is_new] = returns.try_emplace(&function, 0);
-          if (is_new) found->second = new_node();
-          unsigned into = found->second;
-          add_copy(node_of(ret->getReturnValue()), into);
+    for (GlobalVariable &global : module.globals())
+        if (global.hasInitializer()) {
+            unsigned into = content(target({Target::global, &global, {}}, &global));
+            // A constant structure written with another layout (a union's member) has no name: its fields are those of
+            // the type.
+            Cell first;
+            descend(global.getValueType(), 0, module.getDataLayout(), first);
+            add_initializer(global.getInitializer(), global.getValueType(), into,
+                            first.record.empty() ? nullptr : &first);
         }
-      } else if (auto *call = dyn_cast<CallBase>(&instruction)) add_call(*call);
-      else if (auto *gep = dyn_cast<GetElementPtrInst>(&instruction)) node_of(gep);
+    for (Function &function : module) {
+        if (function.isDeclaration())
+            continue;
+        for (Instruction &instruction : instructions(function)) {
+            if (auto *load = dyn_cast<LoadInst>(&instruction)) {
+                if (!load->getType()->isPointerTy() && !load->getType()->isIntegerTy(64))
+                    continue;
+                unsigned address = node_of(load->getPointerOperand()), into = node_of(load);
+                graph[address].loads.push_back(into);
+                queue(address);
+            } else if (auto *store = dyn_cast<StoreInst>(&instruction)) {
+                Value *value = store->getValueOperand();
+                if (!value->getType()->isPointerTy() && !(value->getType()->isIntegerTy(64) && isa<Instruction>(value)))
+                    continue;
+                unsigned address = node_of(store->getPointerOperand()), from = node_of(value);
+                if (!from)
+                    continue;
+                graph[address].stores.push_back(from);
+                queue(address);
+            } else if (auto *phi = dyn_cast<PHINode>(&instruction)) {
+                if (phi->getType()->isPointerTy() || phi->getType()->isIntegerTy(64))
+                    for (Value *value : phi->incoming_values())
+                        add_copy(node_of(value), node_of(phi));
+            } else if (auto *select = dyn_cast<SelectInst>(&instruction)) {
+                if (select->getType()->isPointerTy())
+                    add_copy(node_of(select->getTrueValue()), node_of(select)),
+                        add_copy(node_of(select->getFalseValue()), node_of(select));
+            } else if (isa<PtrToIntInst>(instruction) || isa<IntToPtrInst>(instruction) ||
+                       isa<FreezeInst>(instruction) || isa<BitCastInst>(instruction)) {
+                add_copy(node_of(instruction.getOperand(0)), node_of(&instruction));
+                if (isa<IntToPtrInst>(instruction) && !isa<PtrToIntInst>(instruction.getOperand(0)) &&
+                    !isa<Constant>(instruction.getOperand(0)))
+                    for (const User *user : instruction.users())
+                        if (const auto *call = dyn_cast<CallBase>(user);
+                            call && call->getCalledOperand() == &instruction)
+                            doubts.push_back({"pointer_from_integer", &instruction,
+                                              "a function is called whose address was made from an integer",
+                                              "keep function pointers in pointers"});
+            } else if (auto *binary = dyn_cast<BinaryOperator>(&instruction)) {
+                // Pointer arithmetic on integers, and tag bits.
+                if (binary->getType()->isIntegerTy(64))
+                    add_copy(node_of(binary->getOperand(0)), node_of(binary)),
+                        add_copy(node_of(binary->getOperand(1)), node_of(binary));
+            } else if (auto *ret = dyn_cast<ReturnInst>(&instruction)) {
+                if (ret->getReturnValue() && ret->getReturnValue()->getType()->isPointerTy()) {
+                    auto [found, is_new] = returns.try_emplace(&function, 0);
+                    if (is_new)
+                        found->second = new_node();
+                    unsigned into = found->second;
+                    add_copy(node_of(ret->getReturnValue()), into);
+                }
+            } else if (auto *call = dyn_cast<CallBase>(&instruction))
+                add_call(*call);
+            else if (auto *gep = dyn_cast<GetElementPtrInst>(&instruction))
+                node_of(gep);
+        }
     }
-  }
 }
 
 void Pointers::add_call(CallBase &call) {
-  if (call.isInlineAsm() || isa<DbgInfoIntrinsic>(call)) return;
-  auto *callee = dyn_cast<Function>(call.getCalledOperand()->stripPointerCasts());
-  if (!callee) {
-    indirect.push_back(&call);
-    resolved.try_emplace(&call);
-    Place at = place_of(call);
-    auto known = facts.pointer_calls.find({at.file, at.line, call.getDebugLoc() ? call.getDebugLoc().getCol() : 0});
-    called_as[&call] = known == facts.pointer_calls.end() ? nullptr : &known->second;
-    unsigned called = node_of(call.getCalledOperand());
-    graph[called].calls.push_back({&call, -1});
-    queue(called);
-    return;
-  }
-  if (isa<MemTransferInst>(call)) {
-    unsigned to = node_of(call.getArgOperand(0)), from = node_of(call.getArgOperand(1));
-    graph[from].copies_content_to.push_back(to);
-    graph[to].copies_content_from.push_back(from);
-    queue(from);
-    return;
-  }
-  if (callee->isIntrinsic()) return;
-  resolved[&call].push_back(callee);
-  if (const Allocator *allocator = allocators.malloc_of(*callee)) {
-    add_target(node_of(&call), target({Target::block, &call, {}}, &call));
-    if (allocator->pointer >= 0 && unsigned(allocator->pointer) < call.arg_size()) {
-      // What the old block held, the new one holds.
-      unsigned from = node_of(call.getArgOperand(allocator->pointer));
-      add_copy(from, node_of(&call));
+    if (call.isInlineAsm() || isa<DbgInfoIntrinsic>(call))
+        return;
+    auto *callee = dyn_cast<Function>(call.getCalledOperand()->stripPointerCasts());
+    if (!callee) {
+        indirect.push_back(&call);
+        resolved.try_emplace(&call);
+        Place at = place_of(call);
+        auto known = facts.pointer_calls.find({at.file, at.line, call.getDebugLoc() ? call.getDebugLoc().getCol() : 0});
+        called_as[&call] = known == facts.pointer_calls.end() ? nullptr : &known->second;
+        unsigned called = node_of(call.getCalledOperand());
+        graph[called].calls.push_back({&call, -1});
+        queue(called);
+        return;
     }
-    return;
-  }
-  if (allocators.free_of(*callee)) return;
-  if (!callee->isDeclaration()) {
-    link(call, *callee);
-    return;
-  }
-  if (call.getType()->isPointerTy() && call.arg_size() && is_string_function(callee->getName())) add_copy(node_of(call.getArgOperand(0)), node_of(&call));
-  if (!keeps_nothing(callee->getName())) outside.push_back(&call);
-  auto range = config.callbacks.equal_range(callee->getName().str());
-  bool is_known = range.first != range.second;
-  for (auto it = range.first; it != range.second; ++it)
-    if (it->second.argument >= 0 && unsigned(it->second.argument) < call.arg_size()) {
-      unsigned node = node_of(call.getArgOperand(it->second.argument));
-      graph[node].calls.push_back({&call, it->second.argument + (it->second.later ? 64 : 0)});
-      queue(node);
+    if (isa<MemTransferInst>(call)) {
+        unsigned to = node_of(call.getArgOperand(0)), from = node_of(call.getArgOperand(1));
+        graph[from].copies_content_to.push_back(to);
+        graph[to].copies_content_from.push_back(from);
+        queue(from);
+        return;
     }
-  if (is_known) return;
-  for (unsigned i = 0; i < call.arg_size(); i++)
-    if (auto *function = dyn_cast<Function>(call.getArgOperand(i)->stripPointerCasts())) {
-      link_callback(call, *function, false);
-      doubts.push_back({"unknown_callback", &call, function->getName().str() + " is handed to " + callee->getName().str() + ", which is from outside; taken as called at once",
-                        "[[callback]] function = \"" + callee->getName().str() + "\", argument = " + std::to_string(i) + ", and later = true if the event loop calls it"});
+    if (callee->isIntrinsic())
+        return;
+    resolved[&call].push_back(callee);
+    if (const Allocator *allocator = allocators.malloc_of(*callee)) {
+        add_target(node_of(&call), target({Target::block, &call, {}}, &call));
+        if (allocator->pointer >= 0 && unsigned(allocator->pointer) < call.arg_size()) {
+            // What the old block held, the new one holds.
+            unsigned from = node_of(call.getArgOperand(allocator->pointer));
+            add_copy(from, node_of(&call));
+        }
+        return;
     }
+    if (allocators.free_of(*callee))
+        return;
+    if (!callee->isDeclaration()) {
+        link(call, *callee);
+        return;
+    }
+    if (call.getType()->isPointerTy() && call.arg_size() && is_string_function(callee->getName()))
+        add_copy(node_of(call.getArgOperand(0)), node_of(&call));
+    if (!keeps_nothing(callee->getName()))
+        outside.push_back(&call);
+    auto range = config.callbacks.equal_range(callee->getName().str());
+    bool is_known = range.first != range.second;
+    for (auto it = range.first; it != range.second; ++it)
+        if (it->second.argument >= 0 && unsigned(it->second.argument) < call.arg_size()) {
+            unsigned node = node_of(call.getArgOperand(it->second.argument));
+            graph[node].calls.push_back({&call, it->second.argument + (it->second.later ? 64 : 0)});
+            queue(node);
+        }
+    if (is_known)
+        return;
+    for (unsigned i = 0; i < call.arg_size(); i++)
+        if (auto *function = dyn_cast<Function>(call.getArgOperand(i)->stripPointerCasts())) {
+            link_callback(call, *function, false);
+            doubts.push_back({"unknown_callback", &call,
+                              function->getName().str() + " is handed to " + callee->getName().str() +
+                                  ", which is from outside; taken as called at once",
+                              "[[callback]] function = \"" + callee->getName().str() + "\", argument = " +
+                                  std::to_string(i) + ", and later = true if the event loop calls it"});
+        }
 }
 
 void Pointers::link(CallBase &call, Function &callee) {
-  for (unsigned i = 0; i < call.arg_size() && i < callee.arg_size(); i++) {
-    Value *argument = call.getArgOperand(i);
-    if (argument->getType()->isPointerTy() || argument->getType()->isIntegerTy(64)) add_copy(node_of(argument), node_of(callee.getArg(i)));
-  }
-  if (callee.isVarArg())
-    for (unsigned i = callee.arg_size(); i < call.arg_size(); i++)
-      if (isa<Function>(call.getArgOperand(i)->stripPointerCasts()))
-        doubts.push_back({"variadic_function", &call, "a function is passed among variable arguments of " + callee.getName().str() + "; its calls are not seen", "pass it as a named parameter"});
-  if (call.getType()->isPointerTy()) {
-    auto [found, is_new] = returns.try_emplace(&callee, 0);
-    if (is_new) found->second = new_node();
-    add_copy(found->second, node_of(&call));
-  }
+    for (unsigned i = 0; i < call.arg_size() && i < callee.arg_size(); i++) {
+        Value *argument = call.getArgOperand(i);
+        if (argument->getType()->isPointerTy() || argument->getType()->isIntegerTy(64))
+            add_copy(node_of(argument), node_of(callee.getArg(i)));
+    }
+    if (callee.isVarArg())
+        for (unsigned i = callee.arg_size(); i < call.arg_size(); i++)
+            if (isa<Function>(call.getArgOperand(i)->stripPointerCasts()))
+                doubts.push_back({"variadic_function", &call,
+                                  "a function is passed among variable arguments of " + callee.getName().str() +
+                                      "; its calls are not seen",
+                                  "pass it as a named parameter"});
+    if (call.getType()->isPointerTy()) {
+        auto [found, is_new] = returns.try_emplace(&callee, 0);
+        if (is_new)
+            found->second = new_node();
+        add_copy(found->second, node_of(&call));
+    }
 }
 
 void Pointers::link_callback(CallBase &call, Function &callee, bool is_later) {
-  // Whatever pointer the outside was given, it may hand on.
-  for (Argument &parameter : callee.args())
-    if (parameter.getType()->isPointerTy())
-      for (Value *argument : call.args())
-        if (argument->getType()->isPointerTy()) add_copy(node_of(argument), node_of(&parameter));
-  if (is_later) {
-    later.insert(&callee);
-    if (const Function *outside = call.getCalledFunction(); outside && outside->getName().contains("thread_create")) threads.insert(&callee);
-  } else if (auto &found = resolved[&call]; !is_contained(found, &callee)) found.push_back(&callee);
+    // Whatever pointer the outside was given, it may hand on.
+    for (Argument &parameter : callee.args())
+        if (parameter.getType()->isPointerTy())
+            for (Value *argument : call.args())
+                if (argument->getType()->isPointerTy())
+                    add_copy(node_of(argument), node_of(&parameter));
+    if (is_later) {
+        later.insert(&callee);
+        if (const Function *outside = call.getCalledFunction(); outside && outside->getName().contains("thread_create"))
+            threads.insert(&callee);
+    } else if (auto &found = resolved[&call]; !is_contained(found, &callee))
+        found.push_back(&callee);
 }
 
 } // namespace stingy

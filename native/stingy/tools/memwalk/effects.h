@@ -8,54 +8,64 @@ namespace stingy {
 
 /// Of objects, by their number.
 using Set = llvm::BitVector;
-inline Set unite(Set a, const Set &b) { a |= b; return a; }
-inline Set without(Set a, const Set &b) { a.reset(b); return a; }
-inline Set meet(Set a, const Set &b) { a &= b; return a; }
+inline Set unite(Set a, const Set &b) {
+    a |= b;
+    return a;
+}
+inline Set without(Set a, const Set &b) {
+    a.reset(b);
+    return a;
+}
+inline Set meet(Set a, const Set &b) {
+    a &= b;
+    return a;
+}
 
 struct Effect {
-  Set frees, allocs; ///< on every path, and not allocated again; on some path
+    Set frees, allocs; ///< on every path, and not allocated again; on some path
 };
 struct After {
-  Set dead, maybe_live; ///< dead at the end whatever it is now; maybe live whatever it is now
+    Set dead, maybe_live; ///< dead at the end whatever it is now; maybe live whatever it is now
 };
 
 class Effects {
-public:
-  using Blocks = llvm::SetVector<const llvm::BasicBlock *>;
-  Effects(const Calls &calls, const StageGraph &graph, const Objects &objects);
-  const Effect &effect(const llvm::CallBase &call);
-  /// Objects that a call of the function always frees.
-  Set frees_of(const llvm::Function &function);
-  /// What is freed at `until`, or at the end of the block, if `state` is at its begin.
-  Set through(Set state, const llvm::BasicBlock &block, const llvm::Instruction *until);
-  /// What is freed on every path up to the begin of each block.
-  std::map<const llvm::BasicBlock *, Set> before(const Blocks &blocks, const std::set<const llvm::BasicBlock *> &starts);
-  /// What holds behind `from`, or at the begin of the block, if `state` holds at its end.
-  After back(After state, const llvm::BasicBlock &block, const llvm::Instruction *from);
-  /// What holds at the end of each block.
-  std::map<const llvm::BasicBlock *, After> after(const Blocks &blocks);
-  const Set none, every;
+  public:
+    using Blocks = llvm::SetVector<const llvm::BasicBlock *>;
+    Effects(const Calls &calls, const StageGraph &graph, const Objects &objects);
+    const Effect &effect(const llvm::CallBase &call);
+    /// Objects that a call of the function always frees.
+    Set frees_of(const llvm::Function &function);
+    /// What is freed at `until`, or at the end of the block, if `state` is at its begin.
+    Set through(Set state, const llvm::BasicBlock &block, const llvm::Instruction *until);
+    /// What is freed on every path up to the begin of each block.
+    std::map<const llvm::BasicBlock *, Set> before(const Blocks &blocks,
+                                                   const std::set<const llvm::BasicBlock *> &starts);
+    /// What holds behind `from`, or at the begin of the block, if `state` holds at its end.
+    After back(After state, const llvm::BasicBlock &block, const llvm::Instruction *from);
+    /// What holds at the end of each block.
+    std::map<const llvm::BasicBlock *, After> after(const Blocks &blocks);
+    const Set none, every;
 
-private:
-  void find_allocs();
-  bool is_single(unsigned object) const;
-  bool is_own(const llvm::Value *pointer, unsigned depth = 0) const;
-  bool is_about_own(const llvm::CallBase &call) const;
-  Effect effect_of(const llvm::CallBase &call);
-  /// Calls of a block that do something to objects, in order.
-  const std::vector<std::pair<const llvm::CallBase *, const Effect *>> &acting(const llvm::BasicBlock &block);
-  const Set &absent(const llvm::BasicBlock &from, const llvm::BasicBlock &to);
-  Set find_absent(const llvm::BasicBlock &from, const llvm::BasicBlock &to) const;
+  private:
+    void find_allocs();
+    bool is_single(unsigned object) const;
+    bool is_own(const llvm::Value *pointer, unsigned depth = 0) const;
+    bool is_about_own(const llvm::CallBase &call) const;
+    Effect effect_of(const llvm::CallBase &call);
+    /// Calls of a block that do something to objects, in order.
+    const std::vector<std::pair<const llvm::CallBase *, const Effect *>> &acting(const llvm::BasicBlock &block);
+    const Set &absent(const llvm::BasicBlock &from, const llvm::BasicBlock &to);
+    Set find_absent(const llvm::BasicBlock &from, const llvm::BasicBlock &to) const;
 
-  const Calls &calls;
-  const StageGraph &graph;
-  const Objects &objects;
-  std::map<const llvm::Function *, Set> allocs, frees;
-  std::map<const llvm::CallBase *, Effect> effects;
-  std::map<const llvm::BasicBlock *, std::vector<std::pair<const llvm::CallBase *, const Effect *>>> acting_in;
-  std::map<std::pair<const llvm::BasicBlock *, const llvm::BasicBlock *>, Set> absent_on;
-  std::set<std::string> owned;               ///< structures that belong to requests
-  std::set<const llvm::Value *> own_values;  ///< requests whose state a dispatcher looks at
+    const Calls &calls;
+    const StageGraph &graph;
+    const Objects &objects;
+    std::map<const llvm::Function *, Set> allocs, frees;
+    std::map<const llvm::CallBase *, Effect> effects;
+    std::map<const llvm::BasicBlock *, std::vector<std::pair<const llvm::CallBase *, const Effect *>>> acting_in;
+    std::map<std::pair<const llvm::BasicBlock *, const llvm::BasicBlock *>, Set> absent_on;
+    std::set<std::string> owned;              ///< structures that belong to requests
+    std::set<const llvm::Value *> own_values; ///< requests whose state a dispatcher looks at
 };
 
 } // namespace stingy

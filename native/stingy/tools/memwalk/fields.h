@@ -1,24 +1,27 @@
-// Fields of request structures: which stages touch them, what padding costs, what packing the hot ones together would save.
+// Fields of request structures: which stages touch them, what padding costs, what packing the hot ones together would
+// save.
 #pragma once
 #include "memwalk/objects.h"
 
 namespace stingy {
 
 struct FieldUse {
-  const Field *field;
-  std::set<unsigned> reads, writes;
-  enum Temperature { hot, cold, unused } temperature = unused;
+    const Field *field;
+    std::set<unsigned> reads, writes;
+    enum Temperature { hot, cold, unused } temperature = unused;
 };
 
 struct Layout {
-  const Record *record;
-  std::vector<FieldUse> fields;
-  uint64_t lines = 0, padding_bytes = 0, packed_bytes = 0, hot_bytes = 0, hot_lines = 0, hot_packed_lines = 0;
-  std::vector<std::string> packed_order;
+    const Record *record;
+    std::vector<FieldUse> fields;
+    uint64_t lines = 0, padding_bytes = 0, packed_bytes = 0, hot_bytes = 0, hot_lines = 0, hot_packed_lines = 0;
+    std::vector<std::string> packed_order;
 };
 
-/// Layouts of request structures and of the structures that requests own. Hot: touched by a stage that is on a cycle of the
-/// graph or on every path from a beginning to an end, or by two stages; beginnings do not count. Cold: by others only, or annotated.
-std::vector<Layout> find_layouts(const Program &program, const StageGraph &graph, const Objects &objects, uint64_t line_bytes);
+/// Layouts of request structures and of the structures that requests own. Hot: touched by a stage that is on a cycle of
+/// the graph or on every path from a beginning to an end, or by two stages; beginnings do not count. Cold: by others
+/// only, or annotated.
+std::vector<Layout> find_layouts(const Program &program, const StageGraph &graph, const Objects &objects,
+                                 uint64_t line_bytes);
 
 } // namespace stingy

@@ -4,9 +4,9 @@
 
 namespace stingy {
 
-/// Fills `live` and `is_freed_on_every_path`. An object goes along an edge unless every path through what queues the request
-/// frees it, before or after; null in the field that holds it counts as freed. Only objects of which a request has one can be
-/// shown to be freed.
+/// Fills `live` and `is_freed_on_every_path`. An object goes along an edge unless every path through what queues the
+/// request frees it, before or after; null in the field that holds it counts as freed. Only objects of which a request
+/// has one can be shown to be freed.
 void find_lifetimes(const Calls &calls, const StageGraph &graph, Objects &objects);
 
 } // namespace stingy

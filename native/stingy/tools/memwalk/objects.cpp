@@ -1,6 +1,6 @@
-#include "pch.h"
 #include "memwalk/objects.h"
 #include "memwalk/sizes.h"
+#include "pch.h"
 
 using namespace llvm;
 
@@ -8,338 +8,442 @@ namespace stingy {
 namespace {
 
 std::string identifier(StringRef text) {
-  std::string id;
-  for (char c : text) {
-    if (isAlnum(c) || c == '_') id += c;
-    else if (!id.empty() && id.back() != '_') id += '_';
-  }
-  while (!id.empty() && id.back() == '_') id.pop_back();
-  if (id.empty() || isDigit(id[0])) id = "block_" + id;
-  return id;
+    std::string id;
+    for (char c : text) {
+        if (isAlnum(c) || c == '_')
+            id += c;
+        else if (!id.empty() && id.back() != '_')
+            id += '_';
+    }
+    while (!id.empty() && id.back() == '_')
+        id.pop_back();
+    if (id.empty() || isDigit(id[0]))
+        id = "block_" + id;
+    return id;
 }
 
 /// The last field or variable that an expression names: `c->buffers[i]` gives buffers.
 std::string last_name(StringRef text) {
-  std::string name;
-  unsigned depth = 0;
-  std::string word;
-  for (char c : text) {
-    if (c == '[' || c == '(') depth++;
-    if (depth == 0 && (isAlnum(c) || c == '_')) word += c;
-    else if (!word.empty() && depth == 0) { name = word; word.clear(); }
-    if ((c == ']' || c == ')') && depth) depth--;
-  }
-  return word.empty() ? name : word;
+    std::string name;
+    unsigned depth = 0;
+    std::string word;
+    for (char c : text) {
+        if (c == '[' || c == '(')
+            depth++;
+        if (depth == 0 && (isAlnum(c) || c == '_'))
+            word += c;
+        else if (!word.empty() && depth == 0) {
+            name = word;
+            word.clear();
+        }
+        if ((c == ']' || c == ')') && depth)
+            depth--;
+    }
+    return word.empty() ? name : word;
 }
 
 class Finder {
-public:
-  Finder(const Program &program, const Config &config, const Calls &calls, const Allocators &allocators, const StageGraph &graph, Objects &objects, std::string &error)
-      : program(program), config(config), calls(calls), allocators(allocators), graph(graph), objects(objects), error(error), sizes(calls) {}
+  public:
+    Finder(const Program &program, const Config &config, const Calls &calls, const Allocators &allocators,
+           const StageGraph &graph, Objects &objects, std::string &error)
+        : program(program), config(config), calls(calls), allocators(allocators), graph(graph), objects(objects),
+          error(error), sizes(calls) {}
 
-  bool run() {
-    if (!find_requests()) return false;
-    collect();
-    join();
-    for (const CallBase *call : freeing) add_free(*call);
-    find_handed_out();
-    find_ownership(program, calls, objects);
-    name_all();
-    return apply_configuration();
-  }
-
-private:
-  bool find_requests() {
-    for (const std::string &name : config.requests) {
-      std::string record = program.facts.record_named(name);
-      if (record.empty()) {
-        error = config.requests_place.text() + ": the program has no structure `" + name + "`; name the structure that stands for one request";
-        return false;
-      }
-      objects.request_records.insert(record);
-    }
-    for (auto &[name, record] : program.facts.records)
-      if (record.is_request) objects.request_records.insert(name);
-    if (objects.request_records.empty())
-      for (const StateCell &state : graph.states) objects.request_records.insert(state.cell.record);
-    // The first argument of the functions that queue, if nothing else is known.
-    if (objects.request_records.empty())
-      objects.doubts.push_back({"no_request", nullptr, "no structure is known to stand for one request; every object that a stage allocates or frees counts as a request's",
-                                "[scheduler] requests = [\"structure\"], or STINGY_REQUEST"});
-    return true;
-  }
-
-  const WrittenCall *written(const CallBase &call, const Place &place) const {
-    auto range = program.facts.calls.equal_range({place.file, place.line});
-    std::string name = call.getCalledFunction() ? source_name(*call.getCalledFunction()) : "";
-    const WrittenCall *best = nullptr;
-    unsigned column = call.getDebugLoc() ? call.getDebugLoc().getCol() : 0;
-    for (auto it = range.first; it != range.second; ++it)
-      if (it->second.callee == name && (!best || it->second.column == column)) best = &it->second;
-    return best;
-  }
-
-  Site site(const CallBase &call) const {
-    Site s;
-    s.call = &call;
-    s.place = place_of(call);
-    s.allocator = call.getCalledFunction() ? source_name(*call.getCalledFunction()) : "";
-    s.function = source_name(*call.getFunction());
-    s.stages = graph.stages_of(call);
-    s.written = written(call, s.place);
-    s.column = s.written ? s.written->column : call.getDebugLoc() ? call.getDebugLoc().getCol() : 0;
-    return s;
-  }
-
-  void collect() {
-    for (const Function &function : calls.module) {
-      if (function.isDeclaration() || allocators.is_either(function)) continue;
-      for (const Instruction &instruction : instructions(function)) {
-        const auto *call = dyn_cast<CallBase>(&instruction);
-        if (!call) continue;
-        if (const Allocator *how = allocators.malloc_of(*call)) {
-          Site s = site(*call);
-          uint64_t type_bytes = 0;
-          if (!how->type.empty())
-            if (std::string record = program.facts.record_named(how->type); !record.empty()) type_bytes = program.facts.records.at(record).bytes;
-          if (how->type == "*" && s.written && !s.written->record.empty() && program.facts.records.count(s.written->record)) type_bytes = program.facts.records.at(s.written->record).bytes;
-          s.size = sizes.of(*call, *how, s.written, type_bytes);
-          sites.push_back(s);
-          hows.push_back(how);
-        } else if (allocators.free_of(*call)) freeing.push_back(call);
-        else if (!call->getCalledFunction() && any_of(calls.pointers.callees(*call), [&](const Function *callee) { return allocators.free_of(*callee); })) freeing.push_back(call);
-      }
-    }
-  }
-
-  unsigned root(unsigned i) {
-    while (parent[i] != i) i = parent[i] = parent[parent[i]];
-    return i;
-  }
-
-  std::string record_of(unsigned i) const {
-    if (!hows[i]->type.empty() && hows[i]->type != "*") return program.facts.record_named(hows[i]->type);
-    if (hows[i]->is_pool) return ""; // pools differ by who holds them
-    const WrittenCall *w = sites[i].written;
-    if (!w || w->record.empty()) return "";
-    // An array of structures is an object of its own: its size says nothing about one.
-    return w->record;
-  }
-
-  /// Whether the structure is the other one, or holds it.
-  bool has_member(const std::string &record, const std::string &wanted, unsigned depth = 0) const {
-    if (record == wanted) return true;
-    auto known = program.facts.records.find(record);
-    return known != program.facts.records.end() && depth < 6 && any_of(known->second.fields, [&](const Field &field) { return !field.record.empty() && has_member(field.record, wanted, depth + 1); });
-  }
-
-  /// By the field's type: a pointer to one structure does not hold another, of which it is no part. Generic containers join
-  /// what is kept in them, so that pointers seem to flow where they do not. is_exact: a field of no type in particular does not count.
-  bool may_hold(const Cell &cell, const std::string &record, bool is_exact) const {
-    if (record.empty()) return true;
-    auto owner = program.facts.records.find(cell.record);
-    const Field *field = owner == program.facts.records.end() ? nullptr : owner->second.find(field_name(program.facts, cell));
-    StringRef type = field ? StringRef(field->type) : "";
-    while (type.consume_back("*") || type.consume_back(" ")) {}
-    type.consume_front("const ");
-    std::string pointed = program.facts.record_named(type.str());
-    return pointed.empty() ? !is_exact : has_member(record, pointed) || has_member(pointed, record);
-  }
-
-  void join() {
-    parent.resize(sites.size());
-    std::map<const CallBase *, unsigned> number;
-    std::map<std::pair<std::string, bool>, unsigned> by_record;
-    std::map<Cell, unsigned> by_holder;
-    holders.resize(sites.size());
-    for (unsigned i = 0; i < sites.size(); i++) parent[i] = i, number[sites[i].call] = i;
-    for (unsigned i = 0; i < sites.size(); i++) {
-      std::string record = record_of(i), pointed = sites[i].written ? sites[i].written->record : "";
-      for (const Cell &cell : calls.pointers.holders(*sites[i].call))
-        if (may_hold(cell, hows[i]->is_pool ? pointed : record, hows[i]->is_pool)) holders[i].push_back(cell);
-      if (!record.empty()) {
-        bool is_one = program.facts.records.count(record) && sites[i].size.kind == Size::constant && *sites[i].size.bytes == program.facts.records.at(record).bytes;
-        bool is_several = sites[i].size.kind == Size::n_constant || hows[i]->pointer >= 0;
-        auto [found, is_new] = by_record.emplace(std::make_pair(record, is_several && !is_one), i);
-        if (!is_new) parent[root(i)] = root(found->second);
-      }
-      if (hows[i]->pointer >= 0 && unsigned(hows[i]->pointer) < sites[i].call->arg_size())
-        for (const Target *target : calls.pointers.targets(sites[i].call->getArgOperand(hows[i]->pointer)))
-          if (target->kind == Target::block)
-            if (auto found = number.find(cast<CallBase>(target->value)); found != number.end() && record_of(found->second) == record) parent[root(i)] = root(found->second);
-    }
-    for (unsigned i = 0; i < sites.size(); i++)
-      if (record_of(i).empty())
-        for (const Cell &cell : holders[i]) {
-          // A pool's address is also kept by what lies in it.
-          if (hows[i]->is_pool && !objects.request_records.count(cell.record)) continue;
-          auto [found, is_new] = by_holder.emplace(cell, i);
-          if (!is_new) parent[root(i)] = root(found->second);
-        }
-    std::map<unsigned, unsigned> object_of_root;
-    for (unsigned i = 0; i < sites.size(); i++) {
-      auto [found, is_new] = object_of_root.emplace(root(i), objects.all.size());
-      if (is_new) objects.all.emplace_back();
-      Object &object = objects.all[found->second];
-      Site &s = sites[i];
-      objects.object_of[s.call] = found->second;
-      object.is_pooled |= hows[i]->pool >= 0;
-      object.is_pool |= hows[i]->is_pool;
-      if (hows[i]->is_pool)
-        for (const Cell &cell : holders[i]) object.is_pool_of_request |= objects.request_records.count(cell.record) != 0;
-      bool is_first = object.alloc.empty() && object.realloc.empty();
-      object.size = is_first ? s.size : Sizes::join(object.size, s.size);
-      if (is_first) {
-        object.record = record_of(i);
-        object.type = s.written && !s.written->type.empty() ? s.written->type : object.record.empty() ? "char" : object.record;
-      }
-      if (s.written) object.align = std::max(object.align, s.written->align);
-      for (const Cell &cell : holders[i])
-        if (!is_contained(object.holders, cell)) object.holders.push_back(cell);
-      bool is_realloc = hows[i]->pointer >= 0 && !(unsigned(hows[i]->pointer) < s.call->arg_size() && isa<ConstantPointerNull>(s.call->getArgOperand(hows[i]->pointer)));
-      (is_realloc ? object.realloc : object.alloc).push_back(s);
-    }
-    for (unsigned i = 0; i < sites.size(); i++)
-      if (int pool = hows[i]->pool; pool >= 0 && unsigned(pool) < sites[i].call->arg_size())
-        for (const Target *target : calls.pointers.targets(sites[i].call->getArgOperand(pool)))
-          if (target->kind == Target::block)
-            if (auto known = objects.object_of.find(cast<CallBase>(target->value)); known != objects.object_of.end() && objects.all[known->second].is_pool)
-              objects.all[objects.object_of[sites[i].call]].pools.insert(known->second);
-    for (Object &object : objects.all) {
-      std::sort(object.holders.begin(), object.holders.end());
-      object.is_request = objects.request_records.count(object.record);
-    }
-  }
-
-  void add_free(const CallBase &call) {
-    const Allocator *how = allocators.free_of(call);
-    bool is_indirect = !how, is_always = true;
-    for (const Function *callee : calls.pointers.callees(call))
-      if (const Allocator *one = allocators.free_of(*callee)) how = one;
-      else is_always = false;
-    if (how->pointer < 0 || unsigned(how->pointer) >= call.arg_size()) return;
-    Site s = site(call);
-    s.is_indirect = is_indirect;
-    std::set<unsigned> found;
-    for (const Target *target : calls.pointers.targets(call.getArgOperand(how->pointer)))
-      if (target->kind == Target::block)
-        if (auto known = objects.object_of.find(cast<CallBase>(target->value)); known != objects.object_of.end()) found.insert(known->second);
-    // A generic container joins types; what the pointer is written as tells them apart.
-    if (found.size() > 1 && s.written && !s.written->record.empty()) {
-      std::set<unsigned> same;
-      for (unsigned i : found)
-        if (objects.all[i].record == s.written->record) same.insert(i);
-      if (!same.empty()) found = same;
-    }
-    // Text is no structure.
-    if (s.written && any_of(ArrayRef<StringRef>{"char", "unsigned char", "u_char"}, [&](StringRef type) { return type == s.written->type; }))
-      for (auto it = found.begin(); it != found.end();) it = objects.all[*it].record.empty() ? std::next(it) : found.erase(it);
-    // A request that is handed in from outside of the program.
-    if (found.empty() && s.written && !s.written->record.empty())
-      for (unsigned i = 0; i < objects.all.size(); i++)
-        if (objects.all[i].record == s.written->record && objects.all[i].size.kind == Size::constant) found.insert(i);
-    for (unsigned i : found) {
-      // What lies in a pool ends with it, or by the pool's own function, and a pool by none but that.
-      if ((objects.all[i].is_pooled && how->pool < 0) || objects.all[i].is_pool != how->is_pool) continue;
-      objects.all[i].free.push_back(s);
-      if (is_always) objects.freed_by[&call].push_back(i);
-      if (is_indirect && any_of(calls.pointers.callees(call), [&](const Function *callee) { return calls.pointers.is_untold_free(*callee); })) objects.all[i].hindrances.push_back({s.place, "free is called here through a pointer"});
-    }
-    if (found.empty() && !s.stages.empty() && !is_indirect)
-      objects.doubts.push_back({"free_of_unknown", &call, "what is freed here was not seen to be allocated", "name its allocator with [[malloc]]"});
-  }
-
-  /// Where free itself is given to functions from outside, they may call it with what they were also given.
-  void find_handed_out() {
-    for (const CallBase *call : calls.pointers.frees_handed_out())
-      for (const CallBase *other : calls.pointers.calls_to_outside())
-        for (const Value *argument : other->args())
-          for (const Target *target : calls.pointers.targets(argument))
-            if (target->kind == Target::block)
-              if (auto known = objects.object_of.find(cast<CallBase>(target->value)); known != objects.object_of.end()) {
-                Object &object = objects.all[known->second];
-                Place at = place_of(*call);
-                if (none_of(object.hindrances, [&](const Hindrance &h) { return h.place.text() == at.text(); }))
-                  object.hindrances.push_back({at, "free is handed here to " + source_name(*call->getCalledFunction()) + ", from outside, and the object to " + source_name(*other->getCalledFunction()) + " (line " +
-                                                       std::to_string(place_of(*other).line) + "): it may be freed there"});
-              }
-  }
-
-  void name_all() {
-    std::set<std::string> taken;
-    // In the order of the source.
-    auto first = [](const Object &o) { const Site &s = o.alloc.empty() ? o.realloc.front() : o.alloc.front(); return std::make_tuple(s.place.file, s.place.line, s.column); };
-    std::vector<unsigned> order(objects.all.size());
-    for (unsigned i = 0; i < order.size(); i++) order[i] = i;
-    std::sort(order.begin(), order.end(), [&](unsigned a, unsigned b) { return first(objects.all[a]) < first(objects.all[b]); });
-    for (unsigned i : order) {
-      Object &object = objects.all[i];
-      const Site &s = object.alloc.empty() ? object.realloc.front() : object.alloc.front();
-      std::string name;
-      bool is_array = object.size.kind == Size::n_constant || (!object.alloc.empty() ? false : !object.realloc.empty());
-      if (!object.record.empty()) name = object.record + (is_array ? "s" : "");
-      else {
-        const Cell *best = nullptr;
-        for (const Cell &cell : object.holders)
-          if (object.is_pool && object.is_pool_of_request && !objects.request_records.count(cell.record)) continue;
-          else if (!best || (objects.request_records.count(cell.record) && !objects.request_records.count(best->record))) best = &cell;
-        if (best) name = best->record + "_" + last_name(field_name(program.facts, *best));
-        else name = s.function + "_" + (s.written ? last_name(s.written->left) : "");
-      }
-      name = identifier(name);
-      std::string unique = name;
-      for (unsigned n = 2; !taken.insert(unique).second; n++) unique = name + "_" + std::to_string(n);
-      object.id = unique;
-    }
-    for (Object &object : objects.all)
-      for (auto *list : {&object.alloc, &object.realloc, &object.free})
-        std::sort(list->begin(), list->end(), [](const Site &a, const Site &b) { return std::tie(a.place.file, a.place.line, a.column) < std::tie(b.place.file, b.place.line, b.column); });
-  }
-
-  bool apply_configuration() {
-    for (const ObjectSize &told : config.objects) {
-      bool is_used = false;
-      std::string record = told.type.empty() ? "" : program.facts.record_named(told.type);
-      for (Object &object : objects.all) {
-        if (!told.id.empty() ? object.id != told.id : object.record != (record.empty() ? told.type : record)) continue;
-        is_used = true;
-        if (told.typical && object.size.kind != Size::constant) object.size.bytes = told.typical, object.size.from = "configuration";
-        if (told.most) {
-          if (object.size.kind == Size::constant && *told.most < *object.size.bytes) {
-            error = told.place.text() + ": max_bytes is " + std::to_string(*told.most) + ", but " + object.id + " is always " + std::to_string(*object.size.bytes) + " bytes; remove max_bytes";
+    bool run() {
+        if (!find_requests())
             return false;
-          }
-          if (object.size.kind != Size::constant) object.size.most = told.most, object.size.from = "configuration";
-        }
-        if (told.per_request) object.per_request = told.per_request;
-      }
-      if (!is_used) {
-        error = told.place.text() + ": there is no object `" + (told.id.empty() ? told.type : told.id) + "`; memwalk --report without this section lists them";
-        return false;
-      }
+        collect();
+        join();
+        for (const CallBase *call : freeing)
+            add_free(*call);
+        find_handed_out();
+        find_ownership(program, calls, objects);
+        name_all();
+        return apply_configuration();
     }
-    return true;
-  }
 
-  const Program &program;
-  const Config &config;
-  const Calls &calls;
-  const Allocators &allocators;
-  const StageGraph &graph;
-  Objects &objects;
-  std::string &error;
-  Sizes sizes;
-  std::vector<Site> sites;
-  std::vector<const Allocator *> hows;
-  std::vector<const CallBase *> freeing;
-  std::vector<unsigned> parent;
-  std::vector<std::vector<Cell>> holders;
+  private:
+    bool find_requests() {
+        for (const std::string &name : config.requests) {
+            std::string record = program.facts.record_named(name);
+            if (record.empty()) {
+                error = config.requests_place.text() + ": the program has no structure `" + name +
+                        "`; name the structure that stands for one request";
+                return false;
+            }
+            objects.request_records.insert(record);
+        }
+        for (auto &[name, record] : program.facts.records)
+            if (record.is_request)
+                objects.request_records.insert(name);
+        if (objects.request_records.empty())
+            for (const StateCell &state : graph.states)
+                objects.request_records.insert(state.cell.record);
+        // The first argument of the functions that queue, if nothing else is known.
+        if (objects.request_records.empty())
+            objects.doubts.push_back({"no_request", nullptr,
+                                      "no structure is known to stand for one request; every object that a stage "
+                                      "allocates or frees counts as a request's",
+                                      "[scheduler] requests = [\"structure\"], or STINGY_REQUEST"});
+        return true;
+    }
+
+    const WrittenCall *written(const CallBase &call, const Place &place) const {
+        auto range = program.facts.calls.equal_range({place.file, place.line});
+        std::string name = call.getCalledFunction() ? source_name(*call.getCalledFunction()) : "";
+        const WrittenCall *best = nullptr;
+        unsigned column = call.getDebugLoc() ? call.getDebugLoc().getCol() : 0;
+        for (auto it = range.first; it != range.second; ++it)
+            if (it->second.callee == name && (!best || it->second.column == column))
+                best = &it->second;
+        return best;
+    }
+
+    Site site(const CallBase &call) const {
+        Site s;
+        s.call = &call;
+        s.place = place_of(call);
+        s.allocator = call.getCalledFunction() ? source_name(*call.getCalledFunction()) : "";
+        s.function = source_name(*call.getFunction());
+        s.stages = graph.stages_of(call);
+        s.written = written(call, s.place);
+        s.column = s.written ? s.written->column : call.getDebugLoc() ? call.getDebugLoc().getCol() : 0;
+        return s;
+    }
+
+    void collect() {
+        for (const Function &function : calls.module) {
+            if (function.isDeclaration() || allocators.is_either(function))
+                continue;
+            for (const Instruction &instruction : instructions(function)) {
+                const auto *call = dyn_cast<CallBase>(&instruction);
+                if (!call)
+                    continue;
+                if (const Allocator *how = allocators.malloc_of(*call)) {
+                    Site s = site(*call);
+                    uint64_t type_bytes = 0;
+                    if (!how->type.empty())
+                        if (std::string record = program.facts.record_named(how->type); !record.empty())
+                            type_bytes = program.facts.records.at(record).bytes;
+                    if (how->type == "*" && s.written && !s.written->record.empty() &&
+                        program.facts.records.count(s.written->record))
+                        type_bytes = program.facts.records.at(s.written->record).bytes;
+                    s.size = sizes.of(*call, *how, s.written, type_bytes);
+                    sites.push_back(s);
+                    hows.push_back(how);
+                } else if (allocators.free_of(*call))
+                    freeing.push_back(call);
+                else if (!call->getCalledFunction() &&
+                         any_of(calls.pointers.callees(*call),
+                                [&](const Function *callee) { return allocators.free_of(*callee); }))
+                    freeing.push_back(call);
+            }
+        }
+    }
+
+    unsigned root(unsigned i) {
+        while (parent[i] != i)
+            i = parent[i] = parent[parent[i]];
+        return i;
+    }
+
+    std::string record_of(unsigned i) const {
+        if (!hows[i]->type.empty() && hows[i]->type != "*")
+            return program.facts.record_named(hows[i]->type);
+        if (hows[i]->is_pool)
+            return ""; // pools differ by who holds them
+        const WrittenCall *w = sites[i].written;
+        if (!w || w->record.empty())
+            return "";
+        // An array of structures is an object of its own: its size says nothing about one.
+        return w->record;
+    }
+
+    /// Whether the structure is the other one, or holds it.
+    bool has_member(const std::string &record, const std::string &wanted, unsigned depth = 0) const {
+        if (record == wanted)
+            return true;
+        auto known = program.facts.records.find(record);
+        return known != program.facts.records.end() && depth < 6 &&
+               any_of(
+                   known->second.fields,
+                   [&](const Field &field) {
+                       return !field.record.empty() && has_member(field.record, wanted, depth + 1);
+                   });
+    }
+
+    /// By the field's type: a pointer to one structure does not hold another, of which it is no part. Generic
+    /// containers join what is kept in them, so that pointers seem to flow where they do not. is_exact: a field of no
+    /// type in particular does not count.
+    bool may_hold(const Cell &cell, const std::string &record, bool is_exact) const {
+        if (record.empty())
+            return true;
+        auto owner = program.facts.records.find(cell.record);
+        const Field *field =
+            owner == program.facts.records.end() ? nullptr : owner->second.find(field_name(program.facts, cell));
+        StringRef type = field ? StringRef(field->type) : "";
+        while (type.consume_back("*") || type.consume_back(" ")) {
+        }
+        type.consume_front("const ");
+        std::string pointed = program.facts.record_named(type.str());
+        return pointed.empty() ? !is_exact : has_member(record, pointed) || has_member(pointed, record);
+    }
+
+    void join() {
+        parent.resize(sites.size());
+        std::map<const CallBase *, unsigned> number;
+        std::map<std::pair<std::string, bool>, unsigned> by_record;
+        std::map<Cell, unsigned> by_holder;
+        holders.resize(sites.size());
+        for (unsigned i = 0; i < sites.size(); i++)
+            parent[i] = i, number[sites[i].call] = i;
+        for (unsigned i = 0; i < sites.size(); i++) {
+            std::string record = record_of(i), pointed = sites[i].written ? sites[i].written->record : "";
+            for (const Cell &cell : calls.pointers.holders(*sites[i].call))
+                if (may_hold(cell, hows[i]->is_pool ? pointed : record, hows[i]->is_pool))
+                    holders[i].push_back(cell);
+            if (!record.empty()) {
+                bool is_one = program.facts.records.count(record) && sites[i].size.kind == Size::constant &&
+                              *sites[i].size.bytes == program.facts.records.at(record).bytes;
+                bool is_several = sites[i].size.kind == Size::n_constant || hows[i]->pointer >= 0;
+                auto [found, is_new] = by_record.emplace(std::make_pair(record, is_several && !is_one), i);
+                if (!is_new)
+                    parent[root(i)] = root(found->second);
+            }
+            if (hows[i]->pointer >= 0 && unsigned(hows[i]->pointer) < sites[i].call->arg_size())
+                for (const Target *target : calls.pointers.targets(sites[i].call->getArgOperand(hows[i]->pointer)))
+                    if (target->kind == Target::block)
+                        if (auto found = number.find(cast<CallBase>(target->value));
+                            found != number.end() && record_of(found->second) == record)
+                            parent[root(i)] = root(found->second);
+        }
+        for (unsigned i = 0; i < sites.size(); i++)
+            if (record_of(i).empty())
+                for (const Cell &cell : holders[i]) {
+                    // A pool's address is also kept by what lies in it.
+                    if (hows[i]->is_pool && !objects.request_records.count(cell.record))
+                        continue;
+                    auto [found, is_new] = by_holder.emplace(cell, i);
+                    if (!is_new)
+                        parent[root(i)] = root(found->second);
+                }
+        std::map<unsigned, unsigned> object_of_root;
+        for (unsigned i = 0; i < sites.size(); i++) {
+            auto [found, is_new] = object_of_root.emplace(root(i), objects.all.size());
+            if (is_new)
+                objects.all.emplace_back();
+            Object &object = objects.all[found->second];
+            Site &s = sites[i];
+            objects.object_of[s.call] = found->second;
+            object.is_pooled |= hows[i]->pool >= 0;
+            object.is_pool |= hows[i]->is_pool;
+            if (hows[i]->is_pool)
+                for (const Cell &cell : holders[i])
+                    object.is_pool_of_request |= objects.request_records.count(cell.record) != 0;
+            bool is_first = object.alloc.empty() && object.realloc.empty();
+            object.size = is_first ? s.size : Sizes::join(object.size, s.size);
+            if (is_first) {
+                object.record = record_of(i);
+                object.type = s.written && !s.written->type.empty() ? s.written->type
+                              : object.record.empty()               ? "char"
+                                                                    : object.record;
+            }
+            if (s.written)
+                object.align = std::max(object.align, s.written->align);
+            for (const Cell &cell : holders[i])
+                if (!is_contained(object.holders, cell))
+                    object.holders.push_back(cell);
+            bool is_realloc =
+                hows[i]->pointer >= 0 && !(unsigned(hows[i]->pointer) < s.call->arg_size() &&
+                                           isa<ConstantPointerNull>(s.call->getArgOperand(hows[i]->pointer)));
+            (is_realloc ? object.realloc : object.alloc).push_back(s);
+        }
+        for (unsigned i = 0; i < sites.size(); i++)
+            if (int pool = hows[i]->pool; pool >= 0 && unsigned(pool) < sites[i].call->arg_size())
+                for (const Target *target : calls.pointers.targets(sites[i].call->getArgOperand(pool)))
+                    if (target->kind == Target::block)
+                        if (auto known = objects.object_of.find(cast<CallBase>(target->value));
+                            known != objects.object_of.end() && objects.all[known->second].is_pool)
+                            objects.all[objects.object_of[sites[i].call]].pools.insert(known->second);
+        for (Object &object : objects.all) {
+            std::sort(object.holders.begin(), object.holders.end());
+            object.is_request = objects.request_records.count(object.record);
+        }
+    }
+
+    void add_free(const CallBase &call) {
+        const Allocator *how = allocators.free_of(call);
+        bool is_indirect = !how, is_always = true;
+        for (const Function *callee : calls.pointers.callees(call))
+            if (const Allocator *one = allocators.free_of(*callee))
+                how = one;
+            else
+                is_always = false;
+        if (how->pointer < 0 || unsigned(how->pointer) >= call.arg_size())
+            return;
+        Site s = site(call);
+        s.is_indirect = is_indirect;
+        std::set<unsigned> found;
+        for (const Target *target : calls.pointers.targets(call.getArgOperand(how->pointer)))
+            if (target->kind == Target::block)
+                if (auto known = objects.object_of.find(cast<CallBase>(target->value));
+                    known != objects.object_of.end())
+                    found.insert(known->second);
+        // A generic container joins types; what the pointer is written as tells them apart.
+        if (found.size() > 1 && s.written && !s.written->record.empty()) {
+            std::set<unsigned> same;
+            for (unsigned i : found)
+                if (objects.all[i].record == s.written->record)
+                    same.insert(i);
+            if (!same.empty())
+                found = same;
+        }
+        // Text is no structure.
+        if (s.written && any_of(ArrayRef<StringRef>{"char", "unsigned char", "u_char"},
+                                [&](StringRef type) { return type == s.written->type; }))
+            for (auto it = found.begin(); it != found.end();)
+                it = objects.all[*it].record.empty() ? std::next(it) : found.erase(it);
+        // A request that is handed in from outside of the program.
+        if (found.empty() && s.written && !s.written->record.empty())
+            for (unsigned i = 0; i < objects.all.size(); i++)
+                if (objects.all[i].record == s.written->record && objects.all[i].size.kind == Size::constant)
+                    found.insert(i);
+        for (unsigned i : found) {
+            // What lies in a pool ends with it, or by the pool's own function, and a pool by none but that.
+            if ((objects.all[i].is_pooled && how->pool < 0) || objects.all[i].is_pool != how->is_pool)
+                continue;
+            objects.all[i].free.push_back(s);
+            if (is_always)
+                objects.freed_by[&call].push_back(i);
+            if (is_indirect && any_of(calls.pointers.callees(call),
+                                      [&](const Function *callee) { return calls.pointers.is_untold_free(*callee); }))
+                objects.all[i].hindrances.push_back({s.place, "free is called here through a pointer"});
+        }
+        if (found.empty() && !s.stages.empty() && !is_indirect)
+            objects.doubts.push_back({"free_of_unknown", &call, "what is freed here was not seen to be allocated",
+                                      "name its allocator with [[malloc]]"});
+    }
+
+    /// Where free itself is given to functions from outside, they may call it with what they were also given.
+    void find_handed_out() {
+        for (const CallBase *call : calls.pointers.frees_handed_out())
+            for (const CallBase *other : calls.pointers.calls_to_outside())
+                for (const Value *argument : other->args())
+                    for (const Target *target : calls.pointers.targets(argument))
+                        if (target->kind == Target::block)
+                            if (auto known = objects.object_of.find(cast<CallBase>(target->value));
+                                known != objects.object_of.end()) {
+                                Object &object = objects.all[known->second];
+                                Place at = place_of(*call);
+                                if (none_of(object.hindrances,
+                                            [&](const Hindrance &h) { return h.place.text() == at.text(); }))
+                                    object.hindrances.push_back(
+                                        {at, "free is handed here to " + source_name(*call->getCalledFunction()) +
+                                                 ", from outside, and the object to " +
+                                                 source_name(*other->getCalledFunction()) + " (line " +
+                                                 std::to_string(place_of(*other).line) + "): it may be freed there"});
+                            }
+    }
+
+    void name_all() {
+        std::set<std::string> taken;
+        // In the order of the source.
+        auto first = [](const Object &o) {
+            const Site &s = o.alloc.empty() ? o.realloc.front() : o.alloc.front();
+            return std::make_tuple(s.place.file, s.place.line, s.column);
+        };
+        std::vector<unsigned> order(objects.all.size());
+        for (unsigned i = 0; i < order.size(); i++)
+            order[i] = i;
+        std::sort(order.begin(), order.end(),
+                  [&](unsigned a, unsigned b) { return first(objects.all[a]) < first(objects.all[b]); });
+        for (unsigned i : order) {
+            Object &object = objects.all[i];
+            const Site &s = object.alloc.empty() ? object.realloc.front() : object.alloc.front();
+            std::string name;
+            bool is_array =
+                object.size.kind == Size::n_constant || (!object.alloc.empty() ? false : !object.realloc.empty());
+            if (!object.record.empty())
+                name = object.record + (is_array ? "s" : "");
+            else {
+                const Cell *best = nullptr;
+                for (const Cell &cell : object.holders)
+                    if (object.is_pool && object.is_pool_of_request && !objects.request_records.count(cell.record))
+                        continue;
+                    else if (!best || (objects.request_records.count(cell.record) &&
+                                       !objects.request_records.count(best->record)))
+                        best = &cell;
+                if (best)
+                    name = best->record + "_" + last_name(field_name(program.facts, *best));
+                else
+                    name = s.function + "_" + (s.written ? last_name(s.written->left) : "");
+            }
+            name = identifier(name);
+            std::string unique = name;
+            for (unsigned n = 2; !taken.insert(unique).second; n++)
+                unique = name + "_" + std::to_string(n);
+            object.id = unique;
+        }
+        for (Object &object : objects.all)
+            for (auto *list : {&object.alloc, &object.realloc, &object.free})
+                std::sort(list->begin(), list->end(), [](const Site &a, const Site &b) {
+                    return std::tie(a.place.file, a.place.line, a.column) <
+                           std::tie(b.place.file, b.place.line, b.column);
+                });
+    }
+
+    bool apply_configuration() {
+        for (const ObjectSize &told : config.objects) {
+            bool is_used = false;
+            std::string record = told.type.empty() ? "" : program.facts.record_named(told.type);
+            for (Object &object : objects.all) {
+                if (!told.id.empty() ? object.id != told.id : object.record != (record.empty() ? told.type : record))
+                    continue;
+                is_used = true;
+                if (told.typical && object.size.kind != Size::constant)
+                    object.size.bytes = told.typical, object.size.from = "configuration";
+                if (told.most) {
+                    if (object.size.kind == Size::constant && *told.most < *object.size.bytes) {
+                        error = told.place.text() + ": max_bytes is " + std::to_string(*told.most) + ", but " +
+                                object.id + " is always " + std::to_string(*object.size.bytes) +
+                                " bytes; remove max_bytes";
+                        return false;
+                    }
+                    if (object.size.kind != Size::constant)
+                        object.size.most = told.most, object.size.from = "configuration";
+                }
+                if (told.per_request)
+                    object.per_request = told.per_request;
+            }
+            if (!is_used) {
+                error = told.place.text() + ": there is no object `" + (told.id.empty() ? told.type : told.id) +
+                        "`; memwalk --report without this section lists them";
+                return false;
+            }
+        }
+        return true;
+    }
+
+    const Program &program;
+    const Config &config;
+    const Calls &calls;
+    const Allocators &allocators;
+    const StageGraph &graph;
+    Objects &objects;
+    std::string &error;
+    Sizes sizes;
+    std::vector<Site> sites;
+    std::vector<const Allocator *> hows;
+    std::vector<const CallBase *> freeing;
+    std::vector<unsigned> parent;
+    std::vector<std::vector<Cell>> holders;
 };
 
 } // namespace
 
-bool find_objects(const Program &program, const Config &config, const Calls &calls, const Allocators &allocators, const StageGraph &graph, Objects &objects, std::string &error) {
-  return Finder(program, config, calls, allocators, graph, objects, error).run();
+bool find_objects(const Program &program, const Config &config, const Calls &calls, const Allocators &allocators,
+                  const StageGraph &graph, Objects &objects, std::string &error) {
+    return Finder(program, config, calls, allocators, graph, objects, error).run();
 }
 
 } // namespace stingy

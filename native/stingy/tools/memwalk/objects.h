@@ -5,54 +5,56 @@
 namespace stingy {
 
 struct Size {
-  enum Class { constant, n_constant, bounded, variable } kind = constant;
-  std::optional<uint64_t> bytes, most;  ///< to reserve; never larger
-  uint64_t unit = 0;
-  std::string reason, from;             ///< from: empty (analysis) or configuration
+    enum Class { constant, n_constant, bounded, variable } kind = constant;
+    std::optional<uint64_t> bytes, most; ///< to reserve; never larger
+    uint64_t unit = 0;
+    std::string reason, from; ///< from: empty (analysis) or configuration
 };
 
 /// Why stingify must leave an object alone.
 struct Hindrance {
-  Place place;
-  std::string why;
+    Place place;
+    std::string why;
 };
 
 struct Site {
-  const llvm::CallBase *call;
-  bool is_indirect = false;     ///< `free` is called through a pointer
-  std::string allocator, function;
-  Place place;
-  unsigned column = 0;
-  std::vector<unsigned> stages;
-  const WrittenCall *written = nullptr;
-  Size size;
+    const llvm::CallBase *call;
+    bool is_indirect = false; ///< `free` is called through a pointer
+    std::string allocator, function;
+    Place place;
+    unsigned column = 0;
+    std::vector<unsigned> stages;
+    const WrittenCall *written = nullptr;
+    Size size;
 };
 
 struct Object {
-  std::string id, type, record, doubt;
-  enum Scope { request, temporary, shared } scope = shared;
-  bool is_request = false, is_freed_on_every_path = false;
-  bool is_pool = false, is_pool_of_request = false, is_pooled = false;
-  std::set<unsigned> pools;     ///< objects that it may lie in; it ends with them
-  std::optional<uint64_t> per_request;
-  uint64_t align = 1;
-  Size size;
-  std::vector<Site> alloc, realloc, free;
-  std::vector<Hindrance> hindrances;
-  std::vector<Cell> holders;
-  std::set<unsigned> live;
+    std::string id, type, record, doubt;
+    enum Scope { request, temporary, shared } scope = shared;
+    bool is_request = false, is_freed_on_every_path = false;
+    bool is_pool = false, is_pool_of_request = false, is_pooled = false;
+    std::set<unsigned> pools; ///< objects that it may lie in; it ends with them
+    std::optional<uint64_t> per_request;
+    uint64_t align = 1;
+    Size size;
+    std::vector<Site> alloc, realloc, free;
+    std::vector<Hindrance> hindrances;
+    std::vector<Cell> holders;
+    std::set<unsigned> live;
 };
 
 struct Objects {
-  std::vector<Object> all;
-  std::set<std::string> request_records;
-  std::map<const llvm::CallBase *, unsigned> object_of;            ///< allocating calls
-  std::map<const llvm::CallBase *, std::vector<unsigned>> freed_by; ///< freeing calls
-  std::vector<Pointers::Warning> doubts;
+    std::vector<Object> all;
+    std::set<std::string> request_records;
+    std::map<const llvm::CallBase *, unsigned> object_of;             ///< allocating calls
+    std::map<const llvm::CallBase *, std::vector<unsigned>> freed_by; ///< freeing calls
+    std::vector<Pointers::Warning> doubts;
 };
 
-/// Fills `scope` and `per_request`: a request's are the request structures, what their fields lead to, and what lies in their pools.
+/// Fills `scope` and `per_request`: a request's are the request structures, what their fields lead to, and what lies in
+/// their pools.
 void find_ownership(const Program &program, const Calls &calls, Objects &objects);
-bool find_objects(const Program &program, const Config &config, const Calls &calls, const Allocators &allocators, const StageGraph &graph, Objects &objects, std::string &error);
+bool find_objects(const Program &program, const Config &config, const Calls &calls, const Allocators &allocators,
+                  const StageGraph &graph, Objects &objects, std::string &error);
 
 } // namespace stingy

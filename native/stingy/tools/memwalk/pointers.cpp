@@ -1,301 +1,389 @@
-#include "pch.h"
 #include "memwalk/pointers.h"
+#include "pch.h"
 
 using namespace llvm;
 
 namespace stingy {
 
-Pointers::Pointers(Module &module, const Config &config, const Allocators &allocators, const Facts &facts, bool is_sound)
+Pointers::Pointers(Module &module, const Config &config, const Allocators &allocators, const Facts &facts,
+                   bool is_sound)
     : module(module), config(config), allocators(allocators), facts(facts), is_sound(is_sound) {
-  new_node(); // 0 stays empty: integers, null
-  all_targets.push_back({});
-  contents_of.push_back(0);
-  for (Function &function : module) {
-    function.removeDeadConstantUsers();
-    for (const Use &use : function.uses()) {
-      const auto *call = dyn_cast<CallBase>(use.getUser());
-      if (!call || !call->isCallee(&use)) { address_taken.insert(&function); break; }
+    new_node(); // 0 stays empty: integers, null
+    all_targets.push_back({});
+    contents_of.push_back(0);
+    for (Function &function : module) {
+        function.removeDeadConstantUsers();
+        for (const Use &use : function.uses()) {
+            const auto *call = dyn_cast<CallBase>(use.getUser());
+            if (!call || !call->isCallee(&use)) {
+                address_taken.insert(&function);
+                break;
+            }
+        }
     }
-  }
-  add_constraints();
-  solve();
-  // Where only functions of another type were seen, the program calls through the wrong type.
-  for (CallBase *call : indirect)
-    if (resolved[call].empty())
-      for (Function *function : of_other_type.lookup(call)) reach(*call, *function);
-  solve();
-  resolve_by_type(is_sound);
-  solve();
-  find_handed_out();
-  report();
+    add_constraints();
+    solve();
+    // Where only functions of another type were seen, the program calls through the wrong type.
+    for (CallBase *call : indirect)
+        if (resolved[call].empty())
+            for (Function *function : of_other_type.lookup(call))
+                reach(*call, *function);
+    solve();
+    resolve_by_type(is_sound);
+    solve();
+    find_handed_out();
+    report();
 }
 
 /// Whether the source can mean the function by the call: as far as its type is known there.
 bool Pointers::fits(const CallBase &call, const Function &function) const {
-  if (function.arg_size() > call.arg_size() && !function.isVarArg()) return false;
-  if (is_sound || function.isDeclaration()) return true;
-  auto types = called_as.lookup(&call);
-  return !types || any_of(*types, [&](const Signature &type) { return facts.can_be_called_as(source_name(function), type); });
+    if (function.arg_size() > call.arg_size() && !function.isVarArg())
+        return false;
+    if (is_sound || function.isDeclaration())
+        return true;
+    auto types = called_as.lookup(&call);
+    return !types ||
+           any_of(*types, [&](const Signature &type) { return facts.can_be_called_as(source_name(function), type); });
 }
 
 void Pointers::reach(CallBase &call, Function &function) {
-  auto &found = resolved[&call];
-  if (is_contained(found, &function)) return;
-  found.push_back(&function);
-  if (!function.isDeclaration()) link(call, function);
+    auto &found = resolved[&call];
+    if (is_contained(found, &function))
+        return;
+    found.push_back(&function);
+    if (!function.isDeclaration())
+        link(call, function);
 }
 
-bool Pointers::is_untold_free(const Function &function) const { return allocators.free_of(function) && !config.handed_on.count(source_name(function)); }
+bool Pointers::is_untold_free(const Function &function) const {
+    return allocators.free_of(function) && !config.handed_on.count(source_name(function));
+}
 
 /// Where `free` is given to functions from outside, and the configuration does not say what they free.
 void Pointers::find_handed_out() {
-  auto is_free = [&](unsigned node) {
-    for (unsigned index : graph[node].points_to)
-      if (all_targets[index].kind == Target::function && is_untold_free(*cast<Function>(all_targets[index].value))) return true;
-    return false;
-  };
-  if (none_of(address_taken, [&](Function *function) { return is_untold_free(*function); })) return;
-  // What joins in generic containers is no function: it stands there by name, comes from a field of functions, or from a caller.
-  std::function<bool(const Value *, unsigned)> is_function = [&](const Value *value, unsigned depth) {
-    value = value->stripPointerCasts();
-    if (isa<Function>(value)) return true;
-    if (const auto *load = dyn_cast<LoadInst>(value)) {
-      Cell cell;
-      if (!cell_of(load->getPointerOperand(), module, cell)) return false;
-      auto record = facts.records.find(cell.record);
-      return record != facts.records.end() && any_of(record->second.fields, [&](const Field &field) { return field.is_function && field.offset == cell.offset; });
-    }
-    if (const auto *argument = dyn_cast<Argument>(value); argument && depth < 4)
-      for (const User *user : argument->getParent()->users())
-        if (const auto *call = dyn_cast<CallBase>(user); call && call->getCalledOperand() == argument->getParent() && argument->getArgNo() < call->arg_size() && is_function(call->getArgOperand(argument->getArgNo()), depth + 1)) return true;
-    return false;
-  };
-  auto is_function_there = [&](const Value *value) { return is_function(value, 0); };
-  for (CallBase *call : outside)
-    for (Value *argument : call->args()) {
-      unsigned node = nodes.lookup(argument);
-      bool is_given = node && is_function_there(argument) && is_free(node);
-      // Within a structure that is handed over, too.
-      if (node)
-        for (unsigned index : graph[node].points_to) {
-          auto record = facts.records.find(record_of(all_targets[index]));
-          if (record == facts.records.end()) continue;
-          for (const Field &field : record->second.fields)
-            if (field.is_function)
-              if (auto cell = target_of_cell.find({record->first, field.offset}); cell != target_of_cell.end()) is_given |= contents_of[cell->second] && is_free(contents_of[cell->second]);
+    auto is_free = [&](unsigned node) {
+        for (unsigned index : graph[node].points_to)
+            if (all_targets[index].kind == Target::function &&
+                is_untold_free(*cast<Function>(all_targets[index].value)))
+                return true;
+        return false;
+    };
+    if (none_of(address_taken, [&](Function *function) { return is_untold_free(*function); }))
+        return;
+    // What joins in generic containers is no function: it stands there by name, comes from a field of functions, or
+    // from a caller.
+    std::function<bool(const Value *, unsigned)> is_function = [&](const Value *value, unsigned depth) {
+        value = value->stripPointerCasts();
+        if (isa<Function>(value))
+            return true;
+        if (const auto *load = dyn_cast<LoadInst>(value)) {
+            Cell cell;
+            if (!cell_of(load->getPointerOperand(), module, cell))
+                return false;
+            auto record = facts.records.find(cell.record);
+            return record != facts.records.end() && any_of(record->second.fields, [&](const Field &field) {
+                       return field.is_function && field.offset == cell.offset;
+                   });
         }
-      if (is_given && !is_contained(handed_out, call)) handed_out.push_back(call);
-    }
+        if (const auto *argument = dyn_cast<Argument>(value); argument && depth < 4)
+            for (const User *user : argument->getParent()->users())
+                if (const auto *call = dyn_cast<CallBase>(user);
+                    call && call->getCalledOperand() == argument->getParent() &&
+                    argument->getArgNo() < call->arg_size() &&
+                    is_function(call->getArgOperand(argument->getArgNo()), depth + 1))
+                    return true;
+        return false;
+    };
+    auto is_function_there = [&](const Value *value) { return is_function(value, 0); };
+    for (CallBase *call : outside)
+        for (Value *argument : call->args()) {
+            unsigned node = nodes.lookup(argument);
+            bool is_given = node && is_function_there(argument) && is_free(node);
+            // Within a structure that is handed over, too.
+            if (node)
+                for (unsigned index : graph[node].points_to) {
+                    auto record = facts.records.find(record_of(all_targets[index]));
+                    if (record == facts.records.end())
+                        continue;
+                    for (const Field &field : record->second.fields)
+                        if (field.is_function)
+                            if (auto cell = target_of_cell.find({record->first, field.offset});
+                                cell != target_of_cell.end())
+                                is_given |= contents_of[cell->second] && is_free(contents_of[cell->second]);
+                }
+            if (is_given && !is_contained(handed_out, call))
+                handed_out.push_back(call);
+        }
 }
 
 std::string Pointers::record_of(const Target &target) const {
-  if (target.kind == Target::cell) return target.field.record;
-  Cell first;
-  if (target.kind == Target::global) descend(cast<GlobalVariable>(target.value)->getValueType(), 0, module.getDataLayout(), first);
-  if (target.kind == Target::local) descend(cast<AllocaInst>(target.value)->getAllocatedType(), 0, module.getDataLayout(), first);
-  return first.record;
+    if (target.kind == Target::cell)
+        return target.field.record;
+    Cell first;
+    if (target.kind == Target::global)
+        descend(cast<GlobalVariable>(target.value)->getValueType(), 0, module.getDataLayout(), first);
+    if (target.kind == Target::local)
+        descend(cast<AllocaInst>(target.value)->getAllocatedType(), 0, module.getDataLayout(), first);
+    return first.record;
 }
 
 void Pointers::report() {
-  for (CallBase *call : handed_out)
-    doubts.push_back({"free_handed_out", call, "free is handed to " + source_name(*call->getCalledFunction()) + ", which is from outside; what it frees is not seen", "free what it holds by name, or [[handed_on]] with what is freed"});
-  for (auto &[name, told] : config.handed_on)
-    doubts.push_back({"freed_by_pointer", nullptr, "the address of " + name + " is handed on; the configuration says what is freed through it: " + (told.frees.empty() ? "nothing of a request" : join(told.frees, ", ")), "keep " + told.place.text() + " true", told.frees});
-  for (CallBase *call : indirect) {
-    sum.total++;
-    auto &found = resolved[call];
-    sum.narrowed += !found.empty() && any_of(of_other_type.lookup(call), [&](Function *function) { return !is_contained(found, function); });
-    sum.max_targets = std::max(sum.max_targets, unsigned(found.size()));
-    Cell cell;
-    const auto *load = dyn_cast<LoadInst>(call->getCalledOperand()->stripPointerCasts());
-    if (found.empty()) {
-      sum.unresolved++;
-      doubts.push_back({"unresolved_call", call, "a call through a pointer that nothing known is stored in", "if the function comes from outside (dlsym), nothing; else give the field a value by name"});
-    } else if (by_type_only.count(call)) {
-      sum.by_type++;
-      doubts.push_back({"resolved_by_type", call, "no function was seen to flow to this call; the " + std::to_string(found.size()) + " of its type whose address is taken were assumed", "assign the pointer by name, or accept"});
-    } else if (load && cell_of(load->getPointerOperand(), module, cell)) sum.by_field++;
-    else sum.by_argument++;
-  }
+    for (CallBase *call : handed_out)
+        doubts.push_back({"free_handed_out", call,
+                          "free is handed to " + source_name(*call->getCalledFunction()) +
+                              ", which is from outside; what it frees is not seen",
+                          "free what it holds by name, or [[handed_on]] with what is freed"});
+    for (auto &[name, told] : config.handed_on)
+        doubts.push_back({"freed_by_pointer", nullptr,
+                          "the address of " + name +
+                              " is handed on; the configuration says what is freed through it: " +
+                              (told.frees.empty() ? "nothing of a request" : join(told.frees, ", ")),
+                          "keep " + told.place.text() + " true", told.frees});
+    for (CallBase *call : indirect) {
+        sum.total++;
+        auto &found = resolved[call];
+        sum.narrowed += !found.empty() && any_of(of_other_type.lookup(call),
+                                                 [&](Function *function) { return !is_contained(found, function); });
+        sum.max_targets = std::max(sum.max_targets, unsigned(found.size()));
+        Cell cell;
+        const auto *load = dyn_cast<LoadInst>(call->getCalledOperand()->stripPointerCasts());
+        if (found.empty()) {
+            sum.unresolved++;
+            doubts.push_back(
+                {"unresolved_call", call, "a call through a pointer that nothing known is stored in",
+                 "if the function comes from outside (dlsym), nothing; else give the field a value by name"});
+        } else if (by_type_only.count(call)) {
+            sum.by_type++;
+            doubts.push_back({"resolved_by_type", call,
+                              "no function was seen to flow to this call; the " + std::to_string(found.size()) +
+                                  " of its type whose address is taken were assumed",
+                              "assign the pointer by name, or accept"});
+        } else if (load && cell_of(load->getPointerOperand(), module, cell))
+            sum.by_field++;
+        else
+            sum.by_argument++;
+    }
 }
 
 unsigned Pointers::new_node() {
-  graph.emplace_back();
-  return graph.size() - 1;
+    graph.emplace_back();
+    return graph.size() - 1;
 }
 
 unsigned Pointers::target(const Target &t, const void *key) {
-  auto [found, is_new] = target_of_value.try_emplace(key, all_targets.size());
-  if (is_new) {
-    all_targets.push_back(t);
-    contents_of.push_back(0);
-  }
-  return found->second;
+    auto [found, is_new] = target_of_value.try_emplace(key, all_targets.size());
+    if (is_new) {
+        all_targets.push_back(t);
+        contents_of.push_back(0);
+    }
+    return found->second;
 }
 
 unsigned Pointers::cell_target(const Cell &cell) {
-  auto [found, is_new] = target_of_cell.try_emplace(cell, all_targets.size());
-  if (is_new) {
-    all_targets.push_back({Target::cell, nullptr, cell});
-    contents_of.push_back(0);
-  }
-  return found->second;
+    auto [found, is_new] = target_of_cell.try_emplace(cell, all_targets.size());
+    if (is_new) {
+        all_targets.push_back({Target::cell, nullptr, cell});
+        contents_of.push_back(0);
+    }
+    return found->second;
 }
 
 unsigned Pointers::content(unsigned index) {
-  if (contents_of[index]) return contents_of[index];
-  const Target &t = all_targets[index];
-  if (t.kind == Target::function) return 0;
-  Cell first;
-  Type *type = nullptr;
-  if (t.kind == Target::global) type = cast<GlobalVariable>(t.value)->getValueType();
-  if (t.kind == Target::local) type = cast<AllocaInst>(t.value)->getAllocatedType();
-  // The begin of a structure is its first field.
-  if (type) descend(type, 0, module.getDataLayout(), first);
-  unsigned node = first.record.empty() ? new_node() : content(cell_target(first));
-  contents_of[index] = node;
-  return node;
+    if (contents_of[index])
+        return contents_of[index];
+    const Target &t = all_targets[index];
+    if (t.kind == Target::function)
+        return 0;
+    Cell first;
+    Type *type = nullptr;
+    if (t.kind == Target::global)
+        type = cast<GlobalVariable>(t.value)->getValueType();
+    if (t.kind == Target::local)
+        type = cast<AllocaInst>(t.value)->getAllocatedType();
+    // The begin of a structure is its first field.
+    if (type)
+        descend(type, 0, module.getDataLayout(), first);
+    unsigned node = first.record.empty() ? new_node() : content(cell_target(first));
+    contents_of[index] = node;
+    return node;
 }
 
 unsigned Pointers::node_of(const Value *value) {
-  if (!value->getType()->isPointerTy() && !isa<Instruction>(value) && !isa<Argument>(value)) return 0;
-  auto found = nodes.find(value);
-  if (found != nodes.end()) return found->second;
-  unsigned node = new_node();
-  nodes[value] = node;
-  Cell cell;
-  if (auto *function = dyn_cast<Function>(value)) add_target(node, target({Target::function, const_cast<Function *>(function), {}}, function));
-  else if (auto *global = dyn_cast<GlobalVariable>(value)) add_target(node, target({Target::global, const_cast<GlobalVariable *>(global), {}}, global));
-  else if (auto *local = dyn_cast<AllocaInst>(value)) add_target(node, target({Target::local, const_cast<AllocaInst *>(local), {}}, local));
-  else if (const auto *gep = dyn_cast<GEPOperator>(value)) {
-    if (cell_of(value, module, cell)) add_target(node, cell_target(cell));
-    else add_copy(node_of(gep->getPointerOperand()), node);
-  } else if (const auto *expression = dyn_cast<ConstantExpr>(value)) {
-    if (expression->isCast()) add_copy(node_of(expression->getOperand(0)), node);
-  } else if (const auto *alias = dyn_cast<GlobalAlias>(value)) add_copy(node_of(alias->getAliasee()), node);
-  return node;
+    if (!value->getType()->isPointerTy() && !isa<Instruction>(value) && !isa<Argument>(value))
+        return 0;
+    auto found = nodes.find(value);
+    if (found != nodes.end())
+        return found->second;
+    unsigned node = new_node();
+    nodes[value] = node;
+    Cell cell;
+    if (auto *function = dyn_cast<Function>(value))
+        add_target(node, target({Target::function, const_cast<Function *>(function), {}}, function));
+    else if (auto *global = dyn_cast<GlobalVariable>(value))
+        add_target(node, target({Target::global, const_cast<GlobalVariable *>(global), {}}, global));
+    else if (auto *local = dyn_cast<AllocaInst>(value))
+        add_target(node, target({Target::local, const_cast<AllocaInst *>(local), {}}, local));
+    else if (const auto *gep = dyn_cast<GEPOperator>(value)) {
+        if (cell_of(value, module, cell))
+            add_target(node, cell_target(cell));
+        else
+            add_copy(node_of(gep->getPointerOperand()), node);
+    } else if (const auto *expression = dyn_cast<ConstantExpr>(value)) {
+        if (expression->isCast())
+            add_copy(node_of(expression->getOperand(0)), node);
+    } else if (const auto *alias = dyn_cast<GlobalAlias>(value))
+        add_copy(node_of(alias->getAliasee()), node);
+    return node;
 }
 
 void Pointers::add_target(unsigned node, unsigned index) {
-  if (node && graph[node].points_to.test_and_set(index)) queue(node);
+    if (node && graph[node].points_to.test_and_set(index))
+        queue(node);
 }
 
 void Pointers::add_copy(unsigned from, unsigned to) {
-  if (!from || !to || from == to || !edges.insert({from, to}).second) return;
-  graph[from].copies.push_back(to);
-  if ((graph[to].points_to |= graph[from].points_to)) queue(to);
+    if (!from || !to || from == to || !edges.insert({from, to}).second)
+        return;
+    graph[from].copies.push_back(to);
+    if ((graph[to].points_to |= graph[from].points_to))
+        queue(to);
 }
 
 void Pointers::solve() {
-  for (size_t next = 0; next < work.size(); next++) {
-    // The list only grows at its end; what is behind is dropped from time to time.
-    if (next > 1u << 16) {
-      work.erase(work.begin(), work.begin() + next);
-      next = 0;
-    }
-    unsigned n = work[next];
-    graph[n].is_queued = false;
-    SparseBitVector<> fresh;
-    fresh.intersectWithComplement(graph[n].points_to, graph[n].done);
-    if (fresh.empty()) continue;
-    graph[n].done |= fresh;
-    for (unsigned index : fresh) {
-      const Target t = all_targets[index];
-      if (t.kind == Target::function) {
-        for (size_t i = 0; i < graph[n].calls.size(); i++) {
-          auto [call, argument] = graph[n].calls[i];
-          auto *function = cast<Function>(t.value);
-          if (argument >= 0) { link_callback(*call, *function, argument >= 64); continue; }
-          if (fits(*call, *function)) reach(*call, *function);
-          else if (function->arg_size() <= call->arg_size() || function->isVarArg()) of_other_type[call].push_back(function);
+    for (size_t next = 0; next < work.size(); next++) {
+        // The list only grows at its end; what is behind is dropped from time to time.
+        if (next > 1u << 16) {
+            work.erase(work.begin(), work.begin() + next);
+            next = 0;
         }
-        continue;
-      }
-      if (graph[n].loads.empty() && graph[n].stores.empty() && graph[n].copies_content_to.empty() && graph[n].copies_content_from.empty()) continue;
-      unsigned inside = content(index);
-      for (size_t i = 0; i < graph[n].loads.size(); i++) add_copy(inside, graph[n].loads[i]);
-      for (size_t i = 0; i < graph[n].stores.size(); i++) add_copy(graph[n].stores[i], inside);
-      for (size_t i = 0; i < graph[n].copies_content_to.size(); i++) {
-        SparseBitVector<> others = graph[graph[n].copies_content_to[i]].points_to;
-        for (unsigned other : others)
-          if (all_targets[other].kind != Target::function) add_copy(inside, content(other));
-      }
-      for (size_t i = 0; i < graph[n].copies_content_from.size(); i++) {
-        SparseBitVector<> others = graph[graph[n].copies_content_from[i]].points_to;
-        for (unsigned other : others)
-          if (all_targets[other].kind != Target::function) add_copy(content(other), inside);
-      }
+        unsigned n = work[next];
+        graph[n].is_queued = false;
+        SparseBitVector<> fresh;
+        fresh.intersectWithComplement(graph[n].points_to, graph[n].done);
+        if (fresh.empty())
+            continue;
+        graph[n].done |= fresh;
+        for (unsigned index : fresh) {
+            const Target t = all_targets[index];
+            if (t.kind == Target::function) {
+                for (size_t i = 0; i < graph[n].calls.size(); i++) {
+                    auto [call, argument] = graph[n].calls[i];
+                    auto *function = cast<Function>(t.value);
+                    if (argument >= 0) {
+                        link_callback(*call, *function, argument >= 64);
+                        continue;
+                    }
+                    if (fits(*call, *function))
+                        reach(*call, *function);
+                    else if (function->arg_size() <= call->arg_size() || function->isVarArg())
+                        of_other_type[call].push_back(function);
+                }
+                continue;
+            }
+            if (graph[n].loads.empty() && graph[n].stores.empty() && graph[n].copies_content_to.empty() &&
+                graph[n].copies_content_from.empty())
+                continue;
+            unsigned inside = content(index);
+            for (size_t i = 0; i < graph[n].loads.size(); i++)
+                add_copy(inside, graph[n].loads[i]);
+            for (size_t i = 0; i < graph[n].stores.size(); i++)
+                add_copy(graph[n].stores[i], inside);
+            for (size_t i = 0; i < graph[n].copies_content_to.size(); i++) {
+                SparseBitVector<> others = graph[graph[n].copies_content_to[i]].points_to;
+                for (unsigned other : others)
+                    if (all_targets[other].kind != Target::function)
+                        add_copy(inside, content(other));
+            }
+            for (size_t i = 0; i < graph[n].copies_content_from.size(); i++) {
+                SparseBitVector<> others = graph[graph[n].copies_content_from[i]].points_to;
+                for (unsigned other : others)
+                    if (all_targets[other].kind != Target::function)
+                        add_copy(content(other), inside);
+            }
+        }
+        for (size_t i = 0; i < graph[n].copies.size(); i++) {
+            unsigned to = graph[n].copies[i];
+            if ((graph[to].points_to |= fresh))
+                queue(to);
+        }
     }
-    for (size_t i = 0; i < graph[n].copies.size(); i++) {
-      unsigned to = graph[n].copies[i];
-      if ((graph[to].points_to |= fresh)) queue(to);
-    }
-  }
-  work.clear();
+    work.clear();
 }
 
 void Pointers::queue(unsigned node) {
-  if (graph[node].is_queued) return;
-  graph[node].is_queued = true;
-  work.push_back(node);
+    if (graph[node].is_queued)
+        return;
+    graph[node].is_queued = true;
+    work.push_back(node);
 }
 
 void Pointers::resolve_by_type(bool is_for_all) {
-  for (CallBase *call : indirect) {
-    auto &found = resolved[call];
-    if (!found.empty() && !is_for_all) continue;
-    bool was_empty = found.empty();
-    for (Function *function : address_taken) {
-      FunctionType *type = function->getFunctionType(), *wanted = call->getFunctionType();
-      bool is_same = type->getReturnType() == wanted->getReturnType() && type->getNumParams() == wanted->getNumParams();
-      for (unsigned i = 0; is_same && i < type->getNumParams(); i++) is_same = type->getParamType(i) == wanted->getParamType(i);
-      if (is_same && fits(*call, *function)) reach(*call, *function);
+    for (CallBase *call : indirect) {
+        auto &found = resolved[call];
+        if (!found.empty() && !is_for_all)
+            continue;
+        bool was_empty = found.empty();
+        for (Function *function : address_taken) {
+            FunctionType *type = function->getFunctionType(), *wanted = call->getFunctionType();
+            bool is_same =
+                type->getReturnType() == wanted->getReturnType() && type->getNumParams() == wanted->getNumParams();
+            for (unsigned i = 0; is_same && i < type->getNumParams(); i++)
+                is_same = type->getParamType(i) == wanted->getParamType(i);
+            if (is_same && fits(*call, *function))
+                reach(*call, *function);
+        }
+        if (was_empty && !found.empty())
+            by_type_only.insert(call);
     }
-    if (was_empty && !found.empty()) by_type_only.insert(call);
-  }
 }
 
 const std::vector<Function *> &Pointers::callees(const CallBase &call) const {
-  static const std::vector<Function *> none;
-  auto found = resolved.find(&call);
-  return found == resolved.end() ? none : found->second;
+    static const std::vector<Function *> none;
+    auto found = resolved.find(&call);
+    return found == resolved.end() ? none : found->second;
 }
 
 std::vector<const Target *> Pointers::targets(const Value *pointer) const {
-  std::vector<const Target *> all;
-  auto found = nodes.find(pointer);
-  if (found != nodes.end())
-    for (unsigned index : graph[found->second].points_to) all.push_back(&all_targets[index]);
-  return all;
+    std::vector<const Target *> all;
+    auto found = nodes.find(pointer);
+    if (found != nodes.end())
+        for (unsigned index : graph[found->second].points_to)
+            all.push_back(&all_targets[index]);
+    return all;
 }
 
 std::vector<const Target *> Pointers::contents(const Cell &cell) const {
-  std::vector<const Target *> all;
-  auto found = target_of_cell.find(cell);
-  if (found != target_of_cell.end() && contents_of[found->second])
-    for (unsigned index : graph[contents_of[found->second]].points_to) all.push_back(&all_targets[index]);
-  return all;
+    std::vector<const Target *> all;
+    auto found = target_of_cell.find(cell);
+    if (found != target_of_cell.end() && contents_of[found->second])
+        for (unsigned index : graph[contents_of[found->second]].points_to)
+            all.push_back(&all_targets[index]);
+    return all;
 }
 
 std::vector<Cell> Pointers::holders(const CallBase &block) const {
-  std::vector<Cell> all;
-  auto key = target_of_value.find(&block);
-  if (key == target_of_value.end()) return all;
-  for (auto &[cell, index] : target_of_cell)
-    if (contents_of[index] && graph[contents_of[index]].points_to.test(key->second)) all.push_back(cell);
-  return all;
+    std::vector<Cell> all;
+    auto key = target_of_value.find(&block);
+    if (key == target_of_value.end())
+        return all;
+    for (auto &[cell, index] : target_of_cell)
+        if (contents_of[index] && graph[contents_of[index]].points_to.test(key->second))
+            all.push_back(cell);
+    return all;
 }
 
 std::vector<const Value *> Pointers::global_holders(const CallBase &block) const {
-  std::vector<const Value *> all;
-  auto key = target_of_value.find(&block);
-  if (key == target_of_value.end()) return all;
-  for (size_t i = 1; i < all_targets.size(); i++)
-    if (all_targets[i].kind == Target::global && contents_of[i]) {
-      auto points_to = graph[contents_of[i]].points_to;
-      if (points_to.test(key->second)) all.push_back(all_targets[i].value);
-    }
-  return all;
+    std::vector<const Value *> all;
+    auto key = target_of_value.find(&block);
+    if (key == target_of_value.end())
+        return all;
+    for (size_t i = 1; i < all_targets.size(); i++)
+        if (all_targets[i].kind == Target::global && contents_of[i]) {
+            auto points_to = graph[contents_of[i]].points_to;
+            if (points_to.test(key->second))
+                all.push_back(all_targets[i].value);
+        }
+    return all;
 }
 
 } // namespace stingy

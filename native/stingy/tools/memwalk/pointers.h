@@ -17,100 +17,110 @@ class Function;
 class Module;
 class Type;
 class Value;
-}
+} // namespace llvm
 
 namespace stingy {
 
 /// A place in memory that a pointer can point to.
 struct Target {
-  enum Kind { function, block, global, local, cell } kind;
-  llvm::Value *value = nullptr; ///< function, allocating call, global, alloca
-  Cell field;
+    enum Kind { function, block, global, local, cell } kind;
+    llvm::Value *value = nullptr; ///< function, allocating call, global, alloca
+    Cell field;
 };
 
-/// Flow-insensitive, fields of a type joined (Pearce, Kelly and Hankin, "Efficient field-sensitive pointer analysis of C", 2007,
-/// with one instance for each type). A call through a pointer reaches functions of the type that the source calls there, whatever
-/// else was put into the same place: a call of another type is undefined (C11, 6.3.2.3). Sound but for that, for pointers made
-/// from integers, and for bytes copied over fields of pointers; `is_sound` drops the condition on types.
+/// Flow-insensitive, fields of a type joined (Pearce, Kelly and Hankin, "Efficient field-sensitive pointer analysis of
+/// C", 2007, with one instance for each type). A call through a pointer reaches functions of the type that the source
+/// calls there, whatever else was put into the same place: a call of another type is undefined (C11, 6.3.2.3). Sound
+/// but for that, for pointers made from integers, and for bytes copied over fields of pointers; `is_sound` drops the
+/// condition on types.
 class Pointers {
-public:
-  struct Counts { unsigned total = 0, by_field = 0, by_argument = 0, by_type = 0, unresolved = 0, max_targets = 0, narrowed = 0; };
-  struct Warning { std::string kind; const llvm::Instruction *at; std::string what, remedy; std::vector<std::string> objects = {}; };
+  public:
+    struct Counts {
+        unsigned total = 0, by_field = 0, by_argument = 0, by_type = 0, unresolved = 0, max_targets = 0, narrowed = 0;
+    };
+    struct Warning {
+        std::string kind;
+        const llvm::Instruction *at;
+        std::string what, remedy;
+        std::vector<std::string> objects = {};
+    };
 
-  Pointers(llvm::Module &module, const Config &config, const Allocators &allocators, const Facts &facts, bool is_sound);
+    Pointers(llvm::Module &module, const Config &config, const Allocators &allocators, const Facts &facts,
+             bool is_sound);
 
-  /// Functions of the program or from outside that a call can reach, callbacks during the call among them.
-  const std::vector<llvm::Function *> &callees(const llvm::CallBase &call) const;
-  /// Targets of a pointer.
-  std::vector<const Target *> targets(const llvm::Value *pointer) const;
-  /// What can be stored in a field.
-  std::vector<const Target *> contents(const Cell &cell) const;
-  /// Fields that can hold a pointer to the block.
-  std::vector<Cell> holders(const llvm::CallBase &block) const;
-  /// Globals that can hold it.
-  std::vector<const llvm::Value *> global_holders(const llvm::CallBase &block) const;
-  const std::set<llvm::Function *> &called_later() const { return later; }
-  const std::set<llvm::Function *> &thread_starts() const { return threads; }
-  const std::vector<llvm::CallBase *> &indirect_calls() const { return indirect; }
-  /// Calls of functions from outside that may keep what they are given.
-  const std::vector<llvm::CallBase *> &calls_to_outside() const { return outside; }
-  /// Those of them that are given `free`.
-  const std::vector<llvm::CallBase *> &frees_handed_out() const { return handed_out; }
-  /// The function frees, and the configuration does not say what is freed where its address is given away.
-  bool is_untold_free(const llvm::Function &function) const;
-  const Counts &counts() const { return sum; }
-  const std::vector<Warning> &warnings() const { return doubts; }
+    /// Functions of the program or from outside that a call can reach, callbacks during the call among them.
+    const std::vector<llvm::Function *> &callees(const llvm::CallBase &call) const;
+    /// Targets of a pointer.
+    std::vector<const Target *> targets(const llvm::Value *pointer) const;
+    /// What can be stored in a field.
+    std::vector<const Target *> contents(const Cell &cell) const;
+    /// Fields that can hold a pointer to the block.
+    std::vector<Cell> holders(const llvm::CallBase &block) const;
+    /// Globals that can hold it.
+    std::vector<const llvm::Value *> global_holders(const llvm::CallBase &block) const;
+    const std::set<llvm::Function *> &called_later() const { return later; }
+    const std::set<llvm::Function *> &thread_starts() const { return threads; }
+    const std::vector<llvm::CallBase *> &indirect_calls() const { return indirect; }
+    /// Calls of functions from outside that may keep what they are given.
+    const std::vector<llvm::CallBase *> &calls_to_outside() const { return outside; }
+    /// Those of them that are given `free`.
+    const std::vector<llvm::CallBase *> &frees_handed_out() const { return handed_out; }
+    /// The function frees, and the configuration does not say what is freed where its address is given away.
+    bool is_untold_free(const llvm::Function &function) const;
+    const Counts &counts() const { return sum; }
+    const std::vector<Warning> &warnings() const { return doubts; }
 
-private:
-  unsigned node_of(const llvm::Value *value);
-  unsigned target(const Target &t, const void *key);
-  unsigned cell_target(const Cell &cell);
-  unsigned content(unsigned target_index);
-  void add_target(unsigned node, unsigned target_index);
-  void add_copy(unsigned from, unsigned to);
-  void add_initializer(const llvm::Constant *value, const llvm::Type *type, unsigned into, const Cell *within);
-  void add_constraints();
-  void add_call(llvm::CallBase &call);
-  void link(llvm::CallBase &call, llvm::Function &callee);
-  void link_callback(llvm::CallBase &call, llvm::Function &callee, bool is_later);
-  void solve();
-  void queue(unsigned node);
-  void resolve_by_type(bool is_for_all);
-  bool fits(const llvm::CallBase &call, const llvm::Function &function) const;
-  void reach(llvm::CallBase &call, llvm::Function &function);
-  void find_handed_out();
-  std::string record_of(const Target &target) const;
-  void report();
-  unsigned new_node();
+  private:
+    unsigned node_of(const llvm::Value *value);
+    unsigned target(const Target &t, const void *key);
+    unsigned cell_target(const Cell &cell);
+    unsigned content(unsigned target_index);
+    void add_target(unsigned node, unsigned target_index);
+    void add_copy(unsigned from, unsigned to);
+    void add_initializer(const llvm::Constant *value, const llvm::Type *type, unsigned into, const Cell *within);
+    void add_constraints();
+    void add_call(llvm::CallBase &call);
+    void link(llvm::CallBase &call, llvm::Function &callee);
+    void link_callback(llvm::CallBase &call, llvm::Function &callee, bool is_later);
+    void solve();
+    void queue(unsigned node);
+    void resolve_by_type(bool is_for_all);
+    bool fits(const llvm::CallBase &call, const llvm::Function &function) const;
+    void reach(llvm::CallBase &call, llvm::Function &function);
+    void find_handed_out();
+    std::string record_of(const Target &target) const;
+    void report();
+    unsigned new_node();
 
-  llvm::Module &module;
-  const Config &config;
-  const Allocators &allocators;
-  const Facts &facts;
-  bool is_sound;
-  std::vector<Target> all_targets;
-  std::vector<unsigned> contents_of;                    ///< node of a target's content; 0: none yet
-  llvm::DenseMap<const void *, unsigned> target_of_value;
-  std::map<Cell, unsigned> target_of_cell;
-  llvm::DenseMap<const llvm::Value *, unsigned> nodes;
-  llvm::DenseMap<const llvm::Function *, unsigned> returns;
-  struct Node {
-    llvm::SparseBitVector<> points_to, done; ///< done: those whose consequences were drawn
-    bool is_queued = false;
-    std::vector<unsigned> copies, loads, stores, copies_content_to, copies_content_from;
-    std::vector<std::pair<llvm::CallBase *, int>> calls; ///< -1: called; else argument that is called back, +64: later
-  };
-  std::vector<Node> graph;
-  llvm::DenseSet<std::pair<unsigned, unsigned>> edges;
-  std::vector<unsigned> work;
-  llvm::DenseMap<const llvm::CallBase *, std::vector<llvm::Function *>> resolved;
-  std::vector<llvm::CallBase *> indirect, outside, handed_out;
-  std::set<const llvm::CallBase *> by_type_only;
-  llvm::DenseMap<const llvm::CallBase *, const std::set<Signature> *> called_as; ///< null: unknown
-  llvm::DenseMap<const llvm::CallBase *, std::vector<llvm::Function *>> of_other_type;
-  std::set<llvm::Function *> address_taken, later, threads;
-  std::vector<Warning> doubts;
-  Counts sum;
+    llvm::Module &module;
+    const Config &config;
+    const Allocators &allocators;
+    const Facts &facts;
+    bool is_sound;
+    std::vector<Target> all_targets;
+    std::vector<unsigned> contents_of; ///< node of a target's content; 0: none yet
+    llvm::DenseMap<const void *, unsigned> target_of_value;
+    std::map<Cell, unsigned> target_of_cell;
+    llvm::DenseMap<const llvm::Value *, unsigned> nodes;
+    llvm::DenseMap<const llvm::Function *, unsigned> returns;
+    struct Node {
+        llvm::SparseBitVector<> points_to, done; ///< done: those whose consequences were drawn
+        bool is_queued = false;
+        std::vector<unsigned> copies, loads, stores, copies_content_to, copies_content_from;
+        std::vector<std::pair<llvm::CallBase *, int>>
+            calls; ///< -1: called; else argument that is called back, +64: later
+    };
+    std::vector<Node> graph;
+    llvm::DenseSet<std::pair<unsigned, unsigned>> edges;
+    std::vector<unsigned> work;
+    llvm::DenseMap<const llvm::CallBase *, std::vector<llvm::Function *>> resolved;
+    std::vector<llvm::CallBase *> indirect, outside, handed_out;
+    std::set<const llvm::CallBase *> by_type_only;
+    llvm::DenseMap<const llvm::CallBase *, const std::set<Signature> *> called_as; ///< null: unknown
+    llvm::DenseMap<const llvm::CallBase *, std::vector<llvm::Function *>> of_other_type;
+    std::set<llvm::Function *> address_taken, later, threads;
+    std::vector<Warning> doubts;
+    Counts sum;
 };
 
 } // namespace stingy

@@ -5,39 +5,43 @@
 
 namespace stingy {
 
-struct Cache { std::string name; uint64_t bytes = 0; std::string why_not; };
+struct Cache {
+    std::string name;
+    uint64_t bytes = 0;
+    std::string why_not;
+};
 
 struct Global {
-  const llvm::GlobalVariable *variable;
-  std::string name;
-  Place place;
-  uint64_t bytes = 0, align = 1;
-  bool is_written = false;
-  std::set<unsigned> stages;
+    const llvm::GlobalVariable *variable;
+    std::string name;
+    Place place;
+    uint64_t bytes = 0, align = 1;
+    bool is_written = false;
+    std::set<unsigned> stages;
 };
 
 /// Per-request memory at a stage.
 struct State {
-  uint64_t bytes = 0, lines = 0;
-  bool is_bound = true;
+    uint64_t bytes = 0, lines = 0;
+    bool is_bound = true;
 };
 
 struct Result {
-  const Program *program;
-  const Config *config;
-  const Pointers *pointers;
-  const StageGraph *graph;
-  const Objects *objects;
-  std::vector<StackBound> stack;
-  std::vector<Layout> layouts;
-  std::vector<Global> globals;
-  std::vector<State> states;
-  std::vector<Pointers::Warning> unsound, doubts;
-  std::string frames;
-  unsigned functions = 0;
-  uint64_t line_bytes = 64;
-  std::vector<const Object *> request_objects, shared_objects;
-  std::vector<unsigned> order;   ///< stages, beginnings first
+    const Program *program;
+    const Config *config;
+    const Pointers *pointers;
+    const StageGraph *graph;
+    const Objects *objects;
+    std::vector<StackBound> stack;
+    std::vector<Layout> layouts;
+    std::vector<Global> globals;
+    std::vector<State> states;
+    std::vector<Pointers::Warning> unsound, doubts;
+    std::string frames;
+    unsigned functions = 0;
+    uint64_t line_bytes = 64;
+    std::vector<const Object *> request_objects, shared_objects;
+    std::vector<unsigned> order; ///< stages, beginnings first
 };
 
 /// Fills globals, states, and the sorted lists from the rest.

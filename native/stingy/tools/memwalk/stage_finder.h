@@ -1,5 +1,6 @@
-// How stages are found; stages.h has the result. stages.cpp: what the configuration names, and the order of work. stage_kinds.cpp:
-// stages from values and from functions. stage_flow.cpp: what belongs to each, and where requests go from there.
+// How stages are found; stages.h has the result. stages.cpp: what the configuration names, and the order of work.
+// stage_kinds.cpp: stages from values and from functions. stage_flow.cpp: what belongs to each, and where requests go
+// from there.
 #pragma once
 #include "memwalk/regions.h"
 #include "memwalk/stages.h"
@@ -8,64 +9,69 @@
 namespace stingy {
 
 class StageFinder {
-public:
-  StageFinder(const Program &program, const Config &config, const Calls &calls, StageGraph &graph, std::string &error)
-      : program(program), config(config), calls(calls), module(calls.module), graph(graph), error(error) {}
-  bool run();
+  public:
+    StageFinder(const Program &program, const Config &config, const Calls &calls, StageGraph &graph, std::string &error)
+        : program(program), config(config), calls(calls), module(calls.module), graph(graph), error(error) {}
+    bool run();
 
-private:
-  /// A function by its name in the source; static ones too.
-  llvm::Function *function_named(const std::string &name) const;
-  bool find_scheduler();
-  bool find_outside();
-  bool find_state();
-  bool find_told_states();
-  bool has_state() const { return !graph.states.empty(); }
-  bool stages_are_functions_of_queue() const;
-  bool add_configured();
+  private:
+    /// A function by its name in the source; static ones too.
+    llvm::Function *function_named(const std::string &name) const;
+    bool find_scheduler();
+    bool find_outside();
+    bool find_state();
+    bool find_told_states();
+    bool has_state() const { return !graph.states.empty(); }
+    bool stages_are_functions_of_queue() const;
+    bool add_configured();
 
-  void add_function_stage(const llvm::Function *function);
-  void add_function_stages();
-  void add_value_stages();
-  void add_schedule_argument_stages();
-  /// Constants that are assigned to the state or passed to the functions that queue.
-  std::set<int64_t> stored_values() const;
-  void add_stages_of_tests(const std::vector<StateTest> &tests, std::set<int64_t> values);
-  void name(Stage &stage, int64_t value) const;
-  std::string numbered(int64_t value) const;
+    void add_function_stage(const llvm::Function *function);
+    void add_function_stages();
+    void add_value_stages();
+    void add_schedule_argument_stages();
+    /// Constants that are assigned to the state or passed to the functions that queue.
+    std::set<int64_t> stored_values() const;
+    void add_stages_of_tests(const std::vector<StateTest> &tests, std::set<int64_t> values);
+    void name(Stage &stage, int64_t value) const;
+    std::string numbered(int64_t value) const;
 
-  bool is_border(const llvm::Function *function) const { return graph.dispatchers.count(function) || schedule_functions.count(function) || outside.count(function) || function == graph.scheduler; }
-  /// The stage that begins in the function, if the source says so by a field or a call; a stage's code goes over into it.
-  std::optional<unsigned> begun_by(const llvm::Function &function) const;
-  /// Everything a stage can call, without the code that runs stages and without what other stages begin in.
-  void close(Stage &stage);
-  using Within = std::function<bool(const llvm::CallBase &)>;
-  using Counts = std::function<bool(const llvm::Instruction &)>;
-  /// What queues a request: where, and for which stage.
-  void each_queueing(const Within &within, const Counts &counts, const std::function<void(const Origin &)> &use) const;
-  std::optional<unsigned> stage_of(const Origin &origin) const;
-  void add_edges(unsigned from);
-  void add_call_edges(unsigned from);
-  /// Whether the stage does anything to requests after the call, so that they come back to it.
-  bool goes_on_after(const Stage &stage, const llvm::CallBase &call);
-  bool is_busy(const Stage &stage, const llvm::Instruction &instruction);
-  void add_entries();
-  std::set<const llvm::Function *> outermost(const std::vector<const llvm::Function *> &from) const;
-  bool add_told_edge(const NamedStage &named, const std::string &before);
-  void join_edges();
+    bool is_border(const llvm::Function *function) const {
+        return graph.dispatchers.count(function) || schedule_functions.count(function) || outside.count(function) ||
+               function == graph.scheduler;
+    }
+    /// The stage that begins in the function, if the source says so by a field or a call; a stage's code goes over into
+    /// it.
+    std::optional<unsigned> begun_by(const llvm::Function &function) const;
+    /// Everything a stage can call, without the code that runs stages and without what other stages begin in.
+    void close(Stage &stage);
+    using Within = std::function<bool(const llvm::CallBase &)>;
+    using Counts = std::function<bool(const llvm::Instruction &)>;
+    /// What queues a request: where, and for which stage.
+    void each_queueing(const Within &within, const Counts &counts,
+                       const std::function<void(const Origin &)> &use) const;
+    std::optional<unsigned> stage_of(const Origin &origin) const;
+    void add_edges(unsigned from);
+    void add_call_edges(unsigned from);
+    /// Whether the stage does anything to requests after the call, so that they come back to it.
+    bool goes_on_after(const Stage &stage, const llvm::CallBase &call);
+    bool is_busy(const Stage &stage, const llvm::Instruction &instruction);
+    void add_entries();
+    std::set<const llvm::Function *> outermost(const std::vector<const llvm::Function *> &from) const;
+    bool add_told_edge(const NamedStage &named, const std::string &before);
+    void join_edges();
 
-  const Program &program;
-  const Config &config;
-  const Calls &calls;
-  llvm::Module &module;
-  StageGraph &graph;
-  std::string &error;
-  bool is_functions = false;
-  std::set<const llvm::Function *> schedule_functions, queue_functions, outside;
-  std::map<const llvm::CallBase *, const Cell *> dispatch_calls; ///< calls through a state field
-  std::vector<const llvm::GlobalVariable *> lists; ///< of the stage with the same number
-  std::map<const llvm::Function *, unsigned> begins; ///< stages of kind function
-  std::map<const llvm::Function *, bool> busy;       ///< of the stage at hand
+    const Program &program;
+    const Config &config;
+    const Calls &calls;
+    llvm::Module &module;
+    StageGraph &graph;
+    std::string &error;
+    bool is_functions = false;
+    std::set<const llvm::Function *> schedule_functions, queue_functions, outside;
+    std::map<const llvm::CallBase *, const Cell *> dispatch_calls; ///< calls through a state field
+    std::vector<const llvm::GlobalVariable *> lists;               ///< of the stage with the same number
+    std::map<const llvm::Function *, unsigned> begins;             ///< stages of kind function
+    std::map<const llvm::Function *, bool> busy;                   ///< of the stage at hand
 };
 
 } // namespace stingy

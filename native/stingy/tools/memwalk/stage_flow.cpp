@@ -1,222 +1,282 @@
-#include "pch.h"
 #include "memwalk/stage_finder.h"
+#include "pch.h"
 
 using namespace llvm;
 
 namespace stingy {
 
 std::optional<unsigned> StageFinder::begun_by(const Function &function) const {
-  auto found = begins.find(&function);
-  return found == begins.end() ? std::nullopt : std::optional<unsigned>(found->second);
+    auto found = begins.find(&function);
+    return found == begins.end() ? std::nullopt : std::optional<unsigned>(found->second);
 }
 
 void StageFinder::close(Stage &stage) {
-  std::vector<const Function *> work;
-  auto visit = [&](const Function *callee) {
-    if (callee->isDeclaration() || is_border(callee) || (callee != stage.function && begun_by(*callee))) return;
-    if (stage.functions.insert(callee)) work.push_back(callee);
-  };
-  if (stage.function && stage.functions.insert(stage.function)) work.push_back(stage.function);
-  auto scan = [&](const Instruction &instruction) {
-    const auto *call = dyn_cast<CallBase>(&instruction);
-    if (!call || dispatch_calls.count(call)) return;
-    for (const Function *callee : calls.pointers.callees(*call)) visit(callee);
-  };
-  for (const BasicBlock *block : stage.blocks)
-    for (const Instruction &instruction : *block) scan(instruction);
-  while (!work.empty()) {
-    const Function *function = work.back();
-    work.pop_back();
-    for (const Instruction &instruction : instructions(*function)) scan(instruction);
-  }
+    std::vector<const Function *> work;
+    auto visit = [&](const Function *callee) {
+        if (callee->isDeclaration() || is_border(callee) || (callee != stage.function && begun_by(*callee)))
+            return;
+        if (stage.functions.insert(callee))
+            work.push_back(callee);
+    };
+    if (stage.function && stage.functions.insert(stage.function))
+        work.push_back(stage.function);
+    auto scan = [&](const Instruction &instruction) {
+        const auto *call = dyn_cast<CallBase>(&instruction);
+        if (!call || dispatch_calls.count(call))
+            return;
+        for (const Function *callee : calls.pointers.callees(*call))
+            visit(callee);
+    };
+    for (const BasicBlock *block : stage.blocks)
+        for (const Instruction &instruction : *block)
+            scan(instruction);
+    while (!work.empty()) {
+        const Function *function = work.back();
+        work.pop_back();
+        for (const Instruction &instruction : instructions(*function))
+            scan(instruction);
+    }
 }
 
-void StageFinder::each_queueing(const Within &within, const Counts &counts, const std::function<void(const Origin &)> &use) const {
-  for (const StateCell &state : graph.states)
-    if (auto stores = calls.stores.find(state.cell); stores != calls.stores.end())
-      for (const StoreInst *store : stores->second)
-        if (counts(*store))
-          for (const Origin &origin : origins(calls, store->getValueOperand(), store, within, &state.cell).all) use(origin);
-  for (auto &[name, call] : config.queue_stage)
-    for (const CallBase *caller : calls.callers(*function_named(name)))
-      if (counts(*caller) && call.stage >= 0 && call.stage < int(caller->arg_size()))
-        for (const Origin &origin : origins(calls, caller->getArgOperand(call.stage), caller, within, has_state() ? &graph.states[0].cell : nullptr).all) use(origin);
-  for (unsigned i = 0; i < lists.size(); i++)
-    if (lists[i])
-      for (const User *user : lists[i]->users())
-        if (const auto *at = dyn_cast<Instruction>(user); at && counts(*at)) {
-          const auto *store = dyn_cast<StoreInst>(at);
-          bool is_put = (store && store->getPointerOperand() == lists[i] && !isa<ConstantPointerNull>(store->getValueOperand())) || isa<CallBase>(at);
-          if (!is_put || graph.stages[i].contains(*at)) continue;
-          Origin origin;
-          origin.at = at, origin.function = graph.stages[i].function;
-          use(origin);
-        }
+void StageFinder::each_queueing(const Within &within, const Counts &counts,
+                                const std::function<void(const Origin &)> &use) const {
+    for (const StateCell &state : graph.states)
+        if (auto stores = calls.stores.find(state.cell); stores != calls.stores.end())
+            for (const StoreInst *store : stores->second)
+                if (counts(*store))
+                    for (const Origin &origin :
+                         origins(calls, store->getValueOperand(), store, within, &state.cell).all)
+                        use(origin);
+    for (auto &[name, call] : config.queue_stage)
+        for (const CallBase *caller : calls.callers(*function_named(name)))
+            if (counts(*caller) && call.stage >= 0 && call.stage < int(caller->arg_size()))
+                for (const Origin &origin : origins(calls, caller->getArgOperand(call.stage), caller, within,
+                                                    has_state() ? &graph.states[0].cell : nullptr)
+                                                .all)
+                    use(origin);
+    for (unsigned i = 0; i < lists.size(); i++)
+        if (lists[i])
+            for (const User *user : lists[i]->users())
+                if (const auto *at = dyn_cast<Instruction>(user); at && counts(*at)) {
+                    const auto *store = dyn_cast<StoreInst>(at);
+                    bool is_put = (store && store->getPointerOperand() == lists[i] &&
+                                   !isa<ConstantPointerNull>(store->getValueOperand())) ||
+                                  isa<CallBase>(at);
+                    if (!is_put || graph.stages[i].contains(*at))
+                        continue;
+                    Origin origin;
+                    origin.at = at, origin.function = graph.stages[i].function;
+                    use(origin);
+                }
 }
 
 std::optional<unsigned> StageFinder::stage_of(const Origin &origin) const {
-  for (unsigned i = 0; i < graph.stages.size(); i++) {
-    const Stage &stage = graph.stages[i];
-    if (origin.function ? stage.function == origin.function && stage.kind != "entry" : stage.value && *stage.value == origin.number) return i;
-  }
-  return std::nullopt;
+    for (unsigned i = 0; i < graph.stages.size(); i++) {
+        const Stage &stage = graph.stages[i];
+        if (origin.function ? stage.function == origin.function && stage.kind != "entry"
+                            : stage.value && *stage.value == origin.number)
+            return i;
+    }
+    return std::nullopt;
 }
 
 void StageFinder::add_edges(unsigned from) {
-  const Stage &stage = graph.stages[from];
-  auto within = [&](const CallBase &call) { return stage.contains(call); };
-  auto counts = [&](const Instruction &instruction) { return stage.contains(instruction); };
-  each_queueing(within, counts, [&](const Origin &origin) {
-    if (auto to = stage_of(origin)) graph.edges.push_back({from, *to, origin.at, Edge::queued, {}, {}, {}});
-  });
+    const Stage &stage = graph.stages[from];
+    auto within = [&](const CallBase &call) { return stage.contains(call); };
+    auto counts = [&](const Instruction &instruction) { return stage.contains(instruction); };
+    each_queueing(within, counts, [&](const Origin &origin) {
+        if (auto to = stage_of(origin))
+            graph.edges.push_back({from, *to, origin.at, Edge::queued, {}, {}, {}});
+    });
 }
 
 bool StageFinder::is_busy(const Stage &stage, const Instruction &instruction) {
-  if (const auto *store = dyn_cast<StoreInst>(&instruction)) {
-    Cell cell;
-    if (!cell_of(store->getPointerOperand(), module, cell)) return false;
-    return any_of(graph.states, [&](const StateCell &state) { return state.cell == cell; });
-  }
-  const auto *call = dyn_cast<CallBase>(&instruction);
-  if (!call) return false;
-  if (dispatch_calls.count(call)) return call->getFunction() == stage.function;
-  for (const Function *callee : calls.pointers.callees(*call)) {
-    if (config.malloc_like.count(callee->getName().str()) || config.free_like.count(callee->getName().str()) || begun_by(*callee) || queue_functions.count(callee)) return true;
-    if (callee->isDeclaration() || !stage.functions.count(callee)) continue;
-    auto [known, is_new] = busy.emplace(callee, false); // a recursive call adds nothing
-    if (is_new)
-      for (const Instruction &inner : instructions(*callee))
-        if (is_busy(stage, inner)) { busy[callee] = true; break; }
-    if (busy[callee]) return true;
-  }
-  return false;
+    if (const auto *store = dyn_cast<StoreInst>(&instruction)) {
+        Cell cell;
+        if (!cell_of(store->getPointerOperand(), module, cell))
+            return false;
+        return any_of(graph.states, [&](const StateCell &state) { return state.cell == cell; });
+    }
+    const auto *call = dyn_cast<CallBase>(&instruction);
+    if (!call)
+        return false;
+    if (dispatch_calls.count(call))
+        return call->getFunction() == stage.function;
+    for (const Function *callee : calls.pointers.callees(*call)) {
+        if (config.malloc_like.count(callee->getName().str()) || config.free_like.count(callee->getName().str()) ||
+            begun_by(*callee) || queue_functions.count(callee))
+            return true;
+        if (callee->isDeclaration() || !stage.functions.count(callee))
+            continue;
+        auto [known, is_new] = busy.emplace(callee, false); // a recursive call adds nothing
+        if (is_new)
+            for (const Instruction &inner : instructions(*callee))
+                if (is_busy(stage, inner)) {
+                    busy[callee] = true;
+                    break;
+                }
+        if (busy[callee])
+            return true;
+    }
+    return false;
 }
 
 bool StageFinder::goes_on_after(const Stage &stage, const CallBase &call) {
-  std::set<const CallBase *> seen;
-  std::vector<const CallBase *> work{&call};
-  while (!work.empty()) {
-    const CallBase *at = work.back();
-    work.pop_back();
-    if (!seen.insert(at).second) continue;
-    for (const Instruction *next = at->getNextNode(); next; next = next->getNextNode())
-      if (is_busy(stage, *next)) return true;
-    std::set<const BasicBlock *> blocks;
-    std::vector<const BasicBlock *> later(succ_begin(at->getParent()), succ_end(at->getParent()));
-    while (!later.empty()) {
-      const BasicBlock *block = later.back();
-      later.pop_back();
-      if (!blocks.insert(block).second) continue;
-      for (const Instruction &instruction : *block)
-        if (is_busy(stage, instruction)) return true;
-      later.insert(later.end(), succ_begin(block), succ_end(block));
+    std::set<const CallBase *> seen;
+    std::vector<const CallBase *> work{&call};
+    while (!work.empty()) {
+        const CallBase *at = work.back();
+        work.pop_back();
+        if (!seen.insert(at).second)
+            continue;
+        for (const Instruction *next = at->getNextNode(); next; next = next->getNextNode())
+            if (is_busy(stage, *next))
+                return true;
+        std::set<const BasicBlock *> blocks;
+        std::vector<const BasicBlock *> later(succ_begin(at->getParent()), succ_end(at->getParent()));
+        while (!later.empty()) {
+            const BasicBlock *block = later.back();
+            later.pop_back();
+            if (!blocks.insert(block).second)
+                continue;
+            for (const Instruction &instruction : *block)
+                if (is_busy(stage, instruction))
+                    return true;
+            later.insert(later.end(), succ_begin(block), succ_end(block));
+        }
+        if (at->getFunction() != stage.function)
+            for (const CallBase *caller : calls.callers(*at->getFunction()))
+                if (stage.contains(*caller))
+                    work.push_back(caller);
     }
-    if (at->getFunction() != stage.function)
-      for (const CallBase *caller : calls.callers(*at->getFunction()))
-        if (stage.contains(*caller)) work.push_back(caller);
-  }
-  return false;
+    return false;
 }
 
-/// Stages that a stage runs by itself: by name, or, in the function in which it begins, through a state field. Calls through the
-/// field further down run other requests' stages, and an entry that does so is the loop.
+/// Stages that a stage runs by itself: by name, or, in the function in which it begins, through a state field. Calls
+/// through the field further down run other requests' stages, and an entry that does so is the loop.
 void StageFinder::add_call_edges(unsigned from) {
-  busy.clear();
-  const Stage &stage = graph.stages[from];
-  auto consider = [&](const Instruction &instruction) {
-    const auto *call = dyn_cast<CallBase>(&instruction);
-    if (!call || (dispatch_calls.count(call) && (call->getFunction() != stage.function || stage.kind == "entry"))) return;
-    std::set<unsigned> next;
-    for (const Function *callee : calls.pointers.callees(*call))
-      if (auto to = begun_by(*callee); to && *to != from) next.insert(*to);
-    if (next.empty()) return;
-    bool is_back = goes_on_after(stage, *call);
-    for (unsigned to : next) {
-      graph.edges.push_back({from, to, call, Edge::called, {}, {}, {}});
-      if (is_back) graph.edges.push_back({to, from, call, Edge::returned, {}, {}, {}});
-    }
-  };
-  for (const Function *function : stage.functions)
-    for (const Instruction &instruction : instructions(*function)) consider(instruction);
-  for (const BasicBlock *block : stage.blocks)
-    for (const Instruction &instruction : *block) consider(instruction);
+    busy.clear();
+    const Stage &stage = graph.stages[from];
+    auto consider = [&](const Instruction &instruction) {
+        const auto *call = dyn_cast<CallBase>(&instruction);
+        if (!call || (dispatch_calls.count(call) && (call->getFunction() != stage.function || stage.kind == "entry")))
+            return;
+        std::set<unsigned> next;
+        for (const Function *callee : calls.pointers.callees(*call))
+            if (auto to = begun_by(*callee); to && *to != from)
+                next.insert(*to);
+        if (next.empty())
+            return;
+        bool is_back = goes_on_after(stage, *call);
+        for (unsigned to : next) {
+            graph.edges.push_back({from, to, call, Edge::called, {}, {}, {}});
+            if (is_back)
+                graph.edges.push_back({to, from, call, Edge::returned, {}, {}, {}});
+        }
+    };
+    for (const Function *function : stage.functions)
+        for (const Instruction &instruction : instructions(*function))
+            consider(instruction);
+    for (const BasicBlock *block : stage.blocks)
+        for (const Instruction &instruction : *block)
+            consider(instruction);
 }
 
 /// The outermost callers, below the event loop, of functions that belong to no stage.
 std::set<const Function *> StageFinder::outermost(const std::vector<const Function *> &from) const {
-  std::set<const Function *> tops, seen;
-  std::vector<const Function *> work = from;
-  while (!work.empty()) {
-    const Function *function = work.back();
-    work.pop_back();
-    if (!seen.insert(function).second || is_border(function) || queue_functions.count(function)) continue;
-    bool is_top = calls.pointers.called_later().count(const_cast<Function *>(function));
-    bool has_callers = false;
-    for (const CallBase *call : calls.callers(*function)) {
-      const Function *caller = call->getFunction();
-      if (!graph.stages_of(*call).empty()) continue;
-      has_callers = true;
-      if (outside.count(caller)) continue;
-      if (is_border(caller) || caller->getName() == "main" || dispatch_calls.count(call)) is_top = true;
-      else if (!is_top) work.push_back(caller);
+    std::set<const Function *> tops, seen;
+    std::vector<const Function *> work = from;
+    while (!work.empty()) {
+        const Function *function = work.back();
+        work.pop_back();
+        if (!seen.insert(function).second || is_border(function) || queue_functions.count(function))
+            continue;
+        bool is_top = calls.pointers.called_later().count(const_cast<Function *>(function));
+        bool has_callers = false;
+        for (const CallBase *call : calls.callers(*function)) {
+            const Function *caller = call->getFunction();
+            if (!graph.stages_of(*call).empty())
+                continue;
+            has_callers = true;
+            if (outside.count(caller))
+                continue;
+            if (is_border(caller) || caller->getName() == "main" || dispatch_calls.count(call))
+                is_top = true;
+            else if (!is_top)
+                work.push_back(caller);
+        }
+        if (!has_callers && graph.stages_of(function->getEntryBlock().front()).empty())
+            is_top = true;
+        if (is_top && function->getName() != "main")
+            tops.insert(function);
     }
-    if (!has_callers && graph.stages_of(function->getEntryBlock().front()).empty()) is_top = true;
-    if (is_top && function->getName() != "main") tops.insert(function);
-  }
-  return tops;
+    return tops;
 }
 
-/// Code that queues requests and belongs to no stage: accept and timers. Its outermost function below the event loop is an
-/// entry stage.
+/// Code that queues requests and belongs to no stage: accept and timers. Its outermost function below the event loop is
+/// an entry stage.
 void StageFinder::add_entries() {
-  auto is_outside = [&](const Instruction &at) { return graph.stages_of(at).empty() && !outside.count(at.getFunction()); };
-  std::vector<const Function *> work;
-  auto any = [&](const CallBase &) { return true; };
-  auto everything = [](const Instruction &) { return true; };
-  std::map<const Function *, SetVector<const Instruction *>> in_dispatcher;
-  each_queueing(any, everything, [&](const Origin &origin) {
-    if (!stage_of(origin) || !is_outside(*origin.at)) return;
-    const Function *function = origin.at->getFunction();
-    work.push_back(function);
-    if (is_border(function)) in_dispatcher[function].insert(origin.at);
-  });
-  std::set<const Function *> tops = outermost(work);
-  // The loop that runs the stages may accept by itself: its own code, without theirs, is then an entry.
-  for (auto &[function, places] : in_dispatcher) {
-    if (queue_functions.count(function)) continue;
-    Stage stage;
-    stage.name = source_name(*function);
-    stage.kind = "entry";
-    stage.dispatcher = function;
-    stage.place = place_of(*places[0]);
-    DominatorTree dominators(*const_cast<Function *>(function));
-    LoopInfo loops(dominators);
-    for (const Instruction *place : places) {
-      const Loop *loop = loops.getLoopFor(place->getParent());
-      while (loop && loop->getParentLoop()) loop = loop->getParentLoop();
-      for (const BasicBlock &block : *function)
-        if ((!loop || loop->contains(&block)) && graph.stages_of(block.front()).empty()) stage.blocks.insert(&block);
+    auto is_outside = [&](const Instruction &at) {
+        return graph.stages_of(at).empty() && !outside.count(at.getFunction());
+    };
+    std::vector<const Function *> work;
+    auto any = [&](const CallBase &) { return true; };
+    auto everything = [](const Instruction &) { return true; };
+    std::map<const Function *, SetVector<const Instruction *>> in_dispatcher;
+    each_queueing(any, everything, [&](const Origin &origin) {
+        if (!stage_of(origin) || !is_outside(*origin.at))
+            return;
+        const Function *function = origin.at->getFunction();
+        work.push_back(function);
+        if (is_border(function))
+            in_dispatcher[function].insert(origin.at);
+    });
+    std::set<const Function *> tops = outermost(work);
+    // The loop that runs the stages may accept by itself: its own code, without theirs, is then an entry.
+    for (auto &[function, places] : in_dispatcher) {
+        if (queue_functions.count(function))
+            continue;
+        Stage stage;
+        stage.name = source_name(*function);
+        stage.kind = "entry";
+        stage.dispatcher = function;
+        stage.place = place_of(*places[0]);
+        DominatorTree dominators(*const_cast<Function *>(function));
+        LoopInfo loops(dominators);
+        for (const Instruction *place : places) {
+            const Loop *loop = loops.getLoopFor(place->getParent());
+            while (loop && loop->getParentLoop())
+                loop = loop->getParentLoop();
+            for (const BasicBlock &block : *function)
+                if ((!loop || loop->contains(&block)) && graph.stages_of(block.front()).empty())
+                    stage.blocks.insert(&block);
+        }
+        for (const BasicBlock *block : stage.blocks)
+            stage.starts.insert(block);
+        if (any_of(graph.stages, [&](const Stage &s) { return s.name == stage.name; }))
+            stage.name += " (loop)";
+        graph.stages.push_back(stage);
+        close(graph.stages.back());
     }
-    for (const BasicBlock *block : stage.blocks) stage.starts.insert(block);
-    if (any_of(graph.stages, [&](const Stage &s) { return s.name == stage.name; })) stage.name += " (loop)";
-    graph.stages.push_back(stage);
-    close(graph.stages.back());
-  }
-  std::vector<const Function *> sorted(tops.begin(), tops.end());
-  auto order = [](const Function *f) { Place p = place_of(*f); return std::make_tuple(p.file, p.line); };
-  std::sort(sorted.begin(), sorted.end(), [&](const Function *a, const Function *b) { return order(a) < order(b); });
-  for (const Function *function : sorted) {
-    Stage stage;
-    stage.name = source_name(*function);
-    stage.kind = "entry";
-    stage.function = function;
-    stage.place = place_of(*function);
-    bool is_named = any_of(graph.stages, [&](const Stage &s) { return s.name == stage.name; });
-    if (is_named) continue;
-    graph.stages.push_back(stage);
-    close(graph.stages.back());
-  }
-  lists.resize(graph.stages.size());
+    std::vector<const Function *> sorted(tops.begin(), tops.end());
+    auto order = [](const Function *f) {
+        Place p = place_of(*f);
+        return std::make_tuple(p.file, p.line);
+    };
+    std::sort(sorted.begin(), sorted.end(), [&](const Function *a, const Function *b) { return order(a) < order(b); });
+    for (const Function *function : sorted) {
+        Stage stage;
+        stage.name = source_name(*function);
+        stage.kind = "entry";
+        stage.function = function;
+        stage.place = place_of(*function);
+        bool is_named = any_of(graph.stages, [&](const Stage &s) { return s.name == stage.name; });
+        if (is_named)
+            continue;
+        graph.stages.push_back(stage);
+        close(graph.stages.back());
+    }
+    lists.resize(graph.stages.size());
 }
 
 } // namespace stingy

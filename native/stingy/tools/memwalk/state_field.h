@@ -7,21 +7,21 @@ namespace stingy {
 
 /// A switch or comparison on the state, at the end of a block.
 struct StateTest {
-  const llvm::BasicBlock *block;
-  std::map<int64_t, const llvm::BasicBlock *> when;  ///< where it goes for these values
-  const llvm::BasicBlock *otherwise;                 ///< and for all others
-  bool is_switch;
-  bool is_dispatch = true; ///< false: in a function that looks at one value only, and changes the state then
+    const llvm::BasicBlock *block;
+    std::map<int64_t, const llvm::BasicBlock *> when; ///< where it goes for these values
+    const llvm::BasicBlock *otherwise;                ///< and for all others
+    bool is_switch;
+    bool is_dispatch = true; ///< false: in a function that looks at one value only, and changes the state then
 };
 
 struct StateField {
-  Cell cell;
-  bool is_function = false;
-  std::vector<std::string> others;  ///< fields that look alike
+    Cell cell;
+    bool is_function = false;
+    std::vector<std::string> others; ///< fields that look alike
 };
 
-/// Tests of a field, in functions that choose code by it: a switch with two cases or more, or comparisons with two constants.
-/// `only`: of this function alone.
+/// Tests of a field, in functions that choose code by it: a switch with two cases or more, or comparisons with two
+/// constants. `only`: of this function alone.
 std::vector<StateTest> state_tests(const Calls &calls, const Cell &state, const llvm::Function *only);
 /// Tests of a parameter.
 std::vector<StateTest> argument_tests(const llvm::Function &function, unsigned parameter);

@@ -6,23 +6,24 @@
 namespace stingy {
 
 struct Edit {
-  unsigned length = 0;      ///< bytes replaced
-  std::string text;
-  bool operator==(const Edit &o) const { return length == o.length && text == o.text; }
+    unsigned length = 0; ///< bytes replaced
+    std::string text;
+    bool operator==(const Edit &o) const { return length == o.length && text == o.text; }
 };
 
 /// Edits of files, by offset. The same edit twice (a header in two units) is one.
 class Edits {
-public:
-  /// False: another edit overlaps, and nothing was added.
-  bool add(const std::string &file, unsigned offset, Edit edit);
-  /// An #include line after the file's last one outside of conditions.
-  void include(const std::string &file, const std::string &contents, const std::string &header);
-  bool empty() const { return files.empty(); }
-  std::map<std::string, std::map<unsigned, Edit>> files;
+  public:
+    /// False: another edit overlaps, and nothing was added.
+    bool add(const std::string &file, unsigned offset, Edit edit);
+    /// An #include line after the file's last one outside of conditions.
+    void include(const std::string &file, const std::string &contents, const std::string &header);
+    bool empty() const { return files.empty(); }
+    std::map<std::string, std::map<unsigned, Edit>> files;
 };
 
 /// Hunks with three lines of context; names relative to the root, so that `patch -p1` applies it there.
-std::string unified_diff(const std::string &shown_name, const std::string &contents, const std::map<unsigned, Edit> &edits);
+std::string unified_diff(const std::string &shown_name, const std::string &contents,
+                         const std::map<unsigned, Edit> &edits);
 
 } // namespace stingy

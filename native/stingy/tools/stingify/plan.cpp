@@ -1,133 +1,168 @@
-#include "pch.h"
 #include "stingify/plan.h"
 #include "input/paths.h"
+#include "pch.h"
 
 using namespace llvm;
 
 namespace stingy {
 
 bool Plan::uses(const Rewrite &rewrite) const {
-  return any_of(rewrite.objects, [&](const std::string &object) { return !refused.count(object); });
+    return any_of(rewrite.objects, [&](const std::string &object) { return !refused.count(object); });
 }
 
 std::string Plan::id_of(const Rewrite &rewrite) const {
-  // stingy_free takes any block; a site that frees several objects cannot name one.
-  return rewrite.objects.size() == 1 ? "STINGY_OBJ_" + *rewrite.objects.begin() : "STINGY_ANY";
+    // stingy_free takes any block; a site that frees several objects cannot name one.
+    return rewrite.objects.size() == 1 ? "STINGY_OBJ_" + *rewrite.objects.begin() : "STINGY_ANY";
 }
 
 void Plan::refuse(const Rewrite &rewrite, const std::string &reason) {
-  for (const std::string &object : rewrite.objects)
-    if (!refused.count(object)) refused[object] = rewrite.file + ":" + std::to_string(rewrite.line) + ": " + reason;
+    for (const std::string &object : rewrite.objects)
+        if (!refused.count(object))
+            refused[object] = rewrite.file + ":" + std::to_string(rewrite.line) + ": " + reason;
 }
 
 namespace {
 
-bool is_library_allocator(StringRef name) { return name == "malloc" || name == "calloc" || name == "realloc" || name == "strdup" || name == "strndup"; }
+bool is_library_allocator(StringRef name) {
+    return name == "malloc" || name == "calloc" || name == "realloc" || name == "strdup" || name == "strndup";
+}
 
 struct Reader {
-  const Program &program;
-  const std::set<std::string> &only;
-  bool accepts_wrappers;
-  Plan &plan;
-  std::map<std::tuple<std::string, unsigned, unsigned, std::string>, size_t> known;
+    const Program &program;
+    const std::set<std::string> &only;
+    bool accepts_wrappers;
+    Plan &plan;
+    std::map<std::tuple<std::string, unsigned, unsigned, std::string>, size_t> known;
 
-  bool sites(const json::Object &object, const std::string &id, const char *key, bool is_free) {
-    const json::Array *list = object.getArray(key);
-    if (!list) return false;
-    const json::Object *size = object.getObject("size");
-    for (const json::Value &value : *list) {
-      const json::Object *site = value.getAsObject();
-      if (!site || !site->getString("file") || !site->getInteger("line") || !site->getInteger("column") || !site->getString("allocator")) return false;
-      Rewrite rewrite;
-      rewrite.file = absolute_path(program.root, site->getString("file")->str());
-      rewrite.line = *site->getInteger("line"), rewrite.column = *site->getInteger("column");
-      rewrite.callee = site->getString("allocator")->str();
-      rewrite.function = site->getString("function").value_or("").str();
-      rewrite.is_free = is_free;
-      if (!is_free && size && size->getString("class") == StringRef("const") && size->getInteger("bytes")) rewrite.is_fixed_size = true, rewrite.bytes = *size->getInteger("bytes");
-      auto [found, is_new] = known.emplace(std::make_tuple(rewrite.file, rewrite.line, rewrite.column, rewrite.callee), plan.rewrites.size());
-      if (is_new) plan.rewrites.push_back(rewrite);
-      plan.rewrites[found->second].objects.insert(id);
+    bool sites(const json::Object &object, const std::string &id, const char *key, bool is_free) {
+        const json::Array *list = object.getArray(key);
+        if (!list)
+            return false;
+        const json::Object *size = object.getObject("size");
+        for (const json::Value &value : *list) {
+            const json::Object *site = value.getAsObject();
+            if (!site || !site->getString("file") || !site->getInteger("line") || !site->getInteger("column") ||
+                !site->getString("allocator"))
+                return false;
+            Rewrite rewrite;
+            rewrite.file = absolute_path(program.root, site->getString("file")->str());
+            rewrite.line = *site->getInteger("line"), rewrite.column = *site->getInteger("column");
+            rewrite.callee = site->getString("allocator")->str();
+            rewrite.function = site->getString("function").value_or("").str();
+            rewrite.is_free = is_free;
+            if (!is_free && size && size->getString("class") == StringRef("const") && size->getInteger("bytes"))
+                rewrite.is_fixed_size = true, rewrite.bytes = *size->getInteger("bytes");
+            auto [found, is_new] = known.emplace(
+                std::make_tuple(rewrite.file, rewrite.line, rewrite.column, rewrite.callee), plan.rewrites.size());
+            if (is_new)
+                plan.rewrites.push_back(rewrite);
+            plan.rewrites[found->second].objects.insert(id);
+        }
+        return true;
     }
-    return true;
-  }
 
-  bool object(const json::Object &o, bool is_candidate) {
-    auto id = o.getString("id");
-    if (!id || id->empty() || !all_of(*id, [](char c) { return isAlnum(c) || c == '_'; })) return false;
-    std::string name = id->str();
-    plan.objects.push_back(name);
-    if (!is_candidate) plan.refused[name] = "not a request's: only globals or other structures hold it";
-    else if (!only.empty() && !only.count(name)) plan.refused[name] = "not asked for";
-    if (const json::Array *hindrances = o.getArray("not_rewritable"))
-      for (const json::Value &value : *hindrances) {
-        const json::Object *one = value.getAsObject();
-        if (!one || !one->getString("file") || !one->getInteger("line") || !one->getString("why")) return false;
-        plan.refused.emplace(name, one->getString("file")->str() + ":" + std::to_string(*one->getInteger("line")) + ": " + one->getString("why")->str());
-      }
-    if (const json::Array *pools = o.getArray("pools"); pools && !pools->empty()) plan.refused.emplace(name, "it lies in a pool (" + (*pools)[0].getAsString().value_or("").str() + "), which frees it with all others");
-    if (!sites(o, name, "alloc", false) || !sites(o, name, "realloc", false) || !sites(o, name, "free", true)) return false;
-    const json::Array *frees = o.getArray("free");
-    if (frees->empty() && !plan.refused.count(name)) plan.refused[name] = "no stage was seen to free it; whoever does would not know its block. Name the function with [[free]]";
-    return true;
-  }
+    bool object(const json::Object &o, bool is_candidate) {
+        auto id = o.getString("id");
+        if (!id || id->empty() || !all_of(*id, [](char c) { return isAlnum(c) || c == '_'; }))
+            return false;
+        std::string name = id->str();
+        plan.objects.push_back(name);
+        if (!is_candidate)
+            plan.refused[name] = "not a request's: only globals or other structures hold it";
+        else if (!only.empty() && !only.count(name))
+            plan.refused[name] = "not asked for";
+        if (const json::Array *hindrances = o.getArray("not_rewritable"))
+            for (const json::Value &value : *hindrances) {
+                const json::Object *one = value.getAsObject();
+                if (!one || !one->getString("file") || !one->getInteger("line") || !one->getString("why"))
+                    return false;
+                plan.refused.emplace(name, one->getString("file")->str() + ":" +
+                                               std::to_string(*one->getInteger("line")) + ": " +
+                                               one->getString("why")->str());
+            }
+        if (const json::Array *pools = o.getArray("pools"); pools && !pools->empty())
+            plan.refused.emplace(name, "it lies in a pool (" + (*pools)[0].getAsString().value_or("").str() +
+                                           "), which frees it with all others");
+        if (!sites(o, name, "alloc", false) || !sites(o, name, "realloc", false) || !sites(o, name, "free", true))
+            return false;
+        const json::Array *frees = o.getArray("free");
+        if (frees->empty() && !plan.refused.count(name))
+            plan.refused[name] =
+                "no stage was seen to free it; whoever does would not know its block. Name the function with [[free]]";
+        return true;
+    }
 };
 
 } // namespace
 
-bool read_plan(const std::string &path, const Program &program, const std::set<std::string> &only, bool accepts_wrappers, Plan &plan, std::string &error) {
-  auto buffer = MemoryBuffer::getFile(path, true);
-  if (!buffer) {
-    error = path + ": " + buffer.getError().message() + ". memwalk -p BUILD -o " + path + " writes it";
-    return false;
-  }
-  auto data = json::parse((*buffer)->getBuffer());
-  if (!data) {
-    error = path + ": " + toString(data.takeError());
-    return false;
-  }
-  const json::Object *root = data->getAsObject();
-  if (!root || root->getInteger("memwalk") != std::optional<int64_t>(1)) {
-    error = path + ": this is not what memwalk writes (\"memwalk\": 1 is missing)";
-    return false;
-  }
-  Reader reader{program, only, accepts_wrappers, plan, {}};
-  bool is_good = true;
-  for (const char *key : {"objects", "shared_objects"}) {
-    const json::Array *list = root->getArray(key);
-    if (!list) { is_good = false; continue; }
-    for (const json::Value &value : *list) is_good &= value.getAsObject() && reader.object(*value.getAsObject(), key == StringRef("objects"));
-  }
-  if (!is_good) {
-    error = path + ": an object lacks what schema/memwalk.schema.json asks for. Run memwalk again";
-    return false;
-  }
-  for (const std::string &wanted : only)
-    if (!is_contained(plan.objects, wanted)) {
-      error = "--objects: " + path + " has no object `" + wanted + "`";
-      return false;
+bool read_plan(const std::string &path, const Program &program, const std::set<std::string> &only,
+               bool accepts_wrappers, Plan &plan, std::string &error) {
+    auto buffer = MemoryBuffer::getFile(path, true);
+    if (!buffer) {
+        error = path + ": " + buffer.getError().message() + ". memwalk -p BUILD -o " + path + " writes it";
+        return false;
     }
-  for (const char *key : {"unsound", "doubts"}) {
-    const json::Array *notes = root->getArray(key);
-    if (!notes) continue;
-    for (const json::Value &value : *notes) {
-      const json::Object *note = value.getAsObject();
-      if (!note) continue;
-      std::string what = note->getString("what").value_or("").str();
-      if (note->getString("kind") == StringRef("free_by_pointer"))
-        for (const std::string &object : plan.objects) plan.refused.emplace(object, "the program calls free through a pointer (" + what + "), which may get any block; [[handed_on]] in stingy.toml says what is freed there");
-      if (const json::Array *told = note->getArray("objects"))
-        for (const json::Value &object : *told)
-          if (auto id = object.getAsString()) plan.refused.emplace(id->str(), what);
+    auto data = json::parse((*buffer)->getBuffer());
+    if (!data) {
+        error = path + ": " + toString(data.takeError());
+        return false;
     }
-  }
-  for (Rewrite &rewrite : plan.rewrites) {
-    if (StringRef(shown_path(program.root, rewrite.file)).starts_with("/")) plan.refuse(rewrite, "lies outside of " + program.root);
-    bool is_library = rewrite.is_free ? rewrite.callee == "free" : is_library_allocator(rewrite.callee);
-    if (!is_library && !accepts_wrappers && !plan.replacements.count(rewrite.callee))
-      plan.refuse(rewrite, rewrite.callee + " is not the C library's: what else it does would be lost (--wrappers rewrites it all the same, --replace names what does it all)");
-  }
-  return true;
+    const json::Object *root = data->getAsObject();
+    if (!root || root->getInteger("memwalk") != std::optional<int64_t>(1)) {
+        error = path + ": this is not what memwalk writes (\"memwalk\": 1 is missing)";
+        return false;
+    }
+    Reader reader{program, only, accepts_wrappers, plan, {}};
+    bool is_good = true;
+    for (const char *key : {"objects", "shared_objects"}) {
+        const json::Array *list = root->getArray(key);
+        if (!list) {
+            is_good = false;
+            continue;
+        }
+        for (const json::Value &value : *list)
+            is_good &= value.getAsObject() && reader.object(*value.getAsObject(), key == StringRef("objects"));
+    }
+    if (!is_good) {
+        error = path + ": an object lacks what schema/memwalk.schema.json asks for. Run memwalk again";
+        return false;
+    }
+    for (const std::string &wanted : only)
+        if (!is_contained(plan.objects, wanted)) {
+            error = "--objects: " + path + " has no object `" + wanted + "`";
+            return false;
+        }
+    for (const char *key : {"unsound", "doubts"}) {
+        const json::Array *notes = root->getArray(key);
+        if (!notes)
+            continue;
+        for (const json::Value &value : *notes) {
+            const json::Object *note = value.getAsObject();
+            if (!note)
+                continue;
+            std::string what = note->getString("what").value_or("").str();
+            if (note->getString("kind") == StringRef("free_by_pointer"))
+                for (const std::string &object : plan.objects)
+                    plan.refused.emplace(
+                        object,
+                        "the program calls free through a pointer (" + what +
+                            "), which may get any block; [[handed_on]] in stingy.toml says what is freed there");
+            if (const json::Array *told = note->getArray("objects"))
+                for (const json::Value &object : *told)
+                    if (auto id = object.getAsString())
+                        plan.refused.emplace(id->str(), what);
+        }
+    }
+    for (Rewrite &rewrite : plan.rewrites) {
+        if (StringRef(shown_path(program.root, rewrite.file)).starts_with("/"))
+            plan.refuse(rewrite, "lies outside of " + program.root);
+        bool is_library = rewrite.is_free ? rewrite.callee == "free" : is_library_allocator(rewrite.callee);
+        if (!is_library && !accepts_wrappers && !plan.replacements.count(rewrite.callee))
+            plan.refuse(rewrite, rewrite.callee +
+                                     " is not the C library's: what else it does would be lost (--wrappers "
+                                     "rewrites it all the same, --replace names what does it all)");
+    }
+    return true;
 }
 
 } // namespace stingy

@@ -10,27 +10,30 @@ namespace stingy {
 
 /// A site of mem.json: a call to be rewritten for one object or several.
 struct Rewrite {
-  std::string file;             ///< absolute
-  unsigned line = 0, column = 0;
-  std::string callee, function;
-  bool is_free = false;
-  std::set<std::string> objects;
-  bool is_fixed_size = false;   ///< allocates exactly the object's constant size
-  uint64_t bytes = 0;
+    std::string file; ///< absolute
+    unsigned line = 0, column = 0;
+    std::string callee, function;
+    bool is_free = false;
+    std::set<std::string> objects;
+    bool is_fixed_size = false; ///< allocates exactly the object's constant size
+    uint64_t bytes = 0;
 };
 
 struct Plan {
-  std::map<std::string, std::string> refused;       ///< object -> reason
-  std::vector<std::string> objects;                 ///< in the order of the file
-  std::vector<Rewrite> rewrites;
-  std::map<std::string, std::string> replacements;  ///< wrapper -> the function that takes an object and then its arguments
-  bool uses(const Rewrite &rewrite) const;          ///< some object of it is rewritten
-  std::string id_of(const Rewrite &rewrite) const;  ///< STINGY_OBJ_x, or STINGY_ANY
-  void refuse(const Rewrite &rewrite, const std::string &reason);
-  std::set<std::string> all_objects_at(const Rewrite &rewrite) const { return rewrite.objects; }
+    std::map<std::string, std::string> refused; ///< object -> reason
+    std::vector<std::string> objects;           ///< in the order of the file
+    std::vector<Rewrite> rewrites;
+    std::map<std::string, std::string>
+        replacements;                        ///< wrapper -> the function that takes an object and then its arguments
+    bool uses(const Rewrite &rewrite) const; ///< some object of it is rewritten
+    std::string id_of(const Rewrite &rewrite) const; ///< STINGY_OBJ_x, or STINGY_ANY
+    void refuse(const Rewrite &rewrite, const std::string &reason);
+    std::set<std::string> all_objects_at(const Rewrite &rewrite) const { return rewrite.objects; }
 };
 
-/// Reads mem.json. False: `error` says what is wrong with it and what to do. `only`: these objects alone; empty: all. `plan.replacements` is read.
-bool read_plan(const std::string &path, const Program &program, const std::set<std::string> &only, bool accepts_wrappers, Plan &plan, std::string &error);
+/// Reads mem.json. False: `error` says what is wrong with it and what to do. `only`: these objects alone; empty: all.
+/// `plan.replacements` is read.
+bool read_plan(const std::string &path, const Program &program, const std::set<std::string> &only,
+               bool accepts_wrappers, Plan &plan, std::string &error);
 
 } // namespace stingy
