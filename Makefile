@@ -1,5 +1,5 @@
 # The one-word entrance. Every target sets up what it needs; the work is in setup/, .ci/ and testbed/.
-.PHONY: help setup build check test test-native demo bench fmt clean
+.PHONY: help setup build dist check test test-long test-native demo bench fmt clean
 .DEFAULT_GOAL := help
 
 help:
@@ -11,15 +11,23 @@ setup: ## install what building needs (root; others are told the line to run)
 build: setup ## target/release/straingauge
 	cargo build --release --locked --bin straingauge
 
-check: setup ## the quick look: formatting, clippy, types; no test is run
-	@.ci/suites lints
+dist: setup ## target/dist/straingauge: the fastest program, to hand out; takes twice as long to build
+	cargo build --profile dist --locked --bin straingauge
+
+check: ## before each commit: format, lints, types, the tests that need no server, no root and no guest
+	@setup/install test
+	@.ci/suites check
 
 test: ## install what the tests need, run every suite, sum up
 	@setup/install test
-	@.ci/suites all
+	@.ci/suites test
+
+test-long: ## what takes long by nature: soaks, sanitizer builds of everything, many repeats
+	@setup/install test
+	@.ci/suites long
 
 test-native: ## the C and C++ rooms only
-	@setup/install build
+	@setup/install test
 	@.ci/suites native
 
 demo: ## find nginx's yield point, in about two minutes, and draw the report
@@ -31,6 +39,7 @@ bench: build ## side-by-side benchmarks against named peers; minutes each
 
 fmt: ## format all code
 	cargo fmt --all
+	.ci/c-format
 
 clean: ## remove what was built; runs/ stays
 	cargo clean

