@@ -173,8 +173,10 @@ impl Server {
             return State { throughput_per_sec: rate, demand_s, utilisation: (rate * demand_s / self.cpus).min(1.0) };
         }
         let lasting = self.lasting_s(connections, cold);
-        // The share of `wake_s` that a request pays depends on the state, and the state on it.
-        let mut paid: f64 = 0.5;
+        // The share of `wake_s` that a request pays depends on the state, and the state on it: at 0 the state asks for more than 0,
+        // at 1 for no more than 1, so the share lies between. Secants find it in some six steps, halving where one leaves the bracket.
+        let (mut low, mut high, mut paid): (f64, f64, f64) = (0.0, 1.0, 0.5);
+        let mut before: Option<(f64, f64)> = None;
         let mut state = State { throughput_per_sec: 0.0, demand_s: lasting, utilisation: 0.0 };
         for _ in 0..40 {
             let own_s = lasting + self.wake_s * paid;
@@ -183,10 +185,14 @@ impl Server {
             let utilisation = (throughput_per_sec * demand_s / self.cpus).min(1.0);
             state = State { throughput_per_sec, demand_s, utilisation };
             let next = self.paid_ratio(throughput_per_sec, utilisation);
-            if (next - paid).abs() < 1e-10 || self.wake_s == 0.0 {
+            let lacks = next - paid;
+            if lacks.abs() < 1e-10 || self.wake_s == 0.0 {
                 break;
             }
-            paid = 0.5 * (paid + next);
+            if lacks > 0.0 { low = paid } else { high = paid }
+            let secant = before.map_or(next, |(then, lacked)| paid - lacks * (paid - then) / (lacks - lacked));
+            before = Some((paid, lacks));
+            paid = if low < secant && secant < high { secant } else { 0.5 * (low + high) };
         }
         state
     }

@@ -1,5 +1,6 @@
 //! Regressions and the Universal Scalability Law against published fits.
 
+use analyze::predict::server::{Form, Server};
 use analyze::predict::{regression, usl};
 
 /// SPEC SDM91 on a Sun SPARCcenter 2000, October 1994; in Gunther, Guerrilla Capacity Planning, 2007.
@@ -135,4 +136,37 @@ fn a_line_through_norris_data_has_the_certified_digits() {
     assert!(reach.low < at && at < reach.high && (reach.high - reach.low) < 1.0, "{line:?}");
     assert!(regression::line(&[(1.0, 1.0), (1.0, 2.0), (1.0, 3.0)], 0.95).is_none(), "all at one load");
     assert!(regression::line(&points[..2], 0.95).is_none());
+}
+
+#[test]
+fn the_price_of_waking_a_cpu_is_the_one_that_the_solved_state_asks_for() {
+    let plain = Server {
+        form: Form::Waking,
+        base_s: 10e-6,
+        wake_s: 0.0,
+        cooling_s: 0.0,
+        growth_s: 0.0,
+        doubling_s: 0.0,
+        cold_growth_s: 0.0,
+        background_cpus: 0.0,
+        path_s: 1e-3,
+        cv_squared: 1.0,
+        cpus: 1.0,
+        usl: None,
+    };
+    for wake_s in [0.0, 1e-7, 1e-5, 1e-3, 1.0] {
+        for cooling_s in [0.0, 1e-6, 1e-3, 10.0] {
+            for connections in [1.0, 1.5, 10.0, 99.0, 100.0, 101.0, 1e4, 1e6] {
+                let server = Server { wake_s, cooling_s, ..plain };
+                let state = server.closed(connections, 0.0);
+                let share = match cooling_s {
+                    0.0 => 1.0 - state.utilisation,
+                    _ => 1.0 / (1.0 + state.throughput_per_sec * cooling_s),
+                };
+                let asked = server.base_s + wake_s * share;
+                let off = (state.demand_s / asked - 1.0).abs();
+                assert!(off < 1e-4, "{off} at {connections} connections: {state:?} of {server:?}");
+            }
+        }
+    }
 }

@@ -17,3 +17,8 @@ mod search;
 mod server;
 mod simulated;
 mod simulation;
+
+/// Whether what is long by nature runs at its full length (`make test-long`).
+fn long_run() -> bool {
+    std::env::var_os("STRAINGAUGE_LONG").is_some_and(|value| value == "1")
+}

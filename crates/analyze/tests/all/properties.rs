@@ -57,7 +57,7 @@ fn any_point() -> impl Strategy<Value = Point> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(if crate::long_run() { 1024 } else { 24 }))]
 
     #[test]
     fn any_points_give_findings_without_panic_and_without_nan(mut points in prop::collection::vec(any_point(), 0..40)) {

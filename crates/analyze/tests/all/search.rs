@@ -4,8 +4,10 @@ use crate::server::{Bench, Server, plan};
 use analyze::zones::{self, Findings};
 use record::DoubtKind;
 
-/// Seeds of each server; more only take longer.
-const SEEDS: u64 = 12;
+/// Seeds of each server.
+fn seeds() -> u64 {
+    if crate::long_run() { 60 } else { 6 }
+}
 
 fn closed(server: &Server, seed: u64, budget_s: u64) -> (Findings, String) {
     let mut bench = Bench::new(server.clone(), seed);
@@ -40,10 +42,11 @@ fn the_true_yield_point_lies_within_its_interval_in_most_runs() {
     let large = Server { path: 2e-3, ..Server::default() };
     let retrograde = Server { path: 500e-6, doubles_at: 3000.0, ..Server::default() };
     let noisy = Server { path: 300e-6, noise: 0.08, ..Server::default() };
+    let seeds = seeds();
     for (name, server) in [("small", small), ("large", large), ("retrograde", retrograde), ("noisy", noisy)] {
-        let (covered, width) = coverage(&server, SEEDS, 120);
-        println!("{name}: true yield {:.1}, covered {covered} of {SEEDS}, high/low {width:.2}", server.true_yield());
-        assert!(4 * covered >= 3 * SEEDS as usize, "{name}: {covered} of {SEEDS}");
+        let (covered, width) = coverage(&server, seeds, 120);
+        println!("{name}: true yield {:.1}, covered {covered} of {seeds}, high/low {width:.2}", server.true_yield());
+        assert!(4 * covered >= 3 * seeds as usize, "{name}: {covered} of {seeds}");
         assert!(width < 2.5, "{name}: {width}");
     }
 }
@@ -51,9 +54,10 @@ fn the_true_yield_point_lies_within_its_interval_in_most_runs() {
 #[test]
 fn a_small_budget_still_finds_the_yield_point_roughly() {
     let server = Server { path: 300e-6, ..Server::default() };
-    let (covered, width) = coverage(&server, SEEDS, 40);
-    println!("covered {covered} of {SEEDS}, high/low {width:.2}");
-    assert!(3 * covered >= 2 * SEEDS as usize, "{covered} of {SEEDS}");
+    let seeds = seeds();
+    let (covered, width) = coverage(&server, seeds, 40);
+    println!("covered {covered} of {seeds}, high/low {width:.2}");
+    assert!(3 * covered >= 2 * seeds as usize, "{covered} of {seeds}");
 }
 
 #[test]
@@ -91,6 +95,7 @@ fn a_saturated_client_gives_no_verdict_on_the_server() {
 
 #[test]
 fn the_true_failure_rate_lies_within_its_interval_in_most_runs() {
+    let seeds = seeds();
     for (name, drift, hint) in [
         ("steady", 0.01, Some(1.0)),
         ("drifting", 0.15, Some(1.0)),
@@ -99,7 +104,7 @@ fn the_true_failure_rate_lies_within_its_interval_in_most_runs() {
     ] {
         let server = Server { drift, noise: 0.01, ..Server::default() };
         let (mut covered, mut widths) = (0, Vec::new());
-        for seed in 0..SEEDS {
+        for seed in 0..seeds {
             let mut bench = Bench::new(server.clone(), seed);
             let plan = plan(120);
             let reason = bench.search_rate(&plan, hint.map(|factor: f64| factor * server.capacity()), seed);
@@ -121,8 +126,8 @@ fn the_true_failure_rate_lies_within_its_interval_in_most_runs() {
             covered += usize::from(low <= server.capacity() / 0.98 && server.capacity() <= high);
         }
         let width = analyze::statistics::median(&widths).unwrap();
-        println!("{name}: covered {covered} of {SEEDS}, high/low {width:.3}");
-        assert!(4 * covered >= 3 * SEEDS as usize, "{name}: covered {covered} of {SEEDS}");
+        println!("{name}: covered {covered} of {seeds}, high/low {width:.3}");
+        assert!(4 * covered >= 3 * seeds as usize, "{name}: covered {covered} of {seeds}");
     }
 }
 
