@@ -189,7 +189,11 @@ impl Server {
             if lacks.abs() < 1e-10 || self.wake_s == 0.0 {
                 break;
             }
-            if lacks > 0.0 { low = paid } else { high = paid }
+            if lacks > 0.0 {
+                low = paid
+            } else {
+                high = paid
+            }
             let secant = before.map_or(next, |(then, lacked)| paid - lacks * (paid - then) / (lacks - lacked));
             before = Some((paid, lacks));
             paid = if low < secant && secant < high { secant } else { 0.5 * (low + high) };

@@ -54,11 +54,66 @@ fn the_findings_as_json_look_like_this() {
         .assert_eq(&placeless(&serde_json::to_string_pretty(&value).unwrap(), &run));
 }
 
+/// The page from one text to the end of the next other one; an element a line, but a table's row in one.
+#[track_caller]
+fn part(page: &str, from: &str, to: &str) -> String {
+    let begin = page.find(from).unwrap_or_else(|| panic!("no {from} in the page"));
+    let length = page[begin..].find(to).unwrap_or_else(|| panic!("no {to} after {from}")) + to.len();
+    let mut text = page[begin..begin + length].replace("><", ">\n<");
+    for cell in ["th>", "th ", "td>", "td ", "span"] {
+        text = text.replace(&format!(">\n<{cell}"), &format!("><{cell}"));
+    }
+    for end in ["th", "td", "tr"] {
+        text = text.replace(&format!("\n</{end}>"), &format!("</{end}>"));
+    }
+    text + "\n"
+}
+
+/// The words in each of these elements, in the page's order.
+fn outline(page: &str) -> String {
+    let mut found: Vec<(usize, String)> = Vec::new();
+    for (tag, indent) in [("h2", ""), ("h3", "  "), ("summary", "  "), ("figcaption", "    ")] {
+        let open = format!("<{tag}>");
+        for (at, _) in page.match_indices(&open) {
+            let words = &page[at + open.len()..];
+            let end = words.find("</").expect("each element ends");
+            found.push((at, format!("{indent}{}\n", &words[..end])));
+        }
+    }
+    found.sort();
+    found.into_iter().map(|(_, line)| line).collect()
+}
+
 #[test]
-fn the_report_of_a_run_is_this_page() {
+fn the_parts_of_the_report_of_a_run_are_these() {
     let folder = tempfile::tempdir().unwrap();
     let run = fixture::write(folder.path(), fixture::record(), &fixture::points());
-    // One element a line, so that a change can be read.
-    let page = placeless(&report::html(&run), &run).replace("><", ">\n<");
-    expect_file!["../goldens/report.html"].assert_eq(&page);
+    let page = placeless(&report::html(&run), &run);
+    expect_file!["../goldens/report/outline.txt"].assert_eq(&outline(&page));
+    let is = |golden: expect_test::ExpectFile, from: &str, to: &str| golden.assert_eq(&part(&page, from, to));
+    is(expect_file!["../goldens/report/head.html"], "<!doctype html>", "<style>");
+    is(expect_file!["../goldens/report/header.html"], "<header>", "</header>");
+    is(expect_file!["../goldens/report/numbers.html"], "<dl class=\"numbers\">", "</dl>");
+    is(expect_file!["../goldens/report/said.html"], "<div class=\"said\">", "<section class");
+    // Zones, dots of the points, a line of medians, an interval; areas; a distribution.
+    is(
+        expect_file!["../goldens/report/throughput.svg"],
+        "<svg viewBox=\"0 0 540 300\" role=\"img\" aria-labelledby=\"c1w",
+        "</svg>",
+    );
+    is(
+        expect_file!["../goldens/report/states.svg"],
+        "<svg viewBox=\"0 0 358 270\" role=\"img\" aria-labelledby=\"c4n",
+        "</svg>",
+    );
+    is(
+        expect_file!["../goldens/report/distribution.svg"],
+        "<svg viewBox=\"0 0 540 300\" role=\"img\" aria-labelledby=\"c5w",
+        "</svg>",
+    );
+    is(expect_file!["../goldens/report/loads.html"], "<table>", "</table>");
+    is(expect_file!["../goldens/report/model.html"], "<th>model</th>", "</table>");
+    is(expect_file!["../goldens/report/points.html"], "<table class=\"points\">", "<th>001");
+    is(expect_file!["../goldens/report/point.html"], "<details class=\"point\"><summary>017", "</details>");
+    is(expect_file!["../goldens/report/criteria-and-place.html"], "<section>\n<h2>Criteria</h2>", "</html>");
 }
