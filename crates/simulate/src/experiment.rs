@@ -225,7 +225,8 @@ fn check_packed(wanted: &[String], packings: &[Packing], rows: &[ObjectRow]) -> 
     }
 }
 
-fn image_of(kernel: &Kernel, workload: &Workload) -> Result<Image, SimulateError> {
+/// The guest's file system: what the workload needs besides the guest's own.
+pub fn image_of(kernel: &Kernel, workload: &Workload) -> Result<Image, SimulateError> {
     let mut image = Image::base(kernel)?;
     if let Workload::Server(server) = workload {
         image.take_program(&server.load_program, Some(LOAD_PROGRAM))?;

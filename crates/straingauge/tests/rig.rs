@@ -47,6 +47,11 @@ pub fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
+/// Whether what is long by nature runs at its full length (`make test-long`).
+pub fn long_run() -> bool {
+    std::env::var_os("STRAINGAUGE_LONG").is_some_and(|value| value == "1")
+}
+
 /// Where a program lies, searched as a root shell would.
 pub fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var("PATH").unwrap_or_default();
