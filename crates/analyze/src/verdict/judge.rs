@@ -27,7 +27,7 @@ fn told(because: String, remedy: String, commands: &[String]) -> Option<Told> {
 /// Requests that the client could not send for want of a port.
 pub fn client_ports(evidence: &Evidence<'_>) -> Option<Told> {
     let limit = evidence.criteria().error_ratio;
-    let share = |point: &Point| point.outcomes.local_limit as f64 / point.outcomes.sent.max(1) as f64;
+    let share = |point: &Point| point.outcomes.local_limit as f64 / point.outcomes.requests().max(1) as f64;
     let (at, points) = evidence.first_level(|point| share(point) > limit)?;
     let most = points.iter().map(|point| share(point)).fold(0.0, f64::max);
     let range = evidence.run.record.machine.sysctls.get("net.ipv4.ip_local_port_range");
