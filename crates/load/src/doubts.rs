@@ -195,13 +195,13 @@ fn silent(result: &LoadResult) -> Option<Doubt> {
 }
 
 /// Little's law: the requests under way at a time are throughput times mean time. In a closed loop they are the connections,
-/// but for those that are being opened; in no loop are they more.
+/// but for those that are being opened and those of [`silent`]; in no loop are they more.
 fn out_of_balance(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
     if result.window_ns == 0 || result.completed_in_window == 0 || result.interrupted {
         return None;
     }
     let answered = result.completed_in_window as f64;
-    let held = plan.connections as f64;
+    let held = plan.connections.saturating_sub(result.outcomes.connections_silent) as f64;
     let mean_ns = result.service.mean_ns()?;
     let under_way = |ns_each: f64| answered * ns_each / result.window_ns as f64;
     let (busy, tolerance) = (under_way(mean_ns), BALANCE_RATIO + held / answered);
@@ -223,12 +223,12 @@ fn out_of_balance(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
     } else if is_closed && under_way(mean_ns + opening_ns) < held * (1.0 - tolerance) {
         (
             format!(
-                "throughput times mean service time makes {} requests under way at a time, but there were {} connections \
-                 (Little's law): the others waited without an answer, or were being opened",
+                "throughput times mean service time makes {} requests under way at a time, but {} connections were \
+                 answered (Little's law): the others waited without an answer, or were being opened",
                 format_si(busy),
                 format_si(held)
             ),
-            "look at the connections without an answer, the failures and the connect times above",
+            "look at the failures, the unfinished requests and the connect times",
         )
     } else {
         return None;
@@ -252,4 +252,50 @@ fn server_errors(result: &LoadResult) -> Option<Doubt> {
         format!("{:.1} % of the finished requests failed ({})", ratio * 100.0, kinds.join(", ")),
         "look at the server's error log; the figures describe its error path, too",
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::microbenchmark::Outcome;
+    use crate::test_plan::plan;
+
+    /// 100 connections for 1 s; each answer took `service_ns`.
+    fn balance(answered: u64, service_ns: u64, more: impl FnOnce(&mut LoadResult, &mut LoadPlan)) -> Option<String> {
+        let mut plan = plan(([127, 0, 0, 1], 80).into());
+        plan.connections = 100;
+        let mut result = LoadResult::from(Outcome { window_ns: 1_000_000_000, ..Default::default() });
+        result.completed_in_window = answered;
+        (result.outcomes.ok, result.outcomes.connects, result.outcomes.connections_used) = (answered, 100, 100);
+        (0..answered).for_each(|_| result.service.record_ns(service_ns));
+        more(&mut result, &mut plan);
+        out_of_balance(&result, &plan).map(|doubt| doubt.what)
+    }
+
+    #[test]
+    fn connections_throughput_and_mean_time_must_agree() {
+        assert_eq!(balance(10_000, 10_000_000, |_, _| ()), None);
+        assert!(balance(10_000, 2_000_000, |_, _| ()).is_some_and(|what| what.contains("makes 20.0 requests")));
+        assert!(balance(10_000, 20_000_000, |_, _| ()).is_some_and(|what| what.contains("outside the window")));
+        let open = |_: &mut LoadResult, plan: &mut LoadPlan| {
+            plan.pace = Pace::Open { rate_per_sec: 10_000.0, arrival: record::Arrival::Poisson };
+        };
+        assert_eq!(balance(10_000, 2_000_000, open), None, "an open loop leaves connections idle");
+        assert!(balance(10_000, 20_000_000, open).is_some(), "more under way than connections");
+    }
+
+    #[test]
+    fn what_explains_a_difference_is_no_doubt() {
+        let silent = |result: &mut LoadResult, _: &mut LoadPlan| result.outcomes.connections_silent = 80;
+        assert_eq!(balance(10_000, 2_000_000, silent), None);
+        // A connection a request: the other four fifths of the time went to connecting.
+        let reopening = |result: &mut LoadResult, _: &mut LoadPlan| {
+            result.outcomes.connects = 10_100;
+            (0..10_100).for_each(|_| result.connect.record_ns(7_000_000));
+        };
+        assert_eq!(balance(10_000, 2_000_000, reopening), None);
+        // Two answers a connection may both lie a little outside the window.
+        assert_eq!(balance(200, 700_000_000, |_, _| ()), None);
+        assert_eq!(balance(10_000, 2_000_000, |result, _| result.interrupted = true), None);
+    }
 }
