@@ -4,6 +4,7 @@
 //! window began. Either way it counts with its full time. Rates count what *happened* inside the window. The two differ by
 //! what was under way at the window's ends.
 
+use crate::framing::{HTTP_2, is_http_2};
 use crate::series::Series;
 use crate::socket::Errno;
 use record::{Latency, Outcomes};
@@ -67,6 +68,7 @@ impl Failure {
             Failure::ConnectTimedOut => "the connection could not be established within the connect timeout".into(),
             Failure::Truncated => "the connection ended in the middle of a response".into(),
             Failure::ClosedEarly => "the server closed the connection before any byte of the response".into(),
+            Failure::Malformed(why) if why == HTTP_2.0 => why.into(),
             Failure::Malformed(why) => format!("not a valid HTTP/1.x response: {why}"),
             Failure::LocalLimit(what) => format!("limit of this machine: {what}"),
             Failure::Other(error) => format!("network error: {}", error.io()),
@@ -351,9 +353,13 @@ impl Tally {
         self.example(failure.kind(), || failure.words());
     }
 
-    pub(crate) fn stray(&mut self) {
+    /// Bytes came on a connection that had no request under way.
+    pub(crate) fn stray(&mut self, bytes: &[u8]) {
         self.stray_responses += 1;
-        self.example("stray", || "the server sent bytes on a connection that had no request under way".into());
+        self.example("stray", || match is_http_2(bytes) {
+            true => HTTP_2.0.into(),
+            false => "the server sent bytes on a connection that had no request under way".into(),
+        });
     }
 
     fn example(&mut self, kind: &'static str, words: impl FnOnce() -> String) {

@@ -187,11 +187,11 @@ impl Worker<'_> {
                         }
                         // Bytes that no request asked for. The connection cannot be trusted any more.
                         State::Idle => {
-                            self.tally.stray();
+                            self.tally.stray(&self.buffer[..count]);
                             self.drop_socket(slot, now, true);
                             return self.want_again(slot);
                         }
-                        _ => self.tally.stray(),
+                        _ => self.tally.stray(&self.buffer[..count]),
                     }
                     // Edge-triggered: a short read has emptied the socket, and what comes later is an event again. But
                     // the end of the connection, once reported, is not reported twice.
