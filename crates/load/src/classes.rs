@@ -1,6 +1,7 @@
 //! Results by class of request: what one engine thread counts beside its tally, and how it becomes a result. Only plans
-//! with classes or a log pay for it.
+//! with classes or a log pay for it. A request carried into the window is counted when it ends, as in the tally.
 
+use crate::tally::Belongs;
 use record::workload::{ClassResult, Grouping, Kind};
 use record::{Latency, LoadPlan};
 
@@ -78,10 +79,9 @@ impl Classes {
     }
 
     /// A complete response; gives back its body's bytes.
-    pub(crate) fn completed(&mut self, slot: usize, is_ok: bool, response_ns: u64, is_counted: bool) -> u64 {
+    pub(crate) fn completed(&mut self, slot: usize, is_ok: bool, response_ns: u64, belongs: Belongs) -> u64 {
         let body_bytes = self.under_way[slot].body_bytes;
-        if is_counted {
-            let class = self.of(slot);
+        if let Some(class) = self.over(slot, belongs) {
             class.ok += u64::from(is_ok);
             class.failed += u64::from(!is_ok);
             class.body_bytes += body_bytes;
@@ -90,17 +90,25 @@ impl Classes {
         body_bytes
     }
 
-    pub(crate) fn failed(&mut self, slot: usize, is_counted: bool) {
-        if is_counted {
-            let body_bytes = self.under_way[slot].body_bytes;
-            let class = self.of(slot);
+    pub(crate) fn failed(&mut self, slot: usize, belongs: Belongs) {
+        let body_bytes = self.under_way[slot].body_bytes;
+        if let Some(class) = self.over(slot, belongs) {
             class.failed += 1;
             class.body_bytes += body_bytes;
         }
     }
 
-    pub(crate) fn unfinished(&mut self, slot: usize, is_counted: bool) {
-        self.of(slot).unfinished += u64::from(is_counted);
+    pub(crate) fn unfinished(&mut self, slot: usize, belongs: Belongs) {
+        if let Some(class) = self.over(slot, belongs) {
+            class.unfinished += 1;
+        }
+    }
+
+    /// The class of a request that is over, where it counts.
+    fn over(&mut self, slot: usize, belongs: Belongs) -> Option<&mut ClassTally> {
+        let class = self.of(slot);
+        class.requests += u64::from(belongs == Belongs::CarriedIn);
+        belongs.is_counted().then_some(class)
     }
 
     pub(crate) fn merge(&mut self, other: &Classes) {
@@ -176,10 +184,10 @@ mod tests {
         for slot in 0..3 {
             classes.sent(slot, slot as u8, true);
             classes.received(slot, 10);
-            classes.completed(slot, slot != 2, 1000 * (slot as u64 + 1), true);
+            classes.completed(slot, slot != 2, 1000 * (slot as u64 + 1), Belongs::Sent);
         }
-        classes.sent(0, 0, true);
-        classes.unfinished(0, true);
+        classes.sent(0, 0, false);
+        classes.unfinished(0, Belongs::CarriedIn);
         let results = classes.results(&plan);
         let labels: Vec<&str> = results.iter().map(|class| class.label.as_str()).collect();
         assert_eq!(labels, ["small", "large", "dynamic", "static", "dynamic"]);

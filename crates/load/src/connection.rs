@@ -35,6 +35,11 @@ pub(crate) const PEER_CLOSED: u8 = 16;
 /// An attempt older than the slow limit has been noticed by the pace of the herd.
 pub(crate) const KNOWN_SLOW: u8 = 32;
 
+/// A request of the window was on this slot and ended without an answer, or not at all.
+pub(crate) const ASKED: u8 = 64;
+/// A byte of a response came since the window began.
+pub(crate) const HEARD: u8 = 128;
+
 /// The state of one connection slot. The slot outlives its sockets: a reconnect reuses it.
 #[derive(Debug)]
 pub(crate) struct Connection {

@@ -12,6 +12,12 @@ const LAG_LIMIT_NS: u64 = 1_000_000;
 const LAG_SHARE: f64 = 0.05;
 /// Waiting for the CPU for more than this share of the window.
 const RUN_QUEUE_RATIO: f64 = 0.05;
+/// More connections without a byte of an answer than this share are no accident (the 99th percentile of connections).
+const SILENT_RATIO: f64 = 0.01;
+/// Connections and throughput times mean time may differ by this share, besides one response a connection at the edges.
+const BALANCE_RATIO: f64 = 0.2;
+/// Between the end of a connection and the beginning of the next, besides connecting: the other side's closing.
+const CLOSING_NS: f64 = 1e6;
 /// A 99th percentile rests on ten samples beyond it at least.
 const SAMPLES_FOR_P99: u64 = 1_000;
 
@@ -36,6 +42,8 @@ pub(crate) fn doubts(result: &LoadResult, plan: &LoadPlan) -> Vec<Doubt> {
         doubts.extend(late(result));
         doubts.extend(starved(result, plan));
     }
+    doubts.extend(silent(result));
+    doubts.extend(out_of_balance(result, plan));
     doubts.extend(unfinished(result));
     doubts.extend(server_errors(result));
     doubts
@@ -146,7 +154,7 @@ fn unfinished(result: &LoadResult) -> Option<Doubt> {
     if count == 0 || result.interrupted {
         return None;
     }
-    let share = count as f64 / result.outcomes.sent.max(1) as f64;
+    let share = count as f64 / result.outcomes.requests().max(1) as f64;
     let oldest = result.unfinished_age.max_ns().unwrap_or(0);
     Some(Doubt::new(
         DoubtKind::Censored,
@@ -159,6 +167,73 @@ fn unfinished(result: &LoadResult) -> Option<Doubt> {
         ),
         "measure for longer than the server stalls, or offer less",
     ))
+}
+
+/// Connections that were never answered stand still: they make neither responses nor times.
+fn silent(result: &LoadResult) -> Option<Doubt> {
+    let ratio = result.outcomes.silent_ratio()?;
+    let (silent, used) = (result.outcomes.connections_silent, result.outcomes.connections_used);
+    // An interrupted run gives the last requests no time.
+    if silent == 0 || result.interrupted {
+        return None;
+    }
+    let rest = match used - silent {
+        0 => "the server answered nothing".into(),
+        heard => format!("throughput and times are those of the other {heard}"),
+    };
+    Some(Doubt::new(
+        DoubtKind::SilentConnections,
+        match ratio {
+            ratio if ratio > 0.5 => Severity::Invalid,
+            ratio if ratio > SILENT_RATIO => Severity::Warning,
+            _ => Severity::Note,
+        },
+        format!("{silent} of {used} connections got no byte of a response in the whole window: {rest}"),
+        "see how many connections the server serves at a time (its workers, its limit of descriptors), or measure fewer \
+         (--connections)",
+    ))
+}
+
+/// Little's law: the requests under way at a time are throughput times mean time. In a closed loop they are the connections,
+/// but for those that are being opened and those of [`silent`]; in no loop are they more.
+fn out_of_balance(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
+    if result.window_ns == 0 || result.completed_in_window == 0 || result.interrupted {
+        return None;
+    }
+    let answered = result.completed_in_window as f64;
+    let held = plan.connections.saturating_sub(result.outcomes.connections_silent) as f64;
+    let mean_ns = result.service.mean_ns()?;
+    let under_way = |ns_each: f64| answered * ns_each / result.window_ns as f64;
+    let (busy, tolerance) = (under_way(mean_ns), BALANCE_RATIO + held / answered);
+    let is_closed = plan.pace == Pace::Closed && plan.workload.trace.is_none();
+    let reopened = result.outcomes.connects.saturating_sub(plan.connections) as f64;
+    let opens_each = (reopened / result.outcomes.completed().max(1) as f64).min(1.0);
+    let handshake_ns = result.tls.as_ref().and_then(|tls| tls.times.mean_ns()).unwrap_or(0.0);
+    let opening_ns = opens_each * (result.connect.mean_ns().unwrap_or(0.0) + handshake_ns + CLOSING_NS);
+    let (what, remedy) = if busy > held * (1.0 + tolerance) {
+        (
+            format!(
+                "throughput times mean service time makes {} requests under way at a time, but there were {} connections \
+                 (Little's law): requests that lie partly outside the window weigh too much",
+                format_si(busy),
+                format_si(held)
+            ),
+            "measure for longer than the server takes to answer (--duration)",
+        )
+    } else if is_closed && under_way(mean_ns + opening_ns) < held * (1.0 - tolerance) {
+        (
+            format!(
+                "throughput times mean service time makes {} requests under way at a time, but {} connections were \
+                 answered (Little's law): the others waited without an answer, or were being opened",
+                format_si(busy),
+                format_si(held)
+            ),
+            "look at the failures, the unfinished requests and the connect times",
+        )
+    } else {
+        return None;
+    };
+    Some(Doubt::new(DoubtKind::LittlesLaw, Severity::Warning, what, remedy))
 }
 
 fn server_errors(result: &LoadResult) -> Option<Doubt> {
@@ -177,4 +252,50 @@ fn server_errors(result: &LoadResult) -> Option<Doubt> {
         format!("{:.1} % of the finished requests failed ({})", ratio * 100.0, kinds.join(", ")),
         "look at the server's error log; the figures describe its error path, too",
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::microbenchmark::Outcome;
+    use crate::test_plan::plan;
+
+    /// 100 connections for 1 s; each answer took `service_ns`.
+    fn balance(answered: u64, service_ns: u64, more: impl FnOnce(&mut LoadResult, &mut LoadPlan)) -> Option<String> {
+        let mut plan = plan(([127, 0, 0, 1], 80).into());
+        plan.connections = 100;
+        let mut result = LoadResult::from(Outcome { window_ns: 1_000_000_000, ..Default::default() });
+        result.completed_in_window = answered;
+        (result.outcomes.ok, result.outcomes.connects, result.outcomes.connections_used) = (answered, 100, 100);
+        (0..answered).for_each(|_| result.service.record_ns(service_ns));
+        more(&mut result, &mut plan);
+        out_of_balance(&result, &plan).map(|doubt| doubt.what)
+    }
+
+    #[test]
+    fn connections_throughput_and_mean_time_must_agree() {
+        assert_eq!(balance(10_000, 10_000_000, |_, _| ()), None);
+        assert!(balance(10_000, 2_000_000, |_, _| ()).is_some_and(|what| what.contains("makes 20.0 requests")));
+        assert!(balance(10_000, 20_000_000, |_, _| ()).is_some_and(|what| what.contains("outside the window")));
+        let open = |_: &mut LoadResult, plan: &mut LoadPlan| {
+            plan.pace = Pace::Open { rate_per_sec: 10_000.0, arrival: record::Arrival::Poisson };
+        };
+        assert_eq!(balance(10_000, 2_000_000, open), None, "an open loop leaves connections idle");
+        assert!(balance(10_000, 20_000_000, open).is_some(), "more under way than connections");
+    }
+
+    #[test]
+    fn what_explains_a_difference_is_no_doubt() {
+        let silent = |result: &mut LoadResult, _: &mut LoadPlan| result.outcomes.connections_silent = 80;
+        assert_eq!(balance(10_000, 2_000_000, silent), None);
+        // A connection a request: the other four fifths of the time went to connecting.
+        let reopening = |result: &mut LoadResult, _: &mut LoadPlan| {
+            result.outcomes.connects = 10_100;
+            (0..10_100).for_each(|_| result.connect.record_ns(7_000_000));
+        };
+        assert_eq!(balance(10_000, 2_000_000, reopening), None);
+        // Two answers a connection may both lie a little outside the window.
+        assert_eq!(balance(200, 700_000_000, |_, _| ()), None);
+        assert_eq!(balance(10_000, 2_000_000, |result, _| result.interrupted = true), None);
+    }
 }

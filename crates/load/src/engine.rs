@@ -2,7 +2,7 @@
 //!
 //! Connections are opened first, without requests on them; when every one is open, or has failed once, requests begin
 //! on all threads at the same instant: the warm-up, then the window. So a warm-up of 0 counts every request that the
-//! server sees.
+//! server sees, and any warm-up every request that the window sees: what is under way when it begins is of the window, too.
 
 use crate::check::{check, port_rules, sources};
 use crate::control::{Control, Live};

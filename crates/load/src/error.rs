@@ -121,6 +121,14 @@ pub enum LoadError {
         /// Why, and what to do.
         why: String,
     },
+    /// The first bytes are a frame of HTTP/2.
+    #[error("{address}: {why}")]
+    Http2 {
+        /// The server.
+        address: SocketAddr,
+        /// What that means, and what to do.
+        why: &'static str,
+    },
     /// The bytes are not HTTP/1.x.
     #[error("{address} does not answer in HTTP/1.x: {why}; it began with {start}")]
     NotHttp {

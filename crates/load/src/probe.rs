@@ -2,7 +2,7 @@
 
 use crate::LoadError;
 use crate::check::check;
-use crate::framing::{AtEnd, Framing, HeadCache, Malformed, parse_head};
+use crate::framing::{AtEnd, Framing, HTTP_2, HeadCache, Malformed, parse_head};
 use crate::request::Requests;
 use crate::tls::{TlsSetting, words};
 use record::LoadPlan;
@@ -12,6 +12,11 @@ use std::time::{Duration, Instant};
 
 /// The beginning of a response kept for messages and for `Location` and `Server`.
 const KEPT_BYTES: usize = 64 * 1024 + 1024;
+
+/// Whether a status sends the client elsewhere. 304 does not: it is the success of a conditional request.
+pub fn is_redirect(status: u16) -> bool {
+    (300..400).contains(&status) && status != 304
+}
 
 /// What the server answered to one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +51,7 @@ impl ProbeResponse {
         let address = self.address;
         match (self.status, &self.location) {
             (400, _) if self.is_tls_complaint => Some(LoadError::Tls(address).to_string()),
-            (300..=303 | 307 | 308, Some(location)) => Some(format!(
+            (status, Some(location)) if is_redirect(status) => Some(format!(
                 "{address} redirects (status {}) to {location}: the load would measure the redirect; give that URL instead",
                 self.status
             )),
@@ -236,6 +241,9 @@ fn not_http(address: SocketAddr, malformed: Malformed, start: &[u8]) -> LoadErro
     // A TLS record: alert (21) or handshake (22), major version 3.
     if matches!(start, [21 | 22, 3, ..]) {
         return LoadError::Tls(address);
+    }
+    if malformed == HTTP_2 {
+        return LoadError::Http2 { address, why: malformed.0 };
     }
     LoadError::NotHttp { address, why: malformed.0.into(), start: printable(start, 40) }
 }

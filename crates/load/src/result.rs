@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 
 /// The measured window of one load.
 ///
-/// Two ways of counting stand side by side. [`LoadResult::outcomes`], `body_bytes`, `received_bytes`, `sent_bytes` and
-/// the latencies are about the *requests of the window*: those whose intended send lies in it, whenever they ended.
-/// The `*_in_window` counts are about what *happened in the window*, whatever its request: rates are made of them.
+/// Two ways of counting stand side by side. [`LoadResult::outcomes`], `body_bytes`, `received_bytes` and the latencies are
+/// about the *requests of the window*: those whose intended send lies in it, whenever they ended, and those that were under
+/// way when it began. `sent_bytes` is about the former. The `*_in_window` counts are about what *happened in the window*,
+/// whatever its request: rates are made of them.
 #[derive(Debug, Clone)]
 pub struct LoadResult {
     /// When the window began, Unix milliseconds.
@@ -19,7 +20,7 @@ pub struct LoadResult {
     pub window_ns: u64,
     /// Load before the window.
     pub warmup_ns: u64,
-    /// What became of every request of the window; `sum()` equals `sent`.
+    /// What became of every request of the window; `sum()` equals `requests()`.
     pub outcomes: Outcomes,
     /// Last byte minus intended send of complete responses.
     pub response: Latency,
@@ -27,7 +28,8 @@ pub struct LoadResult {
     pub service: Latency,
     /// First byte minus actual send of complete responses.
     pub first_byte: Latency,
-    /// Actual minus intended send of requests that left; empty in a closed loop, where there is no schedule.
+    /// Actual minus intended send of requests that left since the window began; empty in a closed loop, where there is no
+    /// schedule.
     pub lag: Latency,
     /// The part of the lag spent waiting for a free connection; 1 ns stands for none.
     pub connection_wait: Latency,
@@ -39,9 +41,9 @@ pub struct LoadResult {
     pub unfinished_age: Latency,
     /// Unfinished requests that had not even left, as no connection was free for them.
     pub never_sent: u64,
-    /// Response body bytes, framing removed. Truncated responses count with what came of them.
+    /// Response body bytes since the window began, framing removed. Truncated responses count with what came of them.
     pub body_bytes: u64,
-    /// Response bytes, headers and framing included.
+    /// Response bytes since the window began, headers and framing included.
     pub received_bytes: u64,
     /// Request bytes sent.
     pub sent_bytes: u64,
@@ -115,6 +117,13 @@ impl LoadResult {
         figures.set(names::SERVICE_MAX, max_us(&self.service));
         figures.set(names::FIRST_BYTE_P50, quantile_us(&self.first_byte, 0.5));
         figures.set(names::FIRST_BYTE_P99, quantile_us(&self.first_byte, 0.99));
+        figures.set(
+            names::SILENT,
+            match self.outcomes.connections_used {
+                0 => Figure::not_measured("connections", "no connection had a request in the window"),
+                used => Figure::new(self.outcomes.connections_silent as f64, "connections", used, Origin::Counted),
+            },
+        );
         figures.set(names::CONNECT_P50, quantile_us(&self.connect, 0.5));
         figures.set(names::CONNECT_P99, quantile_us(&self.connect, 0.99));
         let lag = [

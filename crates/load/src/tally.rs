@@ -1,8 +1,10 @@
 //! What one engine thread counts and times. Threads share none of it; the tallies are merged at the end.
 //!
-//! A request belongs to the window when its *intended* send does, whenever it ends. Rates count what *happened* inside
-//! the window. The two differ by what was under way at the window's ends.
+//! A request belongs to the window when any of its life lies in it: its *intended* send does, or it was under way when the
+//! window began. Either way it counts with its full time. Rates count what *happened* inside the window. The two differ by
+//! what was under way at the window's ends.
 
+use crate::framing::{HTTP_2, is_http_2};
 use crate::series::Series;
 use crate::socket::Errno;
 use record::{Latency, Outcomes};
@@ -66,11 +68,30 @@ impl Failure {
             Failure::ConnectTimedOut => "the connection could not be established within the connect timeout".into(),
             Failure::Truncated => "the connection ended in the middle of a response".into(),
             Failure::ClosedEarly => "the server closed the connection before any byte of the response".into(),
+            Failure::Malformed(why) if why == HTTP_2.0 => why.into(),
             Failure::Malformed(why) => format!("not a valid HTTP/1.x response: {why}"),
             Failure::LocalLimit(what) => format!("limit of this machine: {what}"),
             Failure::Other(error) => format!("network error: {}", error.io()),
             Failure::Tls => "the TLS handshake or a TLS record failed".into(),
         }
+    }
+}
+
+/// How a request that has ended stands to the window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Belongs {
+    /// It ended before the window, or was meant for a time after it.
+    No,
+    /// It was sent in the window.
+    Sent,
+    /// It was sent before the window and was under way when it began.
+    CarriedIn,
+}
+
+impl Belongs {
+    #[inline]
+    pub(crate) fn is_counted(self) -> bool {
+        self != Belongs::No
     }
 }
 
@@ -167,6 +188,26 @@ impl Tally {
         at_ns >= self.begin_ns && at_ns < self.end_ns
     }
 
+    /// How a request stands to the window that is over, or still under way, at `end_ns`.
+    #[inline]
+    pub(crate) fn belongs(&self, intended_ns: u64, end_ns: u64) -> Belongs {
+        if self.covers(intended_ns) {
+            Belongs::Sent
+        } else if intended_ns < self.begin_ns && end_ns >= self.begin_ns && self.begin_ns < self.end_ns {
+            Belongs::CarriedIn
+        } else {
+            Belongs::No
+        }
+    }
+
+    /// A request is over: counts it if it was carried in, as nobody counted it when it was sent. Whether it is of the window.
+    #[inline]
+    fn is_over(&mut self, intended_ns: u64, end_ns: u64) -> bool {
+        let belongs = self.belongs(intended_ns, end_ns);
+        self.outcomes.carried_in += u64::from(belongs == Belongs::CarriedIn);
+        belongs.is_counted()
+    }
+
     /// A request leaves, or has failed before it could.
     #[inline]
     pub(crate) fn issued(&mut self, intended_ns: u64) {
@@ -179,7 +220,7 @@ impl Tally {
     #[inline]
     pub(crate) fn left(&mut self, intended_ns: u64, actual_ns: u64, wait_ns: u64) {
         let lag_ns = actual_ns.saturating_sub(intended_ns);
-        if self.covers(intended_ns) {
+        if self.belongs(intended_ns, actual_ns).is_counted() {
             self.lag.record_ns(lag_ns);
             self.connection_wait.record_ns(wait_ns);
             self.own_lag.record_ns(lag_ns.saturating_sub(wait_ns));
@@ -196,7 +237,7 @@ impl Tally {
 
     #[inline]
     pub(crate) fn received(&mut self, intended_ns: u64, now_ns: u64, bytes: usize, body: usize) {
-        if self.covers(intended_ns) {
+        if self.belongs(intended_ns, now_ns).is_counted() {
             self.received_bytes += bytes as u64;
             self.body_bytes += body as u64;
         }
@@ -219,7 +260,7 @@ impl Tally {
     ) {
         let is_ok = (200..400).contains(&status);
         let response_ns = now_ns.saturating_sub(intended_ns);
-        if self.covers(intended_ns) {
+        if self.is_over(intended_ns, now_ns) {
             let service_ns = now_ns.saturating_sub(actual_ns);
             if first_byte_ns == 0 {
                 self.whole.record_ns(service_ns);
@@ -264,7 +305,7 @@ impl Tally {
 
     /// A request ends without a complete response. [`Tally::issued`] was called for it.
     pub(crate) fn failed(&mut self, intended_ns: u64, now_ns: u64, failure: Failure) {
-        if self.covers(intended_ns) {
+        if self.is_over(intended_ns, now_ns) {
             let outcomes = &mut self.outcomes;
             *match failure {
                 Failure::Refused => &mut outcomes.refused,
@@ -288,11 +329,17 @@ impl Tally {
 
     /// A request that was still under way, or had not left, when the run ended. [`Tally::issued`] was called for it.
     pub(crate) fn unfinished(&mut self, intended_ns: u64, now_ns: u64, has_left: bool) {
-        if self.covers(intended_ns) {
+        if self.is_over(intended_ns, now_ns) {
             self.outcomes.unfinished += 1;
             self.unfinished_age.record_ns(now_ns.saturating_sub(intended_ns));
             self.never_sent += u64::from(!has_left);
         }
+    }
+
+    /// A connection that was to carry requests in the window; whether it received a byte since the window began.
+    pub(crate) fn used(&mut self, has_heard: bool) {
+        self.outcomes.connections_used += 1;
+        self.outcomes.connections_silent += u64::from(!has_heard);
     }
 
     pub(crate) fn connected(&mut self, took_ns: u64) {
@@ -306,9 +353,13 @@ impl Tally {
         self.example(failure.kind(), || failure.words());
     }
 
-    pub(crate) fn stray(&mut self) {
+    /// Bytes came on a connection that had no request under way.
+    pub(crate) fn stray(&mut self, bytes: &[u8]) {
         self.stray_responses += 1;
-        self.example("stray", || "the server sent bytes on a connection that had no request under way".into());
+        self.example("stray", || match is_http_2(bytes) {
+            true => HTTP_2.0.into(),
+            false => "the server sent bytes on a connection that had no request under way".into(),
+        });
     }
 
     fn example(&mut self, kind: &'static str, words: impl FnOnce() -> String) {

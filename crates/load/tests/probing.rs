@@ -91,3 +91,37 @@ fn redirects_and_errors_are_answers_with_a_complaint() {
     let complaint = load::probe(&plan(server.address), PATIENCE).unwrap().complaint().unwrap();
     assert!(complaint.contains("status 404"), "{complaint}");
 }
+
+/// What a server of HTTP/2 says first, and what it says to a client that did not begin in HTTP/2.
+const SETTINGS: &[u8] = b"\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x64";
+const GOAWAY: &[u8] = b"\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x01";
+
+#[test]
+fn a_server_of_http_2_is_recognised_whenever_it_speaks() {
+    for frame in [SETTINGS, GOAWAY] {
+        let text = said(frame);
+        assert!(text.contains("speaks HTTP/2 only"), "{text}");
+        let text = first_error(move |mut stream| {
+            if read_request(&mut stream).is_some() {
+                let _ = stream.write_all(frame);
+            }
+        });
+        assert!(text.contains("speaks HTTP/2 only"), "{text}");
+    }
+    let text = first_error(|mut stream| {
+        let _ = stream.write_all(SETTINGS);
+        let _ = read_request(&mut stream);
+    });
+    assert!(text.contains("speaks HTTP/2 only"), "unasked, as most do: {text}");
+}
+
+/// The first example of what went wrong in a load.
+fn first_error(handle: impl Fn(std::net::TcpStream) + Send + Sync + 'static) -> String {
+    let server = serve(handle);
+    let mut plan = plan(server.address);
+    plan.duration_ns = 50 * MS;
+    plan.timeout_ns = 200 * MS;
+    let result = run(&plan);
+    assert_eq!(result.outcomes.completed(), 0);
+    result.first_errors.first().cloned().unwrap_or_default()
+}

@@ -163,7 +163,8 @@ pub fn run(plan: &LoadPlan) -> LoadResult {
 /// Every request ended in exactly one outcome, and the histograms have as many values as the outcomes say.
 pub fn assert_books(result: &LoadResult) {
     let outcomes = result.outcomes;
-    assert_eq!(outcomes.sum(), outcomes.sent, "{outcomes:?}");
+    assert_eq!(outcomes.sum(), outcomes.requests(), "{outcomes:?}");
+    assert!(outcomes.connections_silent <= outcomes.connections_used, "{outcomes:?}");
     assert_eq!(result.response.len(), outcomes.completed());
     assert_eq!(result.service.len(), outcomes.completed());
     assert_eq!(result.first_byte.len(), outcomes.completed());

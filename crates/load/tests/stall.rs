@@ -1,7 +1,8 @@
 //! The reason for an open loop: a server that stops for a second must not hide it.
 
 use crate::servers::*;
-use record::Arrival;
+use load::LoadResult;
+use record::{Arrival, DoubtKind, LoadPlan};
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -87,4 +88,113 @@ fn requests_that_nobody_answers_are_unfinished_and_doubted() {
     assert!(result.unfinished_age.max_ns().unwrap() >= 2 * SECOND, "the grace was given");
     let censored = result.doubts.iter().find(|doubt| doubt.kind == record::DoubtKind::Censored).expect("a doubt");
     assert!(censored.what.contains("30 requests"), "{censored:?}");
+}
+
+/// Before the window, through all of it, and beyond: a stall of a second around a window of 300 ms.
+fn stall_around_the_window(plan: LoadPlan) -> LoadResult {
+    let result = run(&LoadPlan { warmup_ns: 300 * MS, duration_ns: 300 * MS, ..plan });
+    let outcomes = result.outcomes;
+    assert!(outcomes.carried_in > 0, "{outcomes:?}");
+    assert_eq!(outcomes.unfinished, 0, "{outcomes:?}");
+    assert!(result.response.max_ns().unwrap() >= 900 * MS, "the stall began before the window");
+    assert_eq!(
+        (result.completed_in_window, outcomes.connections_silent),
+        (0, 0),
+        "the answers came after it: {outcomes:?}"
+    );
+    result
+}
+
+#[test]
+fn a_closed_loop_shows_a_stall_that_began_in_the_warm_up() {
+    let server = stalling(Duration::from_millis(150));
+    let result = stall_around_the_window(plan(server.address));
+    assert_eq!((result.outcomes.sent, result.outcomes.carried_in, result.outcomes.ok), (0, 2, 2));
+    assert_eq!(result.service.len(), 2);
+}
+
+#[test]
+fn an_open_loop_shows_a_stall_that_began_in_the_warm_up() {
+    let server = stalling(Duration::from_millis(150));
+    let result = stall_around_the_window(open(server.address, 100.0, Arrival::Constant));
+    // 30 were meant for the window, 15 waited since the stall began: in a connection, or for one.
+    assert_eq!(result.outcomes.sent, 30);
+    assert!(result.outcomes.carried_in >= 10, "{:?}", result.outcomes);
+}
+
+#[test]
+fn a_request_that_hangs_through_the_whole_run_is_unfinished_however_early_it_was_sent() {
+    let server = serve(|mut stream| {
+        while read_request(&mut stream).is_some() {
+            std::thread::sleep(Duration::from_secs(8));
+        }
+    });
+    for pace in [plan(server.address).pace, open(server.address, 20.0, Arrival::Constant).pace] {
+        let plan =
+            LoadPlan { pace, warmup_ns: 200 * MS, duration_ns: 100 * MS, timeout_ns: 700 * MS, ..plan(server.address) };
+        let result = run(&plan);
+        let outcomes = result.outcomes;
+        assert_eq!(outcomes.timed_out, 2, "sent in the warm-up, given up after the window: {outcomes:?}");
+        assert_eq!((outcomes.connections_used, outcomes.connections_silent), (2, 2), "{outcomes:?}");
+        let silent = result.doubts.iter().find(|doubt| doubt.kind == DoubtKind::SilentConnections).expect("a doubt");
+        assert_eq!(silent.severity, record::Severity::Invalid);
+    }
+}
+
+#[test]
+fn connections_that_the_server_does_not_serve_are_counted_and_doubted() {
+    let served = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let server = serve(move |mut stream| {
+        let is_served = served.fetch_add(1, std::sync::atomic::Ordering::SeqCst) < 2;
+        while read_request(&mut stream).is_some() {
+            if is_served && stream.write_all(SMALL).is_err() {
+                return;
+            }
+        }
+    });
+    let mut plan = plan(server.address);
+    (plan.connections, plan.warmup_ns, plan.timeout_ns) = (8, 100 * MS, 600 * MS);
+    let result = run(&plan);
+    let outcomes = result.outcomes;
+    assert_eq!((outcomes.connections_used, outcomes.connections_silent), (8, 6), "{outcomes:?}");
+    assert_eq!(outcomes.timed_out + outcomes.unfinished, 6, "{outcomes:?}");
+    let kinds: Vec<_> = result.doubts.iter().map(|doubt| doubt.kind).collect();
+    assert!(kinds.contains(&DoubtKind::SilentConnections), "{kinds:?}");
+    assert!(!kinds.contains(&DoubtKind::LittlesLaw), "two connections were served, and they add up: {kinds:?}");
+}
+
+#[test]
+fn a_server_that_answers_everybody_keeps_to_littles_law() {
+    for answer in [SMALL, SMALL_CLOSE] {
+        let server = answering(answer);
+        let mut plan = plan(server.address);
+        (plan.connections, plan.warmup_ns) = (8, 100 * MS);
+        let result = run(&plan);
+        let outcomes = result.outcomes;
+        assert!(outcomes.carried_in <= 8, "one a connection: {outcomes:?}");
+        assert_eq!((outcomes.connections_used, outcomes.connections_silent), (8, 0), "{outcomes:?}");
+        assert_eq!(outcomes.ok, outcomes.requests());
+        let unfair = [DoubtKind::SilentConnections, DoubtKind::LittlesLaw];
+        assert!(result.doubts.iter().all(|doubt| !unfair.contains(&doubt.kind)), "{:?}", result.doubts);
+    }
+}
+
+#[test]
+fn a_run_that_is_stopped_in_its_warm_up_counts_nothing() {
+    struct Stopping<'a>(&'a std::sync::atomic::AtomicBool);
+    impl load::LoadEvents for Stopping<'_> {
+        fn progress(&mut self, progress: &load::Progress) {
+            self.0.fetch_or(
+                progress.completed + progress.failed == 0 && progress.elapsed_ns > 100 * MS,
+                std::sync::atomic::Ordering::SeqCst,
+            );
+        }
+    }
+    let server = answering(SMALL);
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let plan = LoadPlan { warmup_ns: 60 * SECOND, ..plan(server.address) };
+    let result = load::run(&plan, &stop, &mut Stopping(&stop)).expect("the load runs");
+    assert_books(&result);
+    assert!(result.interrupted);
+    assert_eq!((result.outcomes.requests(), result.outcomes.connections_used), (0, 0), "{:?}", result.outcomes);
 }

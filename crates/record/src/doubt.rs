@@ -24,6 +24,10 @@ pub enum DoubtKind {
     Censored,
     /// Events or samples were lost by a bounded buffer.
     LostEvents,
+    /// Connections got no byte of a response in the whole window.
+    SilentConnections,
+    /// Connections, throughput and mean response time contradict each other (Little's law).
+    LittlesLaw,
     /// A quantity could not be watched: privilege, kernel or hardware is missing.
     NotWatched,
     /// Client and server share CPUs: each disturbs the other.

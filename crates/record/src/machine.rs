@@ -133,6 +133,10 @@ pub fn allowed_cpus() -> Vec<usize> {
     }
 }
 
+/// The fact about a server that straingauge started: the limit of open descriptors that it was started with. Its own, where
+/// it is another, is the fact `descriptor_limit`.
+pub const INHERITED_DESCRIPTORS: &str = "descriptor_limit_inherited";
+
 /// The soft limit of open descriptors.
 pub fn descriptor_limit() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

@@ -60,6 +60,8 @@ names! {
     CONNECT_P50 = "client.connect_p50_us", "us";
     /// 99th percentile of the time to establish a connection.
     CONNECT_P99 = "client.connect_p99_us", "us";
+    /// Connections that had a request under way in the window and got no byte of a response until the end of the run.
+    SILENT = "client.silent_connections", "connections";
     /// The engine's CPU time per completed request, user and system.
     CLIENT_CPU = "client.cpu_us_per_request", "us";
     /// The busiest engine thread's share of its CPU.

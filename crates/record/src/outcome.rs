@@ -1,14 +1,17 @@
-//! What became of every request: the sum of the outcomes equals the requests sent.
+//! What became of every request of the window: those sent in it, and those under way when it began. The sum of the outcomes
+//! equals both together.
 
 use serde::{Deserialize, Serialize};
 
-/// Counts of requests by what became of them. Every request that the engine decided to send ends in exactly one of the
-/// counts that [`Outcomes::sum`] adds; `connects*` count connections, not requests, and stand beside.
+/// Counts of requests by what became of them. Every request of the window ends in exactly one of the counts that
+/// [`Outcomes::sum`] adds; `connects*` and `connections_*` count connections, not requests, and stand beside.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Outcomes {
     /// Requests issued in the measured window (intended send inside it).
     pub sent: u64,
+    /// Requests issued before the window (in the warm-up) and still under way when it began.
+    pub carried_in: u64,
     /// Complete response with status 2xx or 3xx.
     pub ok: u64,
     /// Complete response with status 4xx or 5xx (also 1xx as a final answer).
@@ -41,10 +44,25 @@ pub struct Outcomes {
     pub connects_slow: u64,
     /// Connection attempts that failed.
     pub connects_failed: u64,
+    /// Connections that had a request under way in the window; in a closed loop all of them.
+    pub connections_used: u64,
+    /// Those of them that got not one byte of a response from the beginning of the window to the end of the run.
+    pub connections_silent: u64,
 }
 
 impl Outcomes {
-    /// The requests accounted for; equals `sent` when nothing was lost.
+    /// The requests of the window: sent in it, or under way when it began.
+    pub fn requests(&self) -> u64 {
+        self.sent.saturating_add(self.carried_in)
+    }
+
+    /// The connections that got no byte of a response, as a share of those that had a request; `None` where that was not
+    /// counted.
+    pub fn silent_ratio(&self) -> Option<f64> {
+        (self.connections_used > 0).then(|| self.connections_silent as f64 / self.connections_used as f64)
+    }
+
+    /// The requests accounted for; equals [`Outcomes::requests`] when nothing was lost.
     pub fn sum(&self) -> u64 {
         self.completed().saturating_add(self.errors()).saturating_add(self.unfinished)
     }
@@ -88,6 +106,7 @@ impl Outcomes {
     pub fn add(&mut self, other: &Outcomes) {
         let pairs = [
             (&mut self.sent, other.sent),
+            (&mut self.carried_in, other.carried_in),
             (&mut self.ok, other.ok),
             (&mut self.non_2xx, other.non_2xx),
             (&mut self.refused, other.refused),
@@ -104,6 +123,8 @@ impl Outcomes {
             (&mut self.connects, other.connects),
             (&mut self.connects_slow, other.connects_slow),
             (&mut self.connects_failed, other.connects_failed),
+            (&mut self.connections_used, other.connections_used),
+            (&mut self.connections_silent, other.connections_silent),
         ];
         for (mine, theirs) in pairs {
             *mine = mine.saturating_add(theirs);
@@ -137,9 +158,17 @@ mod tests {
 
     #[test]
     fn every_request_ends_in_exactly_one_count() {
-        let outcomes =
-            Outcomes { sent: 11, ok: 5, non_2xx: 1, refused: 1, truncated: 2, unfinished: 2, ..Default::default() };
-        assert_eq!(outcomes.sum(), outcomes.sent);
+        let outcomes = Outcomes {
+            sent: 9,
+            carried_in: 2,
+            ok: 5,
+            non_2xx: 1,
+            refused: 1,
+            truncated: 2,
+            unfinished: 2,
+            ..Default::default()
+        };
+        assert_eq!(outcomes.sum(), outcomes.requests());
         assert_eq!(outcomes.errors(), 3);
         assert!((outcomes.failed_ratio() - 4.0 / 9.0).abs() < 1e-12);
     }
@@ -164,6 +193,9 @@ mod tests {
             connects_slow: 15,
             connects_failed: 16,
             tls_failed: 17,
+            carried_in: 18,
+            connections_used: 19,
+            connections_silent: 20,
         };
         let mut twice = one;
         twice.add(&one);

@@ -53,7 +53,7 @@ pub struct Point {
     pub warmup_ns: u64,
     /// Length of the window as measured, nanoseconds.
     pub duration_ns: u64,
-    /// What became of every request of the window.
+    /// What became of every request of the window: sent in it, or under way when it began.
     pub outcomes: Outcomes,
     /// Everything measured, by name ([`crate::names`]).
     pub figures: Figures,

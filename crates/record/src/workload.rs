@@ -155,7 +155,7 @@ pub struct ClassResult {
     /// The share of the requests that the mix asks for; absent with a trace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_ratio: Option<f64>,
-    /// Requests sent.
+    /// Requests sent in the window, or under way when it began.
     pub requests: u64,
     /// Complete responses with status 2xx or 3xx.
     pub ok: u64,

@@ -31,6 +31,23 @@ pub fn wrong_usage(sentence: impl Into<String>) -> anyhow::Error {
     anyhow::Error::new(UsageError(sentence.into()))
 }
 
+/// A signal ended the run before anything was measured: exit code 130 instead of 1.
+#[derive(Debug)]
+struct Interrupted(&'static str);
+
+impl std::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "interrupted while {}", self.0)
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+/// The error of a run that a signal ended early: `interrupted while the server was starting`.
+pub fn interrupted(meanwhile: &'static str) -> anyhow::Error {
+    anyhow::Error::new(Interrupted(meanwhile))
+}
+
 /// Help and version go to standard output with code 0; a wrong command line becomes one sentence with code 2.
 pub fn usage(error: clap::Error) -> ExitCode {
     if !error.use_stderr() {
@@ -63,8 +80,13 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     }
     let sentence = sentence(error).replace(['\n', '\r'], " ");
     let _ = writeln!(std::io::stderr(), "straingauge: {sentence}");
-    let is_usage = error.chain().any(|cause| cause.is::<UsageError>());
-    ExitCode::from(if is_usage { USAGE } else { FAILED })
+    ExitCode::from(if error.chain().any(|cause| cause.is::<UsageError>()) {
+        USAGE
+    } else if error.chain().any(|cause| cause.is::<Interrupted>()) {
+        INTERRUPTED
+    } else {
+        FAILED
+    })
 }
 
 /// The error and its causes in one sentence. A cause that the message before it already quotes is not said twice.

@@ -8,7 +8,7 @@ pub use sampled::LayerGauge;
 #[cfg(feature = "bpf")]
 mod sampled {
     use observe::profile::{Profile, ProfileOptions, Profiler};
-    use record::{Doubt, DoubtKind, Point};
+    use record::{Doubt, DoubtKind, Point, names};
 
     /// A fifth of a profile's usual rate: a point of two seconds gives some 400 samples of a busy CPU, a load with its
     /// repeats a few thousand. An interrupt may cost 80 us in a virtual machine (bench/profiler-overhead), which at 1,000 a
@@ -59,7 +59,8 @@ mod sampled {
         pub fn note(&mut self, point: &mut Point) {
             match self.seen.take() {
                 Some(Ok(profile)) => {
-                    let requests = point.outcomes.completed();
+                    // Those of the window, as its CPU time is.
+                    let requests = point.figures.get(names::THROUGHPUT).and_then(|figure| figure.n).unwrap_or(0);
                     point.figures.extend(profile.point_figures(requests));
                     point.functions = profile.point_functions(requests);
                     if self.is_per_packet {

@@ -349,7 +349,7 @@ impl Gauge {
             doubts: result.doubts.clone(),
         };
         let seen = match (&mut self.watch, window) {
-            (Ok(watch), Some(window)) => watch.seen(window, result.outcomes.completed(), &client_side(&result)),
+            (Ok(watch), Some(window)) => watch.seen(window, result.completed_in_window, &client_side(&result)),
             (Ok(_), None) => Err(trouble.unwrap_or_else(|| "the window never began".into())),
             (Err(doubt), _) => Err(doubt.what.clone()),
         };

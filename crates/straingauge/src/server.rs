@@ -2,6 +2,7 @@
 
 pub mod guardian;
 
+use crate::failure::interrupted;
 use crate::signals::Stop;
 use anyhow::{Context, Result, anyhow, bail};
 use guardian::Guardian;
@@ -18,6 +19,8 @@ use wan::{Pair, PairPlan, PathMeter};
 /// How much of the server's own output is kept: its end, where the reason of an exit stands.
 const KEPT_OUTPUT_BYTES: usize = 64 << 10;
 const STOP_GRACE: Duration = Duration::from_secs(3);
+/// What a signal interrupts here.
+const STARTING: &str = "the server was starting";
 
 /// What to start and where.
 pub struct ServerPlan<'a> {
@@ -47,6 +50,8 @@ pub struct Server {
     port: u16,
     /// Where the engine connects to.
     pub address: SocketAddr,
+    /// The limit of descriptors that it was started with.
+    pub inherited_descriptors: u64,
     /// What the way of starting it makes doubtful.
     pub doubts: Vec<Doubt>,
     has_path: bool,
@@ -80,6 +85,7 @@ impl Server {
             Some(pair) => pair.run_server(&mut command)?,
             None => run_beside(&mut command, &plan.server_cpus),
         }
+        let inherited_descriptors = record::machine::descriptor_limit();
         let mut child = command.spawn().map_err(|error| cannot_start(&plan.argv[0], &error))?;
         let output = Arc::new(Mutex::new(VecDeque::new()));
         keep_tail(child.stdout.take(), &output);
@@ -97,6 +103,7 @@ impl Server {
             guardian: None,
             port: plan.port,
             address: SocketAddr::new(plan.asked.unwrap_or(loopback), plan.port),
+            inherited_descriptors,
             doubts: Vec::new(),
             path: "loopback of this machine".into(),
             has_path: plan.path.is_some(),
@@ -234,15 +241,15 @@ impl Server {
     fn wait_until_it_listens(&mut self, plan: &ServerPlan<'_>, stop: &Stop) -> Result<()> {
         let deadline = Instant::now() + plan.timeout;
         loop {
+            if stop.is_set() {
+                return Err(interrupted(STARTING));
+            }
             if self.is_listening() {
                 return Ok(());
             }
             self.reap();
             if let Some(status) = self.exit.filter(|status| !status.success()) {
                 bail!("the server '{}' {}", plan.argv[0], self.exit_words(status));
-            }
-            if stop.is_set() {
-                bail!("interrupted while the server was starting");
             }
             if Instant::now() >= deadline {
                 let hint = "does its configuration name this port, and does it stay in the foreground? (--server-timeout gives it longer)";
@@ -324,7 +331,7 @@ impl Server {
                 bail!("the server '{}' {how}", plan.argv[0]);
             }
             if stop.is_set() {
-                bail!("interrupted while the server was starting");
+                return Err(interrupted(STARTING));
             }
             std::thread::sleep(Duration::from_millis(20));
         }

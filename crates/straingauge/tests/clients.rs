@@ -280,6 +280,11 @@ fn a_certificate_that_cannot_be_trusted_is_one_clear_sentence() {
     load(&server.url(), &["--tls-ca", &path(other.ca())]).exits_with(1).complains_of(&["certificate", "--tls-ca"]);
     load(&other.url(), &["--tls-ca", &path(other.ca())]).exits_with(1).complains_of(&["another name"]);
     load(&other.url(), &["--tls-insecure", "--quiet"]).exits_with(0);
+    // The server's own certificate, given as it is: nobody needs to have signed it, but its name must be right.
+    let own = |server: &SecureServer| path(server.state.path().join("cert.pem"));
+    load(&server.url(), &["--tls-ca", &own(&server), "--quiet"]).exits_with(0);
+    load(&server.url(), &["--tls-ca", &own(&other)]).exits_with(1).complains_of(&["not signed by", "--tls-ca"]);
+    load(&other.url(), &["--tls-ca", &own(&other)]).exits_with(1).complains_of(&["another name"]);
     let key = server.state.path().join("key.pem");
     load(&server.url(), &["--tls-ca", &path(key)]).complains_of(&["--tls-ca", "certificate"]);
     load(&server.url().replace("https", "http"), &["--tls-insecure"])

@@ -23,11 +23,15 @@ fn assert_is_a_whole_run(path: &Path, said: &Said) {
     for (index, point) in measured.iter().enumerate() {
         assert_eq!(point["index"].as_u64(), Some(index as u64));
         let outcomes = &point["outcomes"];
-        let sent = outcomes["sent"].as_u64().expect("sent is counted");
-        let beside = ["sent", "connects", "connects_slow", "connects_failed"];
-        let ends =
-            outcomes.as_object().expect("outcomes by name").iter().filter(|(name, _)| !beside.contains(&name.as_str()));
-        assert_eq!(sent, ends.map(|(_, count)| count.as_u64().unwrap_or(0)).sum::<u64>(), "{outcomes:#}");
+        let of = |name: &str| outcomes[name].as_u64().unwrap_or_else(|| panic!("{name} is counted"));
+        let is_beside = |name: &str| ["sent", "carried_in"].contains(&name) || name.starts_with("connect");
+        let is_end = |name: &str| !is_beside(name) || name == "connect_timed_out";
+        let ends = outcomes.as_object().expect("outcomes by name").iter().filter(|(name, _)| is_end(name));
+        assert_eq!(
+            of("sent") + of("carried_in"),
+            ends.map(|(_, count)| count.as_u64().unwrap_or(0)).sum::<u64>(),
+            "{outcomes:#}"
+        );
         assert!(path.join(format!("points/{index:03}/latency.hlog")).is_file(), "point {index} has its histograms");
     }
     let page = std::fs::read_to_string(path.join("report.html")).expect("report.html is there");

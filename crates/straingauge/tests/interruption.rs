@@ -108,6 +108,22 @@ fn ctrl_c_keeps_the_points_and_ends_the_server() {
 }
 
 #[test]
+fn ctrl_c_while_the_server_starts_is_an_interruption() {
+    for command in ["load", "find"] {
+        let url = format!("http://127.0.0.1:{}/", free_port());
+        let mut words = straingauge([command, &url, "--isolate", "never", "--", "sh", "-c"]);
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let started = dir.path().join("started");
+        words.arg(format!("touch {}; exec sleep 60", started.display())).current_dir(dir.path());
+        let mut running = Running::start(&mut words);
+        running.wait_until("the server", || started.is_file());
+        running.signal(libc::SIGINT);
+        let said = running.wait().exits_with(130);
+        assert!(said.err.contains("interrupted while the server was starting"), "{}", said.err);
+    }
+}
+
+#[test]
 fn ctrl_c_during_a_single_load_reports_what_was_measured() {
     needs_server!(Kind::Nginx);
     let server = crate::server::Server::start(Kind::Nginx);

@@ -19,7 +19,7 @@ fn value(point: &Value, name: &str) -> Option<f64> {
 #[track_caller]
 fn assert_counts_agree(point: &Value) {
     let of = |name: &str| point["outcomes"][name].as_u64().unwrap_or(0) as f64;
-    let given_up = of("sent") - of("ok") - of("non_2xx");
+    let given_up = of("sent") + of("carried_in") - of("ok") - of("non_2xx");
     let difference = value(point, "watch.whole_load_difference").expect("the whole load was counted");
     assert!((0.0..=given_up).contains(&difference), "{difference} requests apart, {given_up} given up: {point:#}");
 }

@@ -15,8 +15,9 @@ from .bounded import JsonFile, Key
 SCHEMA = 1
 #: What can become of a request, and the counts of connections beside it (docs/run-directory.md).
 OUTCOMES = (
-    "sent", "ok", "non_2xx", "refused", "reset", "timed_out", "connect_timed_out", "truncated", "closed_early",
+    "sent", "carried_in", "ok", "non_2xx", "refused", "reset", "timed_out", "connect_timed_out", "truncated", "closed_early",
     "malformed", "local_limit", "tls_failed", "other_error", "unfinished", "connects", "connects_slow", "connects_failed",
+    "connections_used", "connections_silent",
 )
 _U64 = 1 << 64
 

@@ -150,8 +150,11 @@ fn point_row(point: &Point) -> PointRow {
     let value = |name: &str, words: &dyn Fn(f64) -> String| point.value(name).map_or("\u{2013}".into(), words);
     let time = |us: f64| format_nanos(us * 1e3);
     let outcomes = &point.outcomes;
-    let mut counts =
-        vec![("sent".to_string(), grouped(outcomes.sent as f64)), ("ok".into(), grouped(outcomes.ok as f64))];
+    let mut counts = vec![("sent".to_string(), grouped(outcomes.sent as f64))];
+    if outcomes.carried_in > 0 {
+        counts.push(("under way at the begin".into(), grouped(outcomes.carried_in as f64)));
+    }
+    counts.push(("ok".into(), grouped(outcomes.ok as f64)));
     counts.extend(outcomes.failures().into_iter().map(|(kind, count)| (kind.to_string(), grouped(count as f64))));
     if outcomes.unfinished > 0 {
         counts.push(("unfinished at the end".into(), grouped(outcomes.unfinished as f64)));
@@ -172,7 +175,7 @@ fn point_row(point: &Point) -> PointRow {
         },
         repeat: point.repeat,
         window: format_nanos(point.duration_ns as f64),
-        sent: grouped(outcomes.sent as f64),
+        sent: grouped(outcomes.requests() as f64),
         failed: grouped(outcomes.failed() as f64),
         rate: value(names::THROUGHPUT, &grouped),
         p50: value(names::RESPONSE_P50, &time),

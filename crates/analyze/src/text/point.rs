@@ -79,10 +79,14 @@ fn outcomes(point: &Point) -> String {
     let outcomes = &point.outcomes;
     let mut table = Table::new(&["requests", "count", "share"], 1);
     let mut row = |kind: &str, count: u64| {
-        let share = if outcomes.sent == 0 { "-".into() } else { percent(count as f64 / outcomes.sent as f64) };
+        let requests = outcomes.requests();
+        let share = if requests == 0 { "-".into() } else { percent(count as f64 / requests as f64) };
         table.row(vec![kind.into(), grouped(count as f64), share]);
     };
     row("sent", outcomes.sent);
+    if outcomes.carried_in > 0 {
+        row("under way at the begin", outcomes.carried_in);
+    }
     row("ok", outcomes.ok);
     for (kind, count) in outcomes.failures() {
         row(kind, count);
@@ -103,6 +107,9 @@ fn rates(point: &Point) -> String {
     row("throughput", names::THROUGHPUT, |value| format!("{}/s", format_si(value)));
     if point.value(names::GOODPUT) != point.value(names::THROUGHPUT) {
         row("goodput", names::GOODPUT, |value| format!("{}/s", format_si(value)));
+    }
+    if point.value(names::SILENT).is_some_and(|count| count > 0.0) {
+        row("never answered", names::SILENT, |count| format!("{} connections", grouped(count)));
     }
     row("received", names::RECEIVED, |value| format!("{}/s", format_bytes(value)));
     row("client CPU", names::CLIENT_CPU, |value| format!("{value:.1} us/request"));

@@ -1,7 +1,11 @@
 //! The server's command, as it is named in remedies.
 
-use crate::text::plain;
+use crate::text::{grouped, plain};
 use record::RunDir;
+use record::machine::INHERITED_DESCRIPTORS;
+
+/// A limit of descriptors that no server of this kind reaches.
+const ENOUGH_DESCRIPTORS: &str = "65536";
 
 /// The command behind `--`, quoted for a shell; else that of the process that was watched; else `SERVER ...`.
 pub fn of_server(run: &RunDir) -> String {
@@ -19,6 +23,72 @@ pub fn server_pid(run: &RunDir) -> String {
     pid.filter(|_| run.record.scenario.server.is_none()).cloned().unwrap_or_else(|| "PID".into())
 }
 
+/// How to raise the server's limit of descriptors, where it is set.
+pub fn more_descriptors(run: &RunDir) -> (String, Vec<String>) {
+    let limit = |text: Option<&String>| text.and_then(|text| text.parse::<u64>().ok());
+    let own = limit(run.record.server_facts.get("descriptor_limit"));
+    let Some(server) = &run.record.scenario.server else {
+        let words = format!(
+            "To try: start the server with a higher limit (`ulimit -n {ENOUGH_DESCRIPTORS}` in the shell that starts it, \
+             `LimitNOFILE={ENOUGH_DESCRIPTORS}` in its unit of systemd), unless its configuration sets one."
+        );
+        return (words, Vec::new());
+    };
+    if let Some((at, set)) = server.argv.iter().enumerate().find_map(|(at, word)| Some((at, set_limit(word)?))) {
+        let mut argv = server.argv.clone();
+        argv[at].replace_range(set.clone(), ENOUGH_DESCRIPTORS);
+        let command = plain(&argv.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "), 300);
+        let value = plain(&server.argv[at][set], 20);
+        return (format!("The server's command sets the limit of {value} itself. To try: `{command}`."), vec![command]);
+    }
+    let inherited = limit(run.record.server_facts.get(INHERITED_DESCRIPTORS));
+    if let (Some(own), Some(inherited)) = (own, inherited)
+        && own < inherited
+    {
+        let words = format!(
+            "The server was started with a limit of {} and lowered it to {} itself: raise it in its configuration \
+             (`worker_rlimit_nofile` of nginx and the like).",
+            grouped(inherited as f64),
+            grouped(own as f64)
+        );
+        return (words, Vec::new());
+    }
+    let command = format!("sh -c 'ulimit -n {ENOUGH_DESCRIPTORS}; exec \"$@\"' sh {}", of_server(run));
+    let words = format!(
+        "To try: `{command}` (`LimitNOFILE={ENOUGH_DESCRIPTORS}` in a unit of systemd; some servers have a limit of their own)."
+    );
+    (words, vec![command])
+}
+
+/// Where in a word of a command a limit of descriptors stands: `ulimit -n 64` of a shell, `--nofile=64` of prlimit,
+/// `LimitNOFILE=64` of systemd-run.
+fn set_limit(word: &str) -> Option<std::ops::Range<usize>> {
+    let digits = |from: usize| {
+        let length = word[from..].bytes().take_while(u8::is_ascii_digit).count();
+        (length > 0).then_some(from..from + length)
+    };
+    for name in ["--nofile=", "LimitNOFILE="] {
+        if let Some(at) = word.find(name) {
+            return digits(at + name.len());
+        }
+    }
+    for (at, name) in word.match_indices("ulimit") {
+        let mut from = at + name.len();
+        let mut is_of_descriptors = false;
+        loop {
+            from += word[from..].bytes().take_while(|byte| *byte == b' ').count();
+            let flag = word[from..].split(' ').next().filter(|word| word.starts_with('-'));
+            let Some(flag) = flag else { break };
+            is_of_descriptors |= flag.contains('n');
+            from += flag.len();
+        }
+        if let Some(found) = digits(from).filter(|_| is_of_descriptors) {
+            return Some(found);
+        }
+    }
+    None
+}
+
 /// As a word for a shell.
 pub fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
@@ -26,4 +96,26 @@ pub fn quoted(word: &str) -> String {
         return word.into();
     }
     plain(&format!("'{}'", word.replace('\'', "'\\''")), 300)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::set_limit;
+
+    #[test]
+    fn a_limit_is_found_where_a_command_sets_it() {
+        for (word, limit) in [
+            ("ulimit -n 64; exec server", Some("64")),
+            ("cd /srv && ulimit  -S -n 1024 && exec server", Some("1024")),
+            ("ulimit -c 0; ulimit -Hn 200; server", Some("200")),
+            ("--nofile=64:64", Some("64")),
+            ("LimitNOFILE=64", Some("64")),
+            ("ulimit -c 0; exec server", None),
+            ("ulimit -n unlimited; server", None),
+            ("ulimit", None),
+            ("server -n 64", None),
+        ] {
+            assert_eq!(set_limit(word).map(|at| &word[at]), limit, "{word}");
+        }
+    }
 }

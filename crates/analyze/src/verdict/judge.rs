@@ -1,6 +1,6 @@
 //! What each rule of the table looks at in a run. A function says what was seen and what to try, or nothing.
 
-use super::command::{of_server, quoted, server_pid};
+use super::command::{more_descriptors, of_server, quoted, server_pid};
 use super::evidence::{Evidence, pooled, typical};
 use super::rules::*;
 use crate::growth;
@@ -27,7 +27,7 @@ fn told(because: String, remedy: String, commands: &[String]) -> Option<Told> {
 /// Requests that the client could not send for want of a port.
 pub fn client_ports(evidence: &Evidence<'_>) -> Option<Told> {
     let limit = evidence.criteria().error_ratio;
-    let share = |point: &Point| point.outcomes.local_limit as f64 / point.outcomes.sent.max(1) as f64;
+    let share = |point: &Point| point.outcomes.local_limit as f64 / point.outcomes.requests().max(1) as f64;
     let (at, points) = evidence.first_level(|point| share(point) > limit)?;
     let most = points.iter().map(|point| share(point)).fold(0.0, f64::max);
     let range = evidence.run.record.machine.sysctls.get("net.ipv4.ip_local_port_range");
@@ -71,18 +71,15 @@ pub fn descriptors(evidence: &Evidence<'_>) -> Option<Told> {
     let (at, points) = evidence.first_level(|point| is_full(point) && (waits(point) || fails(point)))?;
     let used = points.iter().filter_map(|point| point.figures.get(names::SERVER_DESCRIPTORS)?.n).max()?;
     let share = typical(&points, names::SERVER_DESCRIPTORS)?;
-    let server = of_server(evidence.run);
-    let command = format!("sh -c 'ulimit -n 65536; exec \"$@\"' sh {server}");
+    let (remedy, commands) = more_descriptors(evidence.run);
     told(
         format!(
             "A process of the server had {} descriptors open at {at}, {} of its limit: it cannot accept more connections.",
             grouped(used as f64),
             percent(share)
         ),
-        format!(
-            "To try: `{command}` (`LimitNOFILE=65536` in a unit of systemd; some servers have a limit of their own)."
-        ),
-        &[command],
+        remedy,
+        &commands,
     )
 }
 

@@ -2,16 +2,22 @@
 
 use super::curve::isotonic;
 use crate::statistics::{interval_of, random};
+use crate::text::grouped;
 use rand::RngExt;
 use record::units::format_nanos;
-use record::{Criteria, Point, names};
+use record::{Criteria, Pace, Point, names};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// More connections than this without a byte of an answer are failure: at their 99th percentile nobody is served.
+const SILENT_RATIO: f64 = 0.01;
+
 /// The criteria of failure that a point crossed, in words with the value and the limit; empty = the load held.
-/// `None` when the point cannot be judged: nothing was sent.
+/// `None` when the point cannot be judged: nothing was asked of the server.
 pub fn crossed(point: &Point, criteria: &Criteria) -> Option<Vec<String>> {
     let outcomes = &point.outcomes;
-    if outcomes.sent == 0 && outcomes.sum() == 0 {
+    // The connections of a closed loop always ask; runs of earlier versions do not count what was sent in the warm-up.
+    let is_asking = point.pace == Pace::Closed && point.connections > 0 && point.duration_ns > 0;
+    if outcomes.requests() == 0 && outcomes.sum() == 0 && !is_asking {
         return None;
     }
     let mut found = Vec::new();
@@ -33,8 +39,19 @@ pub fn crossed(point: &Point, criteria: &Criteria) -> Option<Vec<String>> {
             percent(criteria.error_ratio)
         ));
     }
-    if finished == 0 {
+    let is_the_clients = outcomes.local_limit > 0 && outcomes.unfinished == 0;
+    if outcomes.completed() == 0 && failed == 0 && !is_the_clients {
         found.push("no request was answered".into());
+    }
+    if outcomes.completed() > 0
+        && let Some(ratio) = outcomes.silent_ratio()
+        && ratio > SILENT_RATIO
+    {
+        found.push(format!(
+            "{} of {} connections got no answer in the whole window",
+            grouped(outcomes.connections_silent as f64),
+            grouped(outcomes.connections_used as f64)
+        ));
     }
     if let (Some(offered), Some(goodput)) = (offered_per_sec(point), point.value(names::GOODPUT))
         && goodput < criteria.goodput_ratio * offered
@@ -211,6 +228,49 @@ mod tests {
     fn a_load_that_fails_half_the_time_lies_between_the_bounds() {
         let trials = [trial(10.0, 0, false), trial(20.0, 0, false), trial(20.0, 1, true), trial(30.0, 0, true)];
         assert_eq!(bracket(&trials), Bracket { lower: Some(10.0), upper: Some(30.0) });
+    }
+
+    /// A closed loop over `connections`, 2 s.
+    fn closed(connections: u64, outcomes: record::Outcomes) -> Point {
+        serde_json::from_value(serde_json::json!({
+            "schema": 1, "index": 0, "sweep": "connections", "repeat": 0, "connections": connections,
+            "pace": {"loop": "closed"}, "started_unix_ms": 0, "warmup_ns": 1_000_000_000, "duration_ns": 2_000_000_000u64,
+            "outcomes": outcomes, "figures": {}
+        }))
+        .expect("a point")
+    }
+
+    #[test]
+    fn a_point_without_an_answer_has_failed() {
+        let criteria = Criteria::default();
+        let said = |outcomes| crossed(&closed(256, outcomes), &criteria);
+        let no_answer = Some(vec!["no request was answered".to_string()]);
+        assert_eq!(said(Default::default()), no_answer, "earlier versions did not count requests of the warm-up");
+        assert_eq!(said(record::Outcomes { carried_in: 256, unfinished: 256, ..Default::default() }), no_answer);
+        let refused = said(record::Outcomes { carried_in: 256, refused: 256, ..Default::default() });
+        assert!(refused.is_some_and(|why| why.len() == 1 && why[0].contains("refused")));
+        let clients = said(record::Outcomes { sent: 256, local_limit: 256, ..Default::default() });
+        assert_eq!(clients, Some(vec![]), "the client's limit is not the server's failure");
+        assert_eq!(crossed(&Point { duration_ns: 0, ..closed(256, Default::default()) }, &criteria), None);
+    }
+
+    #[test]
+    fn a_point_at_which_connections_got_nothing_has_failed() {
+        let served = |silent| {
+            let outcomes = record::Outcomes {
+                sent: 90_000,
+                carried_in: 500,
+                ok: 90_500 - silent,
+                unfinished: silent,
+                connections_used: 500,
+                connections_silent: silent,
+                ..Default::default()
+            };
+            crossed(&closed(500, outcomes), &Criteria::default()).expect("it can be judged")
+        };
+        assert_eq!(served(436), ["436 of 500 connections got no answer in the whole window"]);
+        assert_eq!(served(6).len(), 1);
+        assert!(served(5).is_empty(), "one connection of a hundred, as the limit of the 99th percentile");
     }
 
     #[test]

@@ -43,8 +43,8 @@ pub(super) fn saturation(point: &Point) -> Option<f64> {
 pub fn client_is_saturated(point: &Point, criteria: &Criteria) -> bool {
     let busy = point.value(names::CLIENT_UTILISATION).is_some_and(|share| share >= criteria.saturation_ratio);
     let doubted = point.doubts.iter().any(|doubt| doubt.kind == DoubtKind::ClientSaturated);
-    let sent = point.outcomes.sent.max(1) as f64;
-    busy || doubted || point.outcomes.local_limit as f64 / sent > criteria.error_ratio
+    let requests = point.outcomes.requests().max(1) as f64;
+    busy || doubted || point.outcomes.local_limit as f64 / requests > criteria.error_ratio
 }
 
 /// The client was the limit and the server was not, as far as one can tell.

@@ -141,6 +141,19 @@ fn a_full_table_of_descriptors_is_named_where_connections_wait_for_it() {
     let cause = &verdict.causes[0];
     assert!(cause.because.contains("48 descriptors open at 64 connections, 100 % of its limit"), "{}", cause.because);
     assert!(cause.commands[0].ends_with("exec \"$@\"' sh nginx -c nginx.conf"), "{}", cause.commands[0]);
+    // Who sets the limit must raise it: a higher one around a command that sets its own is of no use.
+    let mut record = fixture::record();
+    record.server_facts.insert("descriptor_limit".into(), "48".into());
+    record.server_facts.insert("descriptor_limit_inherited".into(), "1024".into());
+    let lowered = &judged(healthy(), record.clone(), full(17.0)).causes[0];
+    assert!(lowered.remedy.contains("limit of 1,024 and lowered it to 48 itself"), "{}", lowered.remedy);
+    assert!(lowered.commands.is_empty(), "{:?}", lowered.commands);
+    let server = record.scenario.server.as_mut().expect("it was started");
+    server.argv = ["sh", "-c", "ulimit -n 48; exec nginx"].map(String::from).into();
+    let set = &judged(healthy(), record.clone(), full(17.0)).causes[0];
+    assert_eq!(set.commands, ["sh -c 'ulimit -n 65536; exec nginx'"]);
+    record.scenario.server = None;
+    assert!(judged(healthy(), record, full(17.0)).causes[0].remedy.contains("in the shell that starts it"));
     assert!(judged(healthy(), fixture::record(), full(0.0)).causes.is_empty(), "nobody waits for more");
 }
 

@@ -4,6 +4,12 @@ use super::Malformed;
 
 pub(super) const TOO_LONG: Malformed = Malformed("a header of more than 64 KiB");
 
+/// The first bytes are those of HTTP/2.
+pub(crate) const HTTP_2: Malformed =
+    Malformed("the server speaks HTTP/2 only, and straingauge HTTP/1.1: let it offer HTTP/1.1 on this port, too");
+/// Length, type, flags and stream of a frame.
+const FRAME_HEAD_BYTES: usize = 9;
+
 /// How the end of the body is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyKind {
@@ -41,7 +47,28 @@ impl Head {
 pub(super) fn check_start(bytes: &[u8]) -> Result<(), Malformed> {
     const START: &[u8] = b"HTTP/1.";
     let known = bytes.len().min(START.len());
-    if bytes[..known] == START[..known] { Ok(()) } else { Err(Malformed("the response does not begin with HTTP/1.")) }
+    match may_be_http_2(bytes) {
+        _ if bytes[..known] == START[..known] => Ok(()),
+        true if bytes.len() < FRAME_HEAD_BYTES => Ok(()),
+        true => Err(HTTP_2),
+        false => Err(Malformed("the response does not begin with HTTP/1.")),
+    }
+}
+
+/// Whether bytes are the begin of what an HTTP/2 server says first: a SETTINGS frame (type 4), or to a client that did not
+/// begin in HTTP/2 a GOAWAY frame (type 7), either of stream 0 and, as they are, of less than 256 bytes.
+fn may_be_http_2(bytes: &[u8]) -> bool {
+    let is_right = |at: usize, byte: u8| match at {
+        2 | 4 => true,
+        3 => byte == 4 || byte == 7,
+        _ => byte == 0,
+    };
+    bytes.iter().take(FRAME_HEAD_BYTES).enumerate().all(|(at, byte)| is_right(at, *byte))
+}
+
+/// Whether bytes that came unasked are those of an HTTP/2 server.
+pub(crate) fn is_http_2(bytes: &[u8]) -> bool {
+    bytes.len() >= FRAME_HEAD_BYTES && may_be_http_2(bytes)
 }
 
 /// The offset behind the empty line that ends a head, searching from `from`. A lone LF ends a line, too: RFC 9112

@@ -12,6 +12,7 @@ mod head;
 mod template;
 
 pub use head::{BodyKind, Head, parse_head};
+pub(crate) use head::{HTTP_2, is_http_2};
 pub use template::HeadCache;
 
 /// A head (status line and fields) longer than this is malformed: it also bounds the memory of a connection.

@@ -5,12 +5,13 @@ mod verify;
 
 use crate::LoadError;
 use record::{ClientPlan, Latency, TlsPlan};
-use rustls::client::Resumption;
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use std::sync::Arc;
+use verify::Verifier;
 
 /// Sessions kept for resumption by each thread.
 const SESSIONS_KEPT: usize = 256;
@@ -58,19 +59,25 @@ fn setting(plan: &TlsPlan) -> Result<TlsSetting, LoadError> {
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|error| wrong(format!("TLS cannot be set up: {error}")))?;
-    let mut config = if plan.is_insecure {
-        let unchecked = Arc::new(verify::Unchecked::new(provider));
-        builder.dangerous().with_custom_certificate_verifier(unchecked).with_no_client_auth()
+    let verifier = if plan.is_insecure {
+        Verifier::unchecked(provider)
     } else {
-        builder.with_root_certificates(roots(plan)?).with_no_client_auth()
+        let (roots, given) = roots(plan)?;
+        let authorities = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+            .build()
+            .map_err(|error| wrong(format!("the authorities cannot be used: {error}")))?;
+        Verifier::by(provider, authorities, given)
     };
+    let mut config = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     config.resumption = resumption(plan.has_resumption);
     Ok(TlsSetting { config: Arc::new(config), name, has_resumption: plan.has_resumption })
 }
 
-fn roots(plan: &TlsPlan) -> Result<RootCertStore, LoadError> {
+/// Whom to trust: authorities, and the certificates of `--tls-ca` as they are.
+fn roots(plan: &TlsPlan) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), LoadError> {
     let mut roots = RootCertStore::empty();
+    let mut given = Vec::new();
     match &plan.ca_file {
         Some(path) => {
             let unreadable = |why: String| {
@@ -79,7 +86,8 @@ fn roots(plan: &TlsPlan) -> Result<RootCertStore, LoadError> {
             let found = CertificateDer::pem_file_iter(path).map_err(|error| unreadable(error.to_string()))?;
             for certificate in found {
                 let certificate = certificate.map_err(|error| unreadable(error.to_string()))?;
-                roots.add(certificate).map_err(|error| unreadable(error.to_string()))?;
+                given.push(certificate.clone());
+                roots.add(certificate).map_err(|_| unreadable("a certificate in it cannot be read".into()))?;
             }
             if roots.is_empty() {
                 return Err(unreadable("it holds no certificate".into()));
@@ -95,34 +103,76 @@ fn roots(plan: &TlsPlan) -> Result<RootCertStore, LoadError> {
             }
         }
     }
-    Ok(roots)
+    Ok((roots, given))
 }
 
-/// A TLS error as the middle of a sentence, with what to do about the common ones.
+/// A TLS error as the middle of a sentence, with what to do about it. No name of the library's is in it.
 pub(crate) fn words(error: &rustls::Error) -> String {
-    use rustls::{CertificateError as Bad, Error};
+    use rustls::Error;
     match error {
-        Error::InvalidCertificate(bad) => match bad {
-            Bad::UnknownIssuer | Bad::BadSignature => {
-                "its certificate is not signed by an authority known here: give the authority with --tls-ca FILE, or pass --tls-insecure".into()
-            }
-            Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
-                "its certificate is for another name: use the name in the URL, or pass --tls-insecure".into()
-            }
-            Bad::Expired | Bad::ExpiredContext { .. } => {
-                "its certificate has expired: renew it, or pass --tls-insecure".into()
-            }
-            Bad::NotValidYet | Bad::NotValidYetContext { .. } => {
-                "its certificate is not valid yet: check both clocks, or pass --tls-insecure".into()
-            }
-            other => format!("its certificate is refused ({other}): replace it, or pass --tls-insecure"),
-        },
+        Error::InvalidCertificate(bad) => format!("its certificate {}, or pass --tls-insecure", certificate_words(bad)),
+        Error::NoCertificatesPresented => "it presents no certificate: give it one".into(),
         Error::InvalidMessage(_) => "what it sends is not TLS: does this port speak plain http?".into(),
-        Error::NoApplicationProtocol | Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol) => {
-            "it does not offer http/1.1 (ALPN)".into()
+        Error::NoApplicationProtocol => NO_HTTP_1.into(),
+        Error::AlertReceived(alert) => alert_words(*alert),
+        Error::PeerIncompatible(_) => {
+            "it has no version of TLS or no cipher in common with straingauge, which speaks TLS 1.2 and 1.3: let it offer them".into()
         }
-        Error::AlertReceived(alert) => format!("it refused the handshake (alert {alert:?})"),
-        other => format!("the handshake failed ({other})"),
+        Error::PeerMisbehaved(_) | Error::InappropriateMessage { .. } | Error::InappropriateHandshakeMessage { .. } => {
+            "it breaks the rules of TLS: is this a TLS server?".into()
+        }
+        Error::DecryptError => "what it sends cannot be decrypted: does something between change it?".into(),
+        Error::PeerSentOversizedRecord => "it sends a longer record than TLS allows: is this a TLS server?".into(),
+        // The rest is about the client's own side: its configuration, its clock, its randomness.
+        _ => "the TLS handshake could not be made on this side".into(),
+    }
+}
+
+const NO_HTTP_1: &str = "it does not offer http/1.1 (ALPN); perhaps it speaks HTTP/2 only: let it offer http/1.1, too";
+
+/// What is wrong with a certificate, and its remedy beside not looking.
+fn certificate_words(bad: &rustls::CertificateError) -> &'static str {
+    use rustls::CertificateError as Bad;
+    match bad {
+        Bad::UnknownIssuer => {
+            "is not signed by an authority known here: give the authority, or the certificate itself, with --tls-ca FILE"
+        }
+        Bad::BadSignature => "has a wrong signature: give the authority that signed it with --tls-ca FILE",
+        Bad::NotValidForName | Bad::NotValidForNameContext { .. } => "is for another name: use the name in the URL",
+        Bad::Expired | Bad::ExpiredContext { .. } => "has expired: renew it",
+        Bad::NotValidYet | Bad::NotValidYetContext { .. } => "is not valid yet: check both clocks",
+        Bad::Revoked => "is revoked: replace it",
+        Bad::InvalidPurpose | Bad::InvalidPurposeContext { .. } => "is not for servers: replace it",
+        Bad::BadEncoding | Bad::UnhandledCriticalExtension => "cannot be read: replace it",
+        Bad::UnsupportedSignatureAlgorithmContext { .. }
+        | Bad::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            "is signed in a way that is not known here: replace it"
+        }
+        Bad::Other(other) => match other.0.downcast_ref::<webpki::Error>() {
+            Some(webpki::Error::CaUsedAsEndEntity) => {
+                "is that of an authority, and not one that was given: give it with --tls-ca FILE"
+            }
+            Some(webpki::Error::UnsupportedCertVersion) => "is not of version 3 of X.509: replace it",
+            _ => "is not one that can be checked: replace it",
+        },
+        _ => "is refused: replace it",
+    }
+}
+
+/// What the server objected to.
+fn alert_words(alert: rustls::AlertDescription) -> String {
+    use rustls::AlertDescription as Alert;
+    match alert {
+        Alert::NoApplicationProtocol => NO_HTTP_1.into(),
+        Alert::CertificateRequired | Alert::BadCertificate | Alert::UnknownCA | Alert::AccessDenied => {
+            "it wants a certificate of the client, which straingauge does not have: let it accept clients without".into()
+        }
+        Alert::ProtocolVersion | Alert::HandshakeFailure | Alert::InsufficientSecurity => {
+            "it has no version of TLS or no cipher in common with straingauge, which speaks TLS 1.2 and 1.3: let it offer them".into()
+        }
+        Alert::UnrecognisedName => "it has no certificate for this name: use the name in the URL".into(),
+        Alert::InternalError => "it had an error of its own in the handshake: look at its error log".into(),
+        other => format!("it refused the handshake (alert {} of TLS): look at its error log", u8::from(other)),
     }
 }
 
@@ -190,5 +240,35 @@ impl TlsTally {
         self.resumed += other.resumed;
         self.failed += other.failed;
         self.example = self.example.take().or(other.example);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::{AlertDescription, CertificateError, Error, OtherError, PeerIncompatible};
+
+    #[test]
+    fn no_error_is_told_in_the_names_of_the_library() {
+        let other = |error| Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(error))));
+        for error in [
+            other(webpki::Error::CaUsedAsEndEntity),
+            other(webpki::Error::UnsupportedCertVersion),
+            other(webpki::Error::EmptyEkuExtension),
+            Error::InvalidCertificate(CertificateError::UnknownIssuer),
+            Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure),
+            Error::PeerIncompatible(PeerIncompatible::ServerDoesNotSupportTls12Or13),
+            Error::AlertReceived(AlertDescription::HandshakeFailure),
+            Error::AlertReceived(AlertDescription::Unknown(200)),
+            Error::AlertReceived(AlertDescription::CertificateRequired),
+            Error::NoApplicationProtocol,
+            Error::DecryptError,
+            Error::FailedToGetCurrentTime,
+        ] {
+            let words = words(&error);
+            let is_name =
+                |word: &str| word.chars().skip(1).any(char::is_uppercase) && word.chars().any(char::is_lowercase);
+            assert!(!words.split(|c: char| !c.is_alphanumeric()).any(is_name), "{words}");
+        }
     }
 }

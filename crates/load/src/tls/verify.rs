@@ -1,33 +1,70 @@
-//! `--tls-insecure`: any certificate is taken. Signatures of the handshake are still checked, as they cost what they cost
-//! in a checked one.
+//! Which certificates are taken. `--tls-ca`: those that the given ones have signed, and the given ones themselves.
+//! `--tls-insecure`: any; signatures of the handshake are still checked, as they cost what they cost in a checked one.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{DigitallySignedStruct, Error, SignatureScheme};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 use std::sync::Arc;
 
 #[derive(Debug)]
-pub(super) struct Unchecked {
+pub(super) struct Verifier {
     provider: Arc<CryptoProvider>,
+    how: How,
 }
 
-impl Unchecked {
-    pub(super) fn new(provider: Arc<CryptoProvider>) -> Self {
-        Unchecked { provider }
+#[derive(Debug)]
+enum How {
+    Unchecked,
+    By { authorities: Arc<WebPkiServerVerifier>, given: Vec<CertificateDer<'static>> },
+}
+
+impl Verifier {
+    pub(super) fn unchecked(provider: Arc<CryptoProvider>) -> Self {
+        Verifier { provider, how: How::Unchecked }
+    }
+
+    pub(super) fn by(
+        provider: Arc<CryptoProvider>,
+        authorities: Arc<WebPkiServerVerifier>,
+        given: Vec<CertificateDer<'static>>,
+    ) -> Self {
+        Verifier { provider, how: How::By { authorities, given } }
     }
 }
 
-impl ServerCertVerifier for Unchecked {
+/// Whether the only objection is that the certificate is an authority's, as self-signed ones are by default, or signed by
+/// nobody known. The library looks at the dates before, so they are right.
+fn is_about_the_issuer(error: &Error) -> bool {
+    match error {
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => true,
+        Error::InvalidCertificate(CertificateError::Other(other)) => {
+            matches!(other.0.downcast_ref::<webpki::Error>(), Some(webpki::Error::CaUsedAsEndEntity))
+        }
+        _ => false,
+    }
+}
+
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
+        server: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
+        let How::By { authorities, given } = &self.how else { return Ok(ServerCertVerified::assertion()) };
+        match authorities.verify_server_cert(server, intermediates, name, ocsp_response, now) {
+            // The server presents exactly what was given as trusted, so nobody needs to vouch for it.
+            Err(error) if is_about_the_issuer(&error) && given.iter().any(|one| one == server) => {
+                verify_server_name(&ParsedCertificate::try_from(server)?, name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            verified => verified,
+        }
     }
 
     fn verify_tls12_signature(
@@ -50,5 +87,40 @@ impl ServerCertVerifier for Unchecked {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::RootCertStore;
+    use rustls::pki_types::pem::PemObject;
+    use std::time::Duration;
+
+    /// What `openssl req -x509 -addext subjectAltName=DNS:localhost -days 36500` makes, from November 2026 on.
+    const SELF_SIGNED: &[u8] = include_bytes!("self_signed.pem");
+
+    /// How a server that presents this certificate is judged, `years` after 1970.
+    fn judged(is_given: bool, name: &'static str, years: u64) -> Result<ServerCertVerified, Error> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let certificate = CertificateDer::from_pem_slice(SELF_SIGNED).expect("it is a certificate");
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.clone()).expect("it can be trusted");
+        let authorities = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+        let given = if is_given { vec![certificate.clone()] } else { Vec::new() };
+        let verifier = Verifier::by(provider, authorities.build().expect("there is a root"), given);
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(years * 31_557_600));
+        verifier.verify_server_cert(&certificate, &[], &ServerName::try_from(name).expect("a name"), &[], now)
+    }
+
+    #[test]
+    fn a_self_signed_certificate_is_taken_where_it_was_given_for_its_name_and_time() {
+        assert!(judged(true, "localhost", 80).is_ok());
+        let refused = |is_given, name, years| judged(is_given, name, years).expect_err("it is refused");
+        assert!(is_about_the_issuer(&refused(false, "localhost", 80)), "not given: an authority is no server");
+        let words = |error: &Error| crate::tls::words(error);
+        assert!(words(&refused(true, "example.test", 80)).contains("another name"));
+        assert!(words(&refused(true, "localhost", 200)).contains("expired"));
+        assert!(words(&refused(true, "localhost", 20)).contains("not valid yet"));
     }
 }

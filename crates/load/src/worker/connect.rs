@@ -2,7 +2,7 @@
 
 use super::Worker;
 use super::paced::Pacing;
-use crate::connection::{CARRIES_REQUEST, KNOWN_SLOW, QUEUED, State, WATCHES_WRITABLE};
+use crate::connection::{ASKED, CARRIES_REQUEST, HEARD, KNOWN_SLOW, QUEUED, State, WATCHES_WRITABLE};
 use crate::poller::{READABLE, WRITABLE_TOO};
 use crate::ports::{Lease, PortChoice};
 use crate::socket::{self, Errno};
@@ -71,7 +71,7 @@ impl Worker<'_> {
             connection.keep_lease(lease);
         }
         connection.requests = 0;
-        connection.flags &= CARRIES_REQUEST | QUEUED;
+        connection.flags &= CARRIES_REQUEST | QUEUED | ASKED | HEARD;
         connection.generation = connection.generation.wrapping_add(1);
         connection.state = State::Connecting;
         connection.set(WATCHES_WRITABLE, !is_established);
@@ -204,10 +204,18 @@ impl Worker<'_> {
         self.tally.connect_failed(failure);
         self.last_failure = Some(failure);
         if let Some(intended_ns) = intended_ns {
+            self.asked(slot, intended_ns, now);
             self.tally.issued(intended_ns);
             self.tally.failed(intended_ns, now, failure);
         }
         self.back_off(slot, now, 10_000_000);
+    }
+
+    /// Notes that a request was on the slot and is over without an answer, where it is of the window.
+    pub(super) fn asked(&mut self, slot: usize, intended_ns: u64, now: u64) {
+        if self.tally.belongs(intended_ns, now).is_counted() {
+            self.connections[slot].set(ASKED, true);
+        }
     }
 
     /// Lets a slot rest for `first_ns`, doubled with each failure in a row, at most a second; a quarter of it differs

@@ -1,7 +1,7 @@
 //! A request out, a response in: what happens on an established connection.
 
 use super::{Choice, Worker};
-use crate::connection::{LAST_REQUEST, PEER_CLOSED, State, WATCHES_WRITABLE};
+use crate::connection::{HEARD, LAST_REQUEST, PEER_CLOSED, State, WATCHES_WRITABLE};
 use crate::framing::AtEnd;
 use crate::poller::{READABLE, WRITABLE_TOO};
 use crate::socket::{self, Errno};
@@ -175,7 +175,7 @@ impl Worker<'_> {
                     match connection.state {
                         State::Busy if skippable >= DISCARD_FROM => {
                             connection.framing.skip(count as u64);
-                            self.tally.received(connection.intended_ns, now, count, count);
+                            self.received(slot, now, count, count);
                             if let Some(classes) = &mut self.classes {
                                 classes.received(slot, count);
                             }
@@ -187,11 +187,11 @@ impl Worker<'_> {
                         }
                         // Bytes that no request asked for. The connection cannot be trusted any more.
                         State::Idle => {
-                            self.tally.stray();
+                            self.tally.stray(&self.buffer[..count]);
                             self.drop_socket(slot, now, true);
                             return self.want_again(slot);
                         }
-                        _ => self.tally.stray(),
+                        _ => self.tally.stray(&self.buffer[..count]),
                     }
                     // Edge-triggered: a short read has emptied the socket, and what comes later is an event again. But
                     // the end of the connection, once reported, is not reported twice.
@@ -211,13 +211,12 @@ impl Worker<'_> {
     pub(super) fn take_response_bytes(&mut self, slot: usize, count: usize, now: u64) -> bool {
         let connection = &mut self.connections[slot];
         let fed = connection.framing.feed(&mut self.heads, connection.target as usize, &self.buffer[..count]);
-        let intended_ns = connection.intended_ns;
         if let (Some(classes), Ok(fed)) = (&mut self.classes, &fed) {
             classes.received(slot, fed.body);
         }
         match fed {
             Ok(fed) if fed.is_complete => {
-                self.tally.received(intended_ns, now, fed.used, fed.body);
+                self.received(slot, now, fed.used, fed.body);
                 if fed.used < count {
                     self.request_failed(slot, now, Failure::Malformed("more bytes than the response announced"));
                 } else {
@@ -226,18 +225,28 @@ impl Worker<'_> {
                 true
             }
             Ok(fed) => {
-                self.tally.received(intended_ns, now, fed.used, fed.body);
                 if connection.first_byte_ns == 0 {
                     connection.first_byte_ns = now;
                 }
+                self.received(slot, now, fed.used, fed.body);
                 false
             }
             Err(malformed) => {
-                self.tally.received(intended_ns, now, count, 0);
+                self.received(slot, now, count, 0);
                 self.request_failed(slot, now, Failure::Malformed(malformed.0));
                 true
             }
         }
+    }
+
+    /// Books bytes of the response under way.
+    #[inline]
+    fn received(&mut self, slot: usize, now: u64, bytes: usize, body: usize) {
+        let connection = &mut self.connections[slot];
+        if now >= self.tally.begin_ns {
+            connection.flags |= HEARD;
+        }
+        self.tally.received(connection.intended_ns, now, bytes, body);
     }
 
     #[inline]
@@ -253,10 +262,10 @@ impl Worker<'_> {
         );
         if let Some(classes) = &mut self.classes {
             let (status, intended_ns) = (connection.framing.status(), connection.intended_ns);
-            let (is_ok, is_counted) = ((200..400).contains(&status), self.tally.covers(intended_ns));
-            let body_bytes = classes.completed(slot, is_ok, now.saturating_sub(intended_ns), is_counted);
+            let (is_ok, belongs) = ((200..400).contains(&status), self.tally.belongs(intended_ns, now));
+            let body_bytes = classes.completed(slot, is_ok, now.saturating_sub(intended_ns), belongs);
             if let Some(replay) = &mut self.replay
-                && is_counted
+                && belongs.is_counted()
             {
                 replay.answered(slot, status, body_bytes);
             }
@@ -316,10 +325,12 @@ impl Worker<'_> {
 
     /// The request under way ends without a response, and its connection with it.
     pub(super) fn request_failed(&mut self, slot: usize, now: u64, failure: Failure) {
+        let intended_ns = self.connections[slot].intended_ns;
+        self.asked(slot, intended_ns, now);
         let connection = &mut self.connections[slot];
-        self.tally.failed(connection.intended_ns, now, failure);
+        self.tally.failed(intended_ns, now, failure);
         if let Some(classes) = &mut self.classes {
-            classes.failed(slot, self.tally.covers(connection.intended_ns));
+            classes.failed(slot, self.tally.belongs(intended_ns, now));
         }
         self.in_flight -= 1;
         let closed_first = !connection.has(PEER_CLOSED) && failure != Failure::Reset;

@@ -261,7 +261,10 @@ impl<'a> Worker<'a> {
                     begin = Some(ThreadReading::now(now, self.polling_ns, self.system_calls));
                 }
                 self.end_with_the_log(now);
-                if !self.is_draining && now >= self.tally.end_ns {
+                // Cut short in the warm-up, there is no window to wait for.
+                let is_over =
+                    now >= self.tally.end_ns || (now < self.tally.begin_ns && self.task.control.cut_ns().is_some());
+                if !self.is_draining && is_over {
                     end = Some(ThreadReading::now(now, self.polling_ns, self.system_calls));
                     self.is_draining = true;
                     if self.replay.is_some() {

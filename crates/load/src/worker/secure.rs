@@ -219,11 +219,11 @@ impl Worker<'_> {
                     self.take_response_bytes(slot, count, now);
                 }
                 State::Idle => {
-                    self.tally.stray();
+                    self.tally.stray(&self.buffer[..count]);
                     self.drop_socket(slot, now, true);
                     self.want_again(slot);
                 }
-                _ => self.tally.stray(),
+                _ => self.tally.stray(&self.buffer[..count]),
             }
         }
         has_plain

@@ -5,7 +5,7 @@
 //! two cache misses; the walk costs about 2 ns per connection and round, whatever the request rate.
 
 use super::Worker;
-use crate::connection::{CARRIES_REQUEST, State};
+use crate::connection::{ASKED, CARRIES_REQUEST, HEARD, State};
 use crate::herd::HANGS_AFTER_NS;
 use crate::tally::Failure;
 
@@ -57,19 +57,22 @@ impl Worker<'_> {
 
     /// Books what is under way, or has not left, when the run ends; and closes everything.
     pub(super) fn account_for_the_rest(&mut self, now: u64) {
+        let has_window = self.started && self.tally.end_ns > self.tally.begin_ns;
         for slot in 0..self.connections.len() {
             let connection = &self.connections[slot];
             match connection.state {
                 State::Busy => {
                     let intended_ns = connection.intended_ns;
+                    self.asked(slot, intended_ns, now);
                     self.tally.unfinished(intended_ns, now, true);
                     if let Some(classes) = &mut self.classes {
-                        classes.unfinished(slot, self.tally.covers(intended_ns));
+                        classes.unfinished(slot, self.tally.belongs(intended_ns, now));
                     }
                 }
                 // The attempt was for a request: of the schedule, or in a closed loop of the connection itself.
                 State::Connecting | State::Handshaking if connection.has(CARRIES_REQUEST) => {
                     let intended_ns = connection.intended_ns;
+                    self.asked(slot, intended_ns, now);
                     self.tally.issued(intended_ns);
                     self.tally.unfinished(intended_ns, now, false);
                 }
@@ -82,6 +85,11 @@ impl Worker<'_> {
             }
             if self.connections[slot].fd >= 0 {
                 self.drop_socket(slot, now, true);
+            }
+            // In a closed loop a connection always has a request, or rests after one that failed.
+            let connection = &self.connections[slot];
+            if has_window && (!self.is_open || connection.has(ASKED | HEARD)) {
+                self.tally.used(connection.has(HEARD));
             }
         }
         self.account_for_the_log(now);

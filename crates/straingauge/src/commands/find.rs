@@ -203,16 +203,13 @@ fn greet(session: &Session, any_status: bool) -> Result<()> {
         return Ok(());
     }
     match answer.status {
-        300..=399 => {
+        status if load::is_redirect(status) => {
             let location: String =
                 answer.location.unwrap_or_default().chars().filter(|c| !c.is_control()).take(200).collect();
             let to = if location.is_empty() { String::new() } else { format!(" to {location}") };
-            bail!(
-                "the server answers with a redirect (status {}){to}: name the final URL, or pass --any-status",
-                answer.status
-            )
+            bail!("the server answers with a redirect (status {status}){to}: name the final URL, or pass --any-status")
         }
-        status if !(200..300).contains(&status) => {
+        status if !(200..400).contains(&status) => {
             bail!(
                 "the server answers {} with status {status}: check the path, or pass --any-status",
                 session.plan.targets[0].path

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use record::point::Sweep;
 use record::run::RunWriter;
 use record::{Point, Scenario, Status};
+use std::collections::BTreeMap;
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::ExitCode;
@@ -118,16 +119,8 @@ fn finish(
         let example = result.first_errors.first().map(|error| format!(": {error}")).unwrap_or_default();
         bail!("no request was answered{example}");
     }
-    if point.outcomes.ok == 0 && !any_status {
-        let (status, _) = result.status_counts.iter().max_by_key(|(_, count)| **count).unwrap_or((&0, &0));
-        bail!(
-            "the server answered every request with an error (mostly status {status}): check the path, or pass --any-status"
-        );
-    }
-    if !any_status && result.status_counts.keys().all(|status| (300..400).contains(status)) {
-        bail!(
-            "the server answered every request with a redirect, which load does not follow: name the final URL, or pass --any-status"
-        );
+    if let Some(why) = useless_answers(&result.status_counts).filter(|_| !any_status) {
+        bail!("{why}, or pass --any-status");
     }
     let mut is_crossed = false;
     for (_, check) in checks {
@@ -137,6 +130,31 @@ fn finish(
         }
     }
     Ok(ExitCode::from(if is_crossed { failure::LIMIT_CROSSED } else { failure::DONE }))
+}
+
+/// Why answers of these statuses are hardly what was meant to be measured, if none of them is: errors, redirects, another
+/// protocol. 304 is an answer like 200: it is what a conditional request asks for.
+fn useless_answers(counts: &BTreeMap<u16, u64>) -> Option<String> {
+    let is_useful = |status: u16| (200..400).contains(&status) && !load::is_redirect(status);
+    let (&status, _) = counts.iter().max_by_key(|(_, count)| **count)?;
+    if counts.keys().any(|status| is_useful(*status)) {
+        return None;
+    }
+    Some(match status {
+        100..=199 => format!(
+            "the server left HTTP/1.1 for another protocol (mostly status {status}): leave out the header that asks for it"
+        ),
+        300..=399 => format!(
+            "the server answered every request with a redirect (mostly status {status}), which load does not follow: \
+             name the final URL"
+        ),
+        500..=599 => format!(
+            "the server answered every request with an error of its own (mostly status {status}): look at its error log"
+        ),
+        _ => format!(
+            "the server answered every request with an error (mostly status {status}): check path, host and headers"
+        ),
+    })
 }
 
 /// One TLS handshake, so that a bad certificate is one sentence and not a count of failures.
@@ -172,4 +190,29 @@ fn knock(session: &Session) -> Result<()> {
 /// Parses the `--fail-if` limits; a wrong one is wrong usage, before any load is sent.
 pub fn parse_limits(texts: &[String]) -> Result<Vec<Limit>> {
     texts.iter().map(|text| limit::parse(text).map_err(|error| wrong_usage(format!("--fail-if: {error}")))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_useless_where_none_is_what_was_asked_for() {
+        let said = |statuses: &[u16]| useless_answers(&statuses.iter().map(|status| (*status, 1)).collect());
+        for useful in [&[200][..], &[304], &[206], &[304, 301], &[200, 500], &[]] {
+            assert_eq!(said(useful), None, "{useful:?}");
+        }
+        for (status, word) in [
+            (101, "another protocol"),
+            (300, "redirect"),
+            (301, "redirect"),
+            (308, "redirect"),
+            (404, "path"),
+            (503, "error log"),
+            (600, "error"),
+        ] {
+            assert!(said(&[status]).is_some_and(|why| why.contains(word)), "{status}");
+        }
+        assert!(said(&[301, 302]).is_some_and(|why| why.contains("redirect")));
+    }
 }

@@ -19,7 +19,7 @@ use crate::watching::{STATES_INTERVAL, Watch};
 use crate::worker::{self, Watcher};
 use anyhow::{Context, Result, anyhow, bail};
 use observe::{Group, Observer};
-use record::machine::{self, MachineFacts};
+use record::machine::{self, INHERITED_DESCRIPTORS, MachineFacts};
 use record::scenario::ServerCommand;
 use record::{Doubt, DoubtKind, LoadPlan, PathPlan, RunRecord, Scenario, Severity, Status};
 use std::net::{IpAddr, SocketAddr};
@@ -213,6 +213,9 @@ impl Session {
     pub fn record(&self, scenario: Scenario) -> RunRecord {
         let mut server_facts = self.gauge.server_facts();
         server_facts.insert("path".into(), self.path.clone());
+        if let Some(server) = &self.server {
+            server_facts.insert(INHERITED_DESCRIPTORS.into(), server.inherited_descriptors.to_string());
+        }
         if let Some(tested) = self.server.as_ref().and_then(|server| server.path_test.clone()) {
             server_facts.insert("path self-test".into(), tested);
         }

@@ -75,7 +75,7 @@ impl Fleet {
             }
         }
         if stop.load(Ordering::Relaxed) {
-            bail!("interrupted while the clients were starting");
+            return Err(crate::failure::interrupted("the clients were starting"));
         }
         for link in &fleet.links {
             match &link.stand {

@@ -177,6 +177,8 @@ mod tests {
         use crate::worker::protocol::{FromWorker, Lines, WireResult, line};
         let mut sent = empty();
         (1..2000u64).for_each(|value| sent.response.record_ns(value * 7919));
+        (sent.outcomes.sent, sent.outcomes.carried_in, sent.outcomes.ok) = (1990, 9, 1999);
+        (sent.outcomes.connections_used, sent.outcomes.connections_silent) = (12, 3);
         sent.status_counts.insert(200, 1999);
         sent.engine.run_queue_wait_ratio = Some(0.25);
         sent.first_errors.push("connection reset".into());
@@ -185,6 +187,7 @@ mod tests {
             panic!()
         };
         let came = wire.into_result().unwrap();
+        assert_eq!(came.outcomes, sent.outcomes);
         assert_eq!(came.response.buckets(), sent.response.buckets());
         assert_eq!(line(&FromWorker::Result(Box::new(WireResult::new(&came, 0).unwrap()))), text);
     }

@@ -109,7 +109,7 @@ impl Nodes {
                 Err(RecvTimeoutError::Timeout) => {}
             }
             if stop.load(Ordering::Relaxed) {
-                bail!("interrupted while the workers were starting");
+                return Err(crate::failure::interrupted("the workers were starting"));
             }
         }
     }

@@ -40,7 +40,7 @@ impl Watcher {
         let until_ns = monotonic_ns() + GREETING_NS;
         while matches!(watcher.link.stand, Stand::Greeting) && monotonic_ns() < until_ns {
             if stop.load(Ordering::Relaxed) {
-                bail!("interrupted while the watcher was starting");
+                return Err(crate::failure::interrupted("the watcher was starting"));
             }
             watcher.pump(GREETING_NS);
         }
