@@ -9,7 +9,7 @@ use record::{Doubt, DoubtKind, Point, Severity, names};
 /// A start that is less certain than this is doubted.
 const CLOCK_LIMIT_NS: u64 = 1_000_000;
 
-/// A worker is gone, and what it had told of with it.
+/// A worker is gone, and with it what it had reported.
 pub fn loss_doubt(link: &Link, why: &str, on_loss: OnLoss) -> Doubt {
     let (severity, rest) = match on_loss {
         OnLoss::End => (Severity::Invalid, "the others were stopped"),
@@ -19,7 +19,7 @@ pub fn loss_doubt(link: &Link, why: &str, on_loss: OnLoss) -> Doubt {
         DoubtKind::WorkerLost,
         severity,
         format!(
-            "{} was lost: {why}; {} responses of the window that it had told of are not in the figures, {rest}",
+            "{} was lost: {why}; the {} responses of the window that it had reported are not in the figures; {rest}",
             link.name(),
             link.progress.completed
         ),
