@@ -37,6 +37,7 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     (b'{\n\n "schema": "1"}', "not a whole number", 3),
     (b'{\n "schema": true}', "not a whole number", 2),
     (b'{"schema": -1}', "64-bit", 1),
+    (b'{\n"schema": 0}', "begin with 1", 2),
     (b'{\n"schema": NaN}', "not a number in JSON", 2),
     (b'{"schema": 1e999}', "too large", None),
     (b'{"schema": ' + b"9" * 100_000 + b"}", "64 bits", None),
@@ -54,6 +55,7 @@ def test_a_run_json_that_is_not_one_is_refused(writer: RunWriter, content: bytes
 
 
 @pytest.mark.parametrize("changes, words", [
+    ({"schema": 0}, "schema is 0"),
     ({"index": 7}, "index is 7, but the folder's number is 0"),
     ({"outcomes": {"ok": -4}}, "outcomes.ok is outside the 64-bit range"),
     ({"outcomes": {"ok": "many"}}, "outcomes.ok is not a whole number"),
@@ -71,6 +73,23 @@ def test_a_point_that_is_not_one_is_refused_or_left_out(writer: RunWriter, chang
     run = straingauge.open_run(writer.path, damaged="leave out")
     assert [point.index for point in run.points] == [1]
     assert [doubt.kind for doubt in run.reading_doubts] == ["unreadable"]
+
+
+def test_a_point_whose_histograms_are_cut_carries_a_doubt(writer: RunWriter, sample: Path) -> None:
+    """Wherever the log is cut: each histogram that is gone is doubted, and a whole log is not."""
+    folder = writer.point(doubts=[])
+    source = straingauge.open_run(sample)
+    whole = (source.point_path(source.points[0].index) / "latency.hlog").read_bytes()
+    ends = [0, 1, len(whole) // 2, len(whole) - 1, len(whole)] + [at + 1 for at, byte in enumerate(whole) if byte == 10]
+    for end in ends:
+        (folder / "latency.hlog").write_bytes(whole[:end])
+        run = straingauge.open_run(writer.path)
+        found = run.histograms(0)
+        doubts = [doubt for index, doubt in run.doubts if index == 0]
+        assert (len(found) < 7) == (len(doubts) == 1), (end, sorted(found), doubts)
+        if doubts:
+            assert doubts[0].kind == "unreadable" and "latency.hlog" in doubts[0].what
+            assert run.doubts_frame()["kind"].tolist().count("unreadable") == 1
 
 
 def test_the_line_named_is_the_field_s(writer: RunWriter) -> None:

@@ -95,7 +95,7 @@ impl Job {
                     })
                 } else {
                     Work::Server(Server {
-                        port: u16::try_from(number("port")?).map_err(|_| "the job's port is none")?,
+                        port: u16::try_from(number("port")?).map_err(|_| "the port of the job is larger than 65535")?,
                         opened: number("opened")?,
                         command,
                         load,

@@ -133,3 +133,25 @@ pub fn accepted() -> Outcome<u64> {
     let found = pairs.find(|(name, _)| *name == "PassiveOpens").and_then(|(_, value)| value.parse().ok());
     found.ok_or_else(|| format!("{path} reads otherwise than expected"))
 }
+
+/// Where servers of the calling thread's namespace listen: `port 80`, or `127.0.0.1:80`.
+pub fn listening() -> Outcome<Vec<String>> {
+    let mut places = Vec::new();
+    for path in ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"] {
+        // Without IPv6 there is no second file.
+        for line in std::fs::read_to_string(path).unwrap_or_default().lines().skip(1).take(1000) {
+            let mut words = line.split_whitespace();
+            let (Some(local), Some("0A")) = (words.nth(1), words.nth(1)) else { continue };
+            let Some((address, port)) = local.split_once(':') else { continue };
+            let port = u16::from_str_radix(port, 16).map_err(because(path))?;
+            let bits = u32::from_str_radix(address, 16).ok().filter(|bits| address.len() == 8 && *bits != 0);
+            places.push(match bits {
+                Some(bits) => format!("{}:{port}", std::net::Ipv4Addr::from(bits.swap_bytes())),
+                None => format!("port {port}"),
+            });
+        }
+    }
+    places.sort();
+    places.dedup();
+    Ok(places)
+}

@@ -17,7 +17,7 @@ pub enum SimulateError {
         version: String,
     },
     /// Only this processor is known.
-    #[error("the simulated machine is an x86-64 one and takes its programs from this machine, which is none")]
+    #[error("the simulated machine is x86-64 and runs programs of this machine, whose processor is another")]
     OtherProcessor,
     /// No kernel with the modules that are needed.
     #[error(

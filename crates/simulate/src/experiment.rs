@@ -5,7 +5,7 @@ use crate::cache::{Counts, MOST_L2, Setup};
 use crate::exchange::{Account, Objects, Order};
 use crate::guest::job::{Bench, Job, Server, Work};
 use crate::guest::{Image, Kernel};
-use crate::kernel_types::{Btf, kernel_map};
+use crate::kernel_types::{Btf, is_structure_or_cache, kernel_map};
 use crate::machine::{Limits, Qemu, Resumed, Saved};
 use crate::objects::Packing;
 use crate::objects_found::{ObjectRow, compared, named, packed};
@@ -137,6 +137,10 @@ pub fn run(
         let words = format!("booting Linux {} with seed {seed} of {}", kernel.version, experiment.seeds);
         progress(Step::Begins(&words));
         let mut saved = Saved::boot(&qemu, &kernel, &image, seed, experiment.limits, stop)?;
+        if let Some(name) = experiment.pack.first() {
+            let types = types_of(&saved).map_err(|why| SimulateError::Impossible(format!("--pack {name}: {why}")))?;
+            check_pack(&experiment.pack, &types.0)?;
+        }
         for index in 0..report.points.len() {
             let plan = report.points[index].plan;
             let delay_ms = plan.delay_us as f64 / 1000.0;
@@ -208,6 +212,16 @@ fn types_of(saved: &Saved) -> Result<(Btf, Objects), String> {
     Ok((btf, Objects { map, packings: Vec::new() }))
 }
 
+/// Refuses before the first point what no kernel like this one can be asked for.
+fn check_pack(wanted: &[String], btf: &Btf) -> Result<(), SimulateError> {
+    match wanted.iter().find(|name| !is_structure_or_cache(btf, name)) {
+        None => Ok(()),
+        Some(name) => Err(SimulateError::Impossible(format!(
+            "--pack {name}: this kernel has neither a structure nor a slab cache of that name; --objects lists those that are touched, such as tcp_sock"
+        ))),
+    }
+}
+
 fn check_packed(wanted: &[String], packings: &[Packing], rows: &[ObjectRow]) -> Result<(), SimulateError> {
     let is_there = |name: &String| {
         let mut found = rows.iter().filter(|row| packings.iter().any(|packing| packing.cache == row.name));
@@ -217,10 +231,11 @@ fn check_packed(wanted: &[String], packings: &[Packing], rows: &[ObjectRow]) -> 
         None => Ok(()),
         Some(name) => {
             let known: Vec<&str> = rows.iter().filter_map(|row| row.structure.as_deref()).take(20).collect();
-            Err(SimulateError::Impossible(format!(
-                "--pack {name}: no object of this structure was touched; those with most misses are {}",
-                known.join(", ")
-            )))
+            let known = match known.is_empty() {
+                true => "nor one of any other structure that is known".to_string(),
+                false => format!("those with most misses are {}", known.join(", ")),
+            };
+            Err(SimulateError::Impossible(format!("--pack {name}: no object of this structure was touched; {known}")))
         }
     }
 }
@@ -233,6 +248,7 @@ pub fn image_of(kernel: &Kernel, workload: &Workload) -> Result<Image, SimulateE
         image.put(LOAD_SCENARIO, server.load_scenario.clone().into_bytes(), false)?;
         let program = server.command.first().ok_or_else(|| SimulateError::Impossible("no server is named".into()))?;
         image.take_program(Path::new(program), None)?;
+        image.put_accounts()?;
         for folder in &server.folders {
             image.folder(folder);
         }

@@ -71,11 +71,14 @@ pub fn usage(error: clap::Error) -> ExitCode {
     ExitCode::from(USAGE)
 }
 
+/// Whoever read standard output went away. Other pipes that break are errors like others.
+#[derive(Debug, thiserror::Error)]
+#[error("nobody reads standard output any more")]
+struct ReaderGone;
+
 /// Prints the error as one line and picks the exit code. A reader that went away (`| head`) is not an error.
 pub fn report(error: &anyhow::Error) -> ExitCode {
-    if error.chain().any(|cause| {
-        cause.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
-    }) {
+    if error.chain().any(|cause| cause.is::<ReaderGone>()) {
         return ExitCode::from(DONE);
     }
     let sentence = sentence(error).replace(['\n', '\r'], " ");
@@ -103,17 +106,29 @@ pub fn sentence(error: &anyhow::Error) -> String {
     text
 }
 
-/// Prints to standard output; a closed pipe ends the printing, not the program.
+/// Prints to standard output. A reader that went away ends the command as done.
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
-    Ok(())
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| match error.kind() {
+        std::io::ErrorKind::BrokenPipe => ReaderGone.into(),
+        _ => error.into(),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_reader_of_standard_output_may_leave_without_an_error() {
+        let code = |error: anyhow::Error| format!("{:?}", report(&error));
+        let broken = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+        assert_eq!(
+            code(anyhow::Error::new(broken).context("the server's input")),
+            format!("{:?}", ExitCode::from(FAILED))
+        );
+        assert_eq!(code(ReaderGone.into()), format!("{:?}", ExitCode::from(DONE)));
+    }
 
     #[test]
     fn a_quoted_cause_is_not_said_twice() {

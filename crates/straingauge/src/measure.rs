@@ -7,7 +7,7 @@ use crate::requests::{RequestGauge, client_side};
 use crate::signals::Stop;
 use crate::time_wait::TimeWait;
 use crate::watching::{Ended, Watch};
-use crate::worker::Fleet;
+use crate::worker::{Fleet, leave_out_uncounted};
 use crate::workload::Supplied;
 use anyhow::{Context, Result, bail};
 use load::cold::ColdCounts;
@@ -383,6 +383,9 @@ impl Gauge {
         }
         if let Some(fleet) = &self.fleet {
             point.figures.extend(fleet.figures.clone());
+            if let Some(why) = &fleet.uncounted {
+                leave_out_uncounted(&mut point, why);
+            }
         }
         if let Some(herd) = &self.cold {
             point.figures.extend(herd.figures(cold_before, result.window_ns));

@@ -10,6 +10,7 @@ mod bad_workloads;
 mod broken_server;
 mod clients;
 mod document_server;
+mod documented;
 mod find;
 mod help;
 mod interruption;

@@ -176,15 +176,13 @@ impl Nginx {
         let paths =
             ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|name| format!("{name}_temp_path /run/{name};"));
         let configuration = format!(
-            "daemon off; user root; error_log stderr; pid /run/nginx.pid; events {{}}\n\
+            "daemon off; user nobody nogroup; error_log stderr; pid /run/nginx.pid; events {{}}\n\
              http {{ access_log off; {} server {{ listen 8080; root {at}; }} }}\n",
             paths.concat()
         );
         std::fs::write(folder.path().join("nginx.conf"), configuration).expect("a file in a temporary folder");
         let mut words: Vec<String> = ["--warmup", "40ms", "--duration", "40ms"].map(String::from).into();
-        for file in [&at, "/etc/passwd", "/etc/group"] {
-            words.extend(["--file".to_string(), file.to_string()]);
-        }
+        words.extend(["--file".to_string(), at]);
         words.extend(["--folder", "/var/log/nginx", "--folder", "/var/lib/nginx"].map(String::from));
         Nginx { folder, words }
     }
@@ -349,6 +347,18 @@ fn a_log_is_replayed_in_the_guest_as_a_scenario_says_and_one_that_ends_early_is_
 fn a_guest_without_time_says_so() {
     needs_guest!();
     simulate(&["--timeout", "1ms"]).exits_with(1).complains_of(&["did not end within", "--timeout"]);
+}
+
+#[test]
+fn a_server_that_speaks_no_http_is_said_before_the_load() {
+    needs_guest!();
+    let Some(busybox) = program("busybox") else {
+        return crate::rig::skipped("busybox is not installed (apt-get install busybox-static)");
+    };
+    let busybox = busybox.display().to_string();
+    let server = [&busybox, "nc", "-ll", "-p", "8080", "-e", &busybox, "echo", "-DENIED", "no", "web"];
+    let said = simulate(&[&["--connections", "1", "--no-caches", "--"], &server[..]].concat());
+    said.exits_with(1).complains_of(&["port 8080", "does not answer HTTP", "'-DENIED no web'"]);
 }
 
 #[test]

@@ -10,7 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Where sshd puts what has no rights; it must be there when root starts one.
+/// Where sshd puts what has no rights; it must be there when root starts one, and for each of its sessions. It stays, as
+/// the sshd of another test may be using it.
 const EMPTY: &str = "/run/sshd";
 
 /// A running sshd. Dropping it ends it, its sessions and its keys.
@@ -18,7 +19,6 @@ struct Sshd {
     child: Child,
     port: u16,
     keys: TempDir,
-    has_made_empty: bool,
 }
 
 impl Sshd {
@@ -37,7 +37,9 @@ impl Sshd {
              AuthenticationMethods publickey\nPermitRootLogin prohibit-password\nStrictModes no\nUsePAM no\n"
         );
         std::fs::write(keys.path().join("config"), config).expect("a file in a temporary folder");
-        let has_made_empty = is_root() && std::fs::create_dir(EMPTY).is_ok();
+        if is_root() {
+            let _ = std::fs::create_dir(EMPTY);
+        }
         // sshd wants its own path from the root, as it starts itself again for each session.
         let child = Command::new(program("sshd").expect("was looked for"))
             .args(["-D", "-e", "-f"])
@@ -47,7 +49,7 @@ impl Sshd {
             .process_group(0)
             .spawn()
             .expect("sshd runs");
-        let mut sshd = Sshd { child, port, keys, has_made_empty };
+        let mut sshd = Sshd { child, port, keys };
         let until = Instant::now() + Duration::from_secs(60);
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             let is_gone = matches!(sshd.child.try_wait(), Ok(Some(_)));
@@ -76,9 +78,6 @@ impl Drop for Sshd {
         // SAFETY: kill takes no pointers; the group is that of a child which we started as its leader.
         unsafe { libc::kill(-(self.child.id() as i32), libc::SIGKILL) };
         let _ = self.child.wait();
-        if self.has_made_empty {
-            let _ = std::fs::remove_dir(EMPTY);
-        }
     }
 }
 

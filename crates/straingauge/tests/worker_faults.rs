@@ -54,6 +54,23 @@ fn a_worker_that_floods_before_its_hello_is_refused_at_once() {
 }
 
 #[test]
+fn a_result_that_does_not_add_up_is_not_believed() {
+    let lying = format!("({}) | sed -u 's/\"ok\":[0-9]*/\"ok\":1000000000/'", worker());
+    let Some(said) = beside(&lying, "300ms", "4") else { return };
+    let said = said.exits_with(1).complains_of(&["client 2", "was lost", "accounts for 1000000000"]);
+    assert!(member(&said.json(), "outcomes")["ok"].as_u64().unwrap() < 1_000_000_000, "{}", said.out);
+}
+
+#[test]
+fn what_a_worker_complains_of_is_bounded_and_bears_its_name() {
+    let noisy = r"printf 'dark\033[8m\007\n' >&2; seq 100000 >&2; exit 7";
+    let said = run(&mut from(&[noisy], &["http://127.0.0.1:9/", "--connections", "4"])).exits_with(1);
+    assert!(said.err.starts_with("client 1: dark[8m\n") && said.err.lines().count() < 60, "{}", said.err);
+    assert!(!said.err.chars().any(|letter| letter.is_control() && letter != '\n'), "{}", said.err);
+    assert!(said.err.contains("is not shown") && said.err.contains("exit status: 7"), "{}", said.err);
+}
+
+#[test]
 fn a_clock_that_cannot_be_meant_loses_the_worker() {
     let Some(said) = beside(&made_of_shell(u64::MAX), "1s", "4") else { return };
     said.exits_with(1).complains_of(&["client 2", "clock cannot be compared"]);

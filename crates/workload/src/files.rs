@@ -16,7 +16,7 @@
 //!
 //! # Sizes of a log
 //!
-//! The size answered most often with status 200 (`log`); else the largest answered with 206 (`partial`); else 1,024
+//! The size answered most often with status 200 (`log`; of two as frequent, the larger); else the largest answered with 206 (`partial`); else 1,024
 //! bytes (`assumed`: only 304 or HEAD was seen). Targets that never succeeded get no file, so that the server says 404 too.
 //!
 //! # Safety
@@ -98,6 +98,8 @@ pub struct Tree {
     pub requests: u64,
     /// Of them, those whose size the file does not have: the document changed, or the answer was broken off.
     pub requests_of_other_size: u64,
+    /// Targets with so many different sizes that another one may have been answered more often than the file's.
+    pub of_uncertain_size: u64,
     /// Targets of the log that never succeeded.
     pub without_file: u64,
 }
@@ -128,6 +130,7 @@ impl Tree {
         let mut tree = Tree::of(tallies.wanted())?;
         tree.requests = tallies.requests;
         tree.requests_of_other_size = tallies.requests_of_other_size();
+        tree.of_uncertain_size = tallies.of_uncertain_size();
         tree.without_file = tallies.without_file();
         Ok(tree)
     }

@@ -32,6 +32,10 @@ _MAX_PLAIN_BYTES = _HEADER.size + 9 * _COUNTS
 _MAX_TOTAL = (1 << 63) - 1
 
 
+#: The histograms that every point has, empty ones too.
+TAGS = ("response", "service", "first-byte", "lag", "connection-wait", "connect", "unfinished-age")
+
+
 class _BadPayload(ValueError):
     pass
 
@@ -40,7 +44,7 @@ def read_log(path: Path) -> "Dict[str, Any]":
     """The histograms of a log by tag, in the log's order; lines of one tag are added up.
 
     The values are `hdrh.histogram.HdrHistogram` of nanoseconds; every bucket's count is as it was written. A last line
-    without its end is being written still, and left for later.
+    without its end is left out; `open_run` doubts the point for it.
     """
     text = read_text(path, MAX_SERIES_BYTES)
     found: Dict[str, Any] = {}
@@ -59,6 +63,19 @@ def read_log(path: Path) -> "Dict[str, Any]":
         else:
             found[tag] = histogram
     return found
+
+
+def what_is_cut(path: Path) -> Optional[str]:
+    """Why a finished point's log is not whole, in words; None where it is, or where `read_log` says what is wrong."""
+    try:
+        text = read_text(path, MAX_SERIES_BYTES)
+    except RunError:
+        return None
+    if text and not text.endswith("\n"):
+        return f"its line {text.count(chr(10)) + 1} ends in the middle"
+    found = {line[4:].partition(",")[0] for _, line in complete_lines(text) if line.startswith("Tag=")}
+    missing = [tag for tag in TAGS if tag not in found]
+    return f"it has no histogram of {', '.join(missing)}" if missing else None
 
 
 def complete_lines(text: str) -> "List[Tuple[int, str]]":

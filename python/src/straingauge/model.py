@@ -154,6 +154,8 @@ class _Fields:
         if found > SCHEMA:
             raise self.file.refuse((*self.keys, "schema"),
                                    f"is {found}, this package reads up to {SCHEMA}; install a newer straingauge")
+        if found < 1:
+            raise self.file.refuse((*self.keys, "schema"), "is 0; straingauge's schemas begin with 1")
         return found
 
 

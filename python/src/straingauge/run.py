@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Sequence, Tuple, Union, overload
 
@@ -32,7 +33,7 @@ class Run:
         self.path = path
         self.record = record
         self.points = points
-        #: What could not be read and was left out (only with `damaged="leave out"`).
+        #: What could not be read and was left out (of points only with `damaged="leave out"`).
         self.reading_doubts = reading_doubts
 
     def __repr__(self) -> str:
@@ -144,8 +145,9 @@ def open_run(
     """Opens a run directory, also one that is still being written: points appear in it whole or not at all.
 
     A file that cannot be read is a `RunError` naming it and the line. With `damaged="leave out"` a point like that
-    becomes a doubt of kind `unreadable`, as in straingauge itself; run.json must be readable either way. Points whose
-    index is in `skip` are passed over.
+    becomes a doubt of kind `unreadable`, as in straingauge itself; run.json must be readable either way. A point whose
+    latency.hlog is cut has a doubt of that kind in any case, as its histograms are fewer. Points whose index is in `skip`
+    are passed over.
     """
     folder = Path(path)
     record = read_record(folder / "run.json")
@@ -155,12 +157,23 @@ def open_run(
         if index in skip:
             continue
         try:
-            points.append(read_point(folder / "points" / f"{index:03}" / "point.json", index))
+            points.append(_read_point(folder / "points" / f"{index:03}", index))
         except RunError as error:
             if damaged == "refuse":
                 raise
             doubts.append(Doubt("unreadable", "warning", f"a point was left out: {error}", "measure that point again"))
     return Run(folder, record, points, doubts)
+
+
+def _read_point(folder: Path, index: int) -> Point:
+    """A point, which is there as a whole or not at all: a log that is cut was cut later, and is doubted."""
+    point = read_point(folder / "point.json", index)
+    log = folder / "latency.hlog"
+    cut = histogram.what_is_cut(log) if log.exists() else None
+    if cut is None:
+        return point
+    what = f"histograms of the point were left out: {printable(str(log))} is cut: {cut}"
+    return replace(point, doubts=[*point.doubts, Doubt("unreadable", "warning", what, "measure that point again")])
 
 
 def _point_indices(folder: Path) -> List[int]:

@@ -1,6 +1,7 @@
 //! What the guest is made of: a distribution's kernel, an image of the host's own programs, and the kernel's functions by
 //! layer.
 
+mod accounts;
 mod image;
 #[path = "../../guest/job.rs"]
 pub mod job;
@@ -38,6 +39,15 @@ impl Image {
             image.take_program(&tool(name)?, Some(&format!("/bin/{name}")))?;
         }
         Ok(image)
+    }
+
+    /// Users and groups, for a server that becomes one. Files that are taken later may replace them.
+    pub fn put_accounts(&mut self) -> Result<(), crate::SimulateError> {
+        let text = |path| std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let (passwd, group) = (text("/etc/passwd").unwrap_or_default(), text("/etc/group").unwrap_or_default());
+        let (passwd, group) = accounts::passwd_and_group(&passwd, &group);
+        self.put("/etc/passwd", passwd.into_bytes(), false)?;
+        self.put("/etc/group", group.into_bytes(), false)
     }
 }
 

@@ -9,7 +9,7 @@ mod variables;
 pub use btf::{Btf, BtfError};
 pub use fields::{Field, fields_of};
 pub use map::kernel_map;
-pub use slabs::type_of_cache;
+pub use slabs::{is_structure_or_cache, type_of_cache};
 pub use variables::Variables;
 
 #[cfg(test)]

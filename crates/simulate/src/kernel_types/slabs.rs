@@ -6,10 +6,20 @@ const TABLE: &str = include_str!("../../data/slab_types.txt");
 
 /// The structure, if the kernel's types have it and it fits into an object.
 pub fn type_of_cache(btf: &Btf, cache: &str, object_size: u32) -> Option<String> {
-    let known = TABLE.lines().filter_map(|line| line.split_once(' ')).find(|(name, _)| *name == cache);
-    let structure = known.map_or(cache, |(_, structure)| structure);
+    let structure = structure_of(cache);
     let bytes = btf.size(btf.structure(structure)?)?;
     (bytes <= u64::from(object_size)).then(|| structure.to_string())
+}
+
+/// What the table says, or the cache's own name.
+fn structure_of(cache: &str) -> &str {
+    let known = TABLE.lines().filter_map(|line| line.split_once(' ')).find(|(name, _)| *name == cache);
+    known.map_or(cache, |(_, structure)| structure)
+}
+
+/// Whether the kernel's types have a structure of this name, or that of a slab cache of this name.
+pub fn is_structure_or_cache(btf: &Btf, name: &str) -> bool {
+    btf.structure(name).or_else(|| btf.structure(structure_of(name))).is_some()
 }
 
 #[cfg(test)]
@@ -29,6 +39,9 @@ mod tests {
         assert_eq!(type_of_cache(&btf, "dentry", 192).as_deref(), Some("dentry"));
         assert_eq!(type_of_cache(&btf, "kmalloc-1k", 1024), None);
         assert_eq!(type_of_cache(&btf, "#", 1024), None);
+        let known =
+            ["tcp_sock", "TCP", "dentry", "UDP", "no_such_struct"].map(|name| is_structure_or_cache(&btf, name));
+        assert_eq!(known, [true, true, true, false, false]);
     }
 
     #[test]

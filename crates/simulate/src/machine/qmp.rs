@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// How often a wait looks at other things.
 const LOOK: Duration = Duration::from_millis(50);
+/// Looks until a QEMU that hung up has ended.
+const LOOKS_AT_THE_END: usize = 40;
 /// A line of QEMU's is never longer.
 const LONGEST: usize = 1 << 20;
 
@@ -25,7 +27,9 @@ pub(super) struct Qmp {
 impl Qmp {
     /// Takes our end of the socket and does the greeting.
     pub fn new(socket: UnixStream, alive: &mut dyn FnMut() -> Result<(), SimulateError>) -> Result<Qmp, SimulateError> {
-        socket.set_read_timeout(Some(LOOK)).map_err(SimulateError::system("cannot speak to QEMU"))?;
+        socket
+            .set_read_timeout(Some(LOOK))
+            .map_err(SimulateError::system("QEMU's control socket cannot be prepared"))?;
         let mut qmp = Qmp { socket, unread: Vec::new(), events: VecDeque::new() };
         qmp.line(alive)?;
         qmp.command("qmp_capabilities", json!({}), alive)?;
@@ -39,7 +43,10 @@ impl Qmp {
         arguments: Value,
         alive: &mut dyn FnMut() -> Result<(), SimulateError>,
     ) -> Result<Value, SimulateError> {
-        self.send(name, arguments)?;
+        let line = format!("{}\n", json!({ "execute": name, "arguments": arguments }));
+        if let Err(why) = self.socket.write_all(line.as_bytes()) {
+            return Err(self.broken(why, alive));
+        }
         self.answer(name, alive)
     }
 
@@ -55,8 +62,11 @@ impl Qmp {
         let mut extra = SendAncillaryBuffer::new(&mut space);
         let files = [file];
         extra.push(SendAncillaryMessage::ScmRights(&files));
-        sendmsg(self.socket.as_fd(), &[IoSlice::new(line.as_bytes())], &mut extra, SendFlags::empty())
-            .map_err(|why| SimulateError::system("cannot give QEMU a file")(why.into()))?;
+        if let Err(why) =
+            sendmsg(self.socket.as_fd(), &[IoSlice::new(line.as_bytes())], &mut extra, SendFlags::NOSIGNAL)
+        {
+            return Err(self.broken(why.into(), alive));
+        }
         self.answer("getfd", alive).map(drop)
     }
 
@@ -77,9 +87,15 @@ impl Qmp {
         }
     }
 
-    fn send(&mut self, name: &str, arguments: Value) -> Result<(), SimulateError> {
-        let line = format!("{}\n", json!({ "execute": name, "arguments": arguments }));
-        self.socket.write_all(line.as_bytes()).map_err(SimulateError::system("cannot speak to QEMU"))
+    /// Why nothing comes or goes any more: QEMU's last words, where it ended; it may need a moment to have done so.
+    fn broken(&self, why: std::io::Error, alive: &mut dyn FnMut() -> Result<(), SimulateError>) -> SimulateError {
+        for _ in 0..LOOKS_AT_THE_END {
+            if let Err(ended) = alive() {
+                return ended;
+            }
+            std::thread::sleep(LOOK);
+        }
+        SimulateError::Qemu { words: format!("it closed its control socket ({why})") }
     }
 
     fn answer(
@@ -127,8 +143,28 @@ impl Qmp {
                 {
                     alive()?;
                 }
-                Err(why) => return Err(SimulateError::system("cannot hear QEMU")(why)),
+                Err(why) => return Err(self.broken(why, alive)),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_qemu_that_hangs_up_is_reported_with_its_last_words() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        // Unread bytes make the end a reset, as when QEMU dies within a command.
+        ours.try_clone().unwrap().write_all(b"unread").unwrap();
+        drop(theirs);
+        let mut looks = 0;
+        let mut alive = || {
+            looks += 1;
+            if looks < 3 { Ok(()) } else { Err(SimulateError::Qemu { words: "no space left".into() }) }
+        };
+        let error = Qmp::new(ours, &mut alive).err().expect("nobody answers").to_string();
+        assert_eq!(error, "QEMU ended before the guest had done its work: no space left");
     }
 }

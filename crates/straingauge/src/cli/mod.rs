@@ -111,9 +111,24 @@ macro_rules! overlay {
 use overlay;
 
 #[cfg(test)]
+#[path = "../../tests/documented/commands.rs"]
+mod documented;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use clap::CommandFactory;
+
+    #[test]
+    fn every_command_of_the_documentation_is_taken() {
+        let commands = documented::all();
+        assert!(commands.len() > 50, "only {} commands were found", commands.len());
+        for command in commands {
+            if let Err(why) = Cli::try_parse_from(documented::words(&command.text)) {
+                panic!("{}:{}: {}\n{why}", command.file, command.line, command.text);
+            }
+        }
+    }
 
     #[test]
     fn the_command_line_is_well_formed() {

@@ -54,6 +54,12 @@ fn replayed(log: &Path, args: &FilesArgs, limits: &Limits, notes: &mut Vec<Strin
             tree.requests_of_other_size, tree.requests
         ));
     }
+    if tree.of_uncertain_size > 0 {
+        notes.push(format!(
+            "{} targets have more different sizes than are counted: another one may be more frequent than their file's",
+            tree.of_uncertain_size
+        ));
+    }
     if tree.without_file > 0 {
         notes.push(format!("{} targets never succeeded in the log and have no file", tree.without_file));
     }
@@ -123,6 +129,7 @@ fn json(workload: &str, tree: &Tree, made: &Made, notes: &[String]) -> Result<St
         "total_bytes": made.total_bytes,
         "requests": tree.requests,
         "requests_of_other_size": tree.requests_of_other_size,
+        "targets_of_uncertain_size": tree.of_uncertain_size,
         "targets_without_file": tree.without_file,
         "root": made.root,
         "manifest": made.manifest,

@@ -4,12 +4,12 @@ use super::fleet::OnLoss;
 use super::link::{Link, Stand};
 use record::figure::{Figure, Figures, Origin};
 use record::units::{format_nanos, format_si};
-use record::{Doubt, DoubtKind, Severity};
+use record::{Doubt, DoubtKind, Point, Severity, names};
 
 /// A start that is less certain than this is doubted.
 const CLOCK_LIMIT_NS: u64 = 1_000_000;
 
-/// A worker is gone, and what it had told of with it.
+/// A worker is gone, and with it what it had reported.
 pub fn loss_doubt(link: &Link, why: &str, on_loss: OnLoss) -> Doubt {
     let (severity, rest) = match on_loss {
         OnLoss::End => (Severity::Invalid, "the others were stopped"),
@@ -19,12 +19,38 @@ pub fn loss_doubt(link: &Link, why: &str, on_loss: OnLoss) -> Doubt {
         DoubtKind::WorkerLost,
         severity,
         format!(
-            "{} was lost: {why}; {} responses of the window that it had told of are not in the figures, {rest}",
+            "{} was lost: {why}; the {} responses of the window that it had reported are not in the figures; {rest}",
             link.name(),
             link.progress.completed
         ),
         "see what became of that machine, and measure again",
     )
+}
+
+/// Why the requests of a load are not all counted: these workers were lost while they sent it.
+pub fn uncounted_words(lost: &[&Link]) -> Option<String> {
+    let first = lost.first()?.short_name();
+    let others = if lost.len() > 1 { format!(" and {} more were", lost.len() - 1) } else { " was".into() };
+    Some(format!("{first}{others} lost, so the requests of the window are not all counted"))
+}
+
+/// Whether a figure is a rate of the whole load, or divided by or compared with the requests that the clients count.
+fn needs_every_request(name: &str) -> bool {
+    let of_the_load = [names::THROUGHPUT, names::GOODPUT, names::OFFERED, names::RECEIVED];
+    let compared = [names::WATCH_CLIENT_DIFFERENCE, names::WATCH_WHOLE_DIFFERENCE];
+    let is_of_the_server = name.starts_with("server.") || name.starts_with("layer.");
+    of_the_load.contains(&name) || compared.contains(&name) || (is_of_the_server && name.ends_with("_per_request"))
+}
+
+/// Takes the figures out of a point that rest on requests which nobody counted. What the server's side counted by itself
+/// (`watch.*`), and what each of the other clients did, stays.
+pub fn leave_out_uncounted(point: &mut Point, why: &str) {
+    for (name, figure) in &mut point.figures.0 {
+        if needs_every_request(name) && figure.value.is_some() {
+            *figure = Figure::not_measured(&figure.unit, why);
+        }
+    }
+    point.functions.clear();
 }
 
 /// The start of a worker was not that of the others, or nobody knows.
@@ -87,4 +113,20 @@ pub fn worker_line(link: &Link, figures: &Figures) -> String {
     };
     let clock = value("clock_uncertainty_us").map(|us| format!(", clock known to {}", format_nanos(us * 1e3)));
     format!("{}{at}: {did}{}", link.name(), clock.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cost_of_a_request_that_the_client_counts_is_known() {
+        // Counted by the server's side, or by the same client that is charged.
+        let has_requests_of_its_own = |name: &str| name.starts_with("watch.") || name == names::CLIENT_CPU;
+        for (name, ..) in names::ALL {
+            let is_per_request = name.contains("per_request");
+            assert!(!is_per_request || has_requests_of_its_own(name) || needs_every_request(name), "{name}");
+        }
+        assert!(!needs_every_request(names::SERVER_CPUS_USED) && !needs_every_request(names::RESPONSE_P99));
+    }
 }

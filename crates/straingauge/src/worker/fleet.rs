@@ -1,6 +1,6 @@
 //! A load over several workers: shares go out, all start at one instant, results come back as one.
 
-use super::account::{Part, clock_doubt, loss_doubt, worker_figures, worker_line};
+use super::account::{Part, clock_doubt, loss_doubt, uncounted_words, worker_figures, worker_line};
 use super::link::{Event, Link, Out, Source, Stand};
 use super::merge;
 use super::protocol::{LEASE_NS, PlanMessage, ToWorker, WireProgress, line};
@@ -46,6 +46,8 @@ pub struct Fleet {
     told: Vec<bool>,
     /// What each worker did in the last load.
     pub figures: Figures,
+    /// Why the requests of the last load are not all counted, if they are not.
+    pub uncounted: Option<String>,
     /// What carries the bytes of workers on a cluster; dropped behind the links.
     _nodes: Option<Nodes>,
 }
@@ -62,11 +64,20 @@ impl Fleet {
         let (tell, events) = sync_channel(1024);
         let mut links = Vec::with_capacity(sources.len());
         for (index, source) in sources.iter().enumerate() {
-            links.push(Link::start(index, source, tell.clone())?);
+            links.push(Link::start(index, "client", source, tell.clone())?);
         }
         keep_leases(&links);
         let told = vec![false; links.len()];
-        let mut fleet = Fleet { links, events, on_loss, threads, told, figures: Figures::default(), _nodes: nodes };
+        let mut fleet = Fleet {
+            links,
+            events,
+            on_loss,
+            threads,
+            told,
+            figures: Figures::default(),
+            uncounted: None,
+            _nodes: nodes,
+        };
         let give_up_ns = monotonic_ns() + GREETING_NS;
         while fleet.links.iter().any(|link| matches!(link.stand, Stand::Greeting)) {
             fleet.pump(20_000_000, GREETING_NS);
@@ -97,6 +108,7 @@ impl Fleet {
         {
             bail!("{lost}; the run ends there (--on-worker-loss go-on would continue with the others)");
         }
+        self.outwait_the_lost(stop);
         let live: Vec<usize> = (0..self.links.len()).filter(|index| !self.links[*index].is_lost()).collect();
         if live.is_empty() {
             bail!("no client is left: {}", self.lost().unwrap_or_default());
@@ -111,7 +123,7 @@ impl Fleet {
                 _ => None,
             };
             let link = &mut self.links[*index];
-            (link.stand, link.progress) = (Stand::Preparing, WireProgress::default());
+            (link.stand, link.progress, link.has_started) = (Stand::Preparing, WireProgress::default(), false);
             link.send(&ToWorker::Plan(Box::new(PlanMessage::new(share, cap))));
         }
         let conduct = Conduct { fleet: self, plan, live, stop, events, began_ns: monotonic_ns(), told_ns: 0 };
@@ -131,6 +143,15 @@ impl Fleet {
         }
         let now = monotonic_ns();
         self.links.iter_mut().for_each(|link| link.look(now, patience_ns));
+    }
+
+    /// A worker that was lost elsewhere may send load until its lease ends: none of it falls into the next window.
+    fn outwait_the_lost(&mut self, stop: &AtomicBool) {
+        let lost = self.links.iter().filter(|link| link.is_lost() && link.has_started);
+        let until_ns = lost.map(|link| link.lost_ns.saturating_add(LEASE_NS)).max().unwrap_or(0);
+        while monotonic_ns() < until_ns && !stop.load(Ordering::Relaxed) {
+            self.pump(20_000_000, 0);
+        }
     }
 
     /// The workers that were lost, in one sentence.
@@ -324,7 +345,7 @@ impl Conduct<'_> {
             };
             match u64::try_from(i128::from(start_ns) + clock.offset_ns) {
                 Ok(at_ns) => {
-                    link.stand = Stand::Running;
+                    (link.stand, link.has_started) = (Stand::Running, true);
                     link.send(&ToWorker::Start { at_ns });
                 }
                 Err(_) => link.lose("its clock cannot be compared with this machine's".into()),
@@ -365,6 +386,9 @@ impl Conduct<'_> {
                 Stand::Done(wire) => {
                     let late_ns = wire.started_late_ns;
                     match wire.into_result() {
+                        Ok(result) if result.window_ns > self.plan.duration_ns => {
+                            link.lose("a message is not usable: its window is longer than the plan's".into());
+                        }
                         Ok(result) => {
                             doubts.extend(clock_doubt(link, late_ns));
                             parts.push(Part {
@@ -389,6 +413,9 @@ impl Conduct<'_> {
                 doubts.push(loss_doubt(link, why, fleet.on_loss));
             }
         }
+        let uncounted: Vec<&Link> =
+            (live.iter().map(|index| &fleet.links[*index])).filter(|link| link.is_lost() && link.has_started).collect();
+        fleet.uncounted = uncounted_words(&uncounted);
         let figures = worker_figures(&fleet.links, &parts);
         let Some(mut all) = sum.finish() else {
             bail!("no client gave a result: {}", fleet.lost().unwrap_or_default());

@@ -1,5 +1,6 @@
 //! One worker as the driver sees it: its process, its pipes, its clock, and whether it is still there.
 
+use super::complaints::Complaints;
 use super::protocol::{
     FromWorker, LEASE_NS, Lines, PROTOCOL, ToWorker, WireObservation, WireProgress, WireResult, clean, line,
 };
@@ -90,7 +91,7 @@ pub enum Source {
 /// What carries a worker's bytes.
 #[derive(Debug)]
 enum Carrier {
-    Process(Child),
+    Process(Child, Complaints),
     Socket(UnixStream),
 }
 
@@ -119,6 +120,10 @@ pub struct Link {
     pub version: String,
     /// What it can beyond what the protocol's version began with.
     pub can: Vec<String>,
+    /// It was told to send the requests of the load in progress, or of the one in which it was lost.
+    pub has_started: bool,
+    /// When it was lost.
+    pub lost_ns: u64,
     heard_ns: u64,
     carrier: Carrier,
     out: Out,
@@ -126,8 +131,13 @@ pub struct Link {
 
 impl Link {
     /// Starts the worker; its messages come through `events` with this index.
-    pub fn start(index: usize, source: &Source, events: SyncSender<(usize, Event)>) -> Result<Link> {
-        let (carrier, stdout, mut stdin) = open(source)?;
+    pub fn start(
+        index: usize,
+        role: &'static str,
+        source: &Source,
+        events: SyncSender<(usize, Event)>,
+    ) -> Result<Link> {
+        let (carrier, stdout, mut stdin) = open(source, short_name(role, index + 1))?;
         std::thread::Builder::new().name(format!("client-{index}")).spawn(move || {
             let mut lines = Lines::new(stdout);
             loop {
@@ -157,7 +167,7 @@ impl Link {
                 Source::Node { name, .. } => format!("node {name}"),
             },
             number: index + 1,
-            role: "client",
+            role,
             stand: Stand::Greeting,
             clock: None,
             pongs: 0,
@@ -168,6 +178,8 @@ impl Link {
             host: String::new(),
             version: String::new(),
             can: Vec::new(),
+            has_started: false,
+            lost_ns: 0,
             heard_ns: monotonic_ns(),
             carrier,
             out: Out(Arc::new(Mutex::new(Some(out)))),
@@ -176,8 +188,12 @@ impl Link {
 
     /// `client 2 (ssh c2 straingauge load --worker)`.
     pub fn name(&self) -> String {
-        let number = if self.role == "client" { format!(" {}", self.number) } else { String::new() };
-        format!("{}{number} ({})", self.role, clean(&self.from, 100))
+        format!("{} ({})", self.short_name(), clean(&self.from, 100))
+    }
+
+    /// `client 2`, or `watcher`, of which there is one.
+    pub fn short_name(&self) -> String {
+        short_name(self.role, self.number)
     }
 
     /// Sends a message.
@@ -294,17 +310,20 @@ impl Link {
     /// Gives it up: its process is killed, so that no load of it goes on where that is in our hands.
     pub fn lose(&mut self, why: String) {
         self.stand = Stand::Lost(why);
+        self.lost_ns = monotonic_ns();
         self.out.close();
         self.kill();
     }
 
     fn exit_words(&mut self) -> Option<String> {
-        let Carrier::Process(child) = &mut self.carrier else {
+        let Carrier::Process(child, complaints) = &mut self.carrier else {
             return Some("the fleet's helper on this machine closed its socket".into());
         };
         let until = Instant::now() + Duration::from_millis(200);
         while Instant::now() < until {
             if let Ok(Some(status)) = child.try_wait() {
+                // Its own words come before ours about it.
+                complaints.settle();
                 return Some(format!("it ended ({status})"));
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -314,7 +333,7 @@ impl Link {
 
     fn kill(&mut self) {
         let child = match &mut self.carrier {
-            Carrier::Process(child) => child,
+            Carrier::Process(child, _) => child,
             Carrier::Socket(socket) => {
                 // Whoever carries the bytes ends the worker with this.
                 let _ = socket.shutdown(Shutdown::Both);
@@ -334,7 +353,11 @@ impl Link {
 /// The two ends of the way to a worker.
 type Ends = (Carrier, Box<dyn Read + Send>, Box<dyn Write + Send>);
 
-fn open(source: &Source) -> Result<Ends> {
+fn short_name(role: &str, number: usize) -> String {
+    if role == "client" { format!("client {number}") } else { role.into() }
+}
+
+fn open(source: &Source, short_name: String) -> Result<Ends> {
     match source {
         Source::Command(command) => {
             // A group of its own: Ctrl-C reaches the driver alone, which then asks for the results.
@@ -342,12 +365,15 @@ fn open(source: &Source) -> Result<Ends> {
                 .args(["-c", command])
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
                 .process_group(0)
                 .spawn()
                 .with_context(|| format!("cannot start '{command}'"))?;
             let stdin = child.stdin.take().expect("was asked for");
             let stdout = child.stdout.take().expect("was asked for");
-            Ok((Carrier::Process(child), Box::new(stdout), Box::new(stdin)))
+            let stderr = child.stderr.take().expect("was asked for");
+            let complaints = Complaints::pass_on(stderr, short_name)?;
+            Ok((Carrier::Process(child, complaints), Box::new(stdout), Box::new(stdin)))
         }
         Source::Node { name, socket } => {
             let cannot = || format!("cannot reach the worker on node {name} through its socket");
@@ -362,10 +388,11 @@ impl Drop for Link {
     fn drop(&mut self) {
         // The worker's input ends, so it ends by itself; one that does not is killed.
         self.leave();
-        if let Carrier::Process(child) = &mut self.carrier {
+        if let Carrier::Process(child, complaints) = &mut self.carrier {
             let until = Instant::now() + Duration::from_secs(1);
             while Instant::now() < until {
                 if !matches!(child.try_wait(), Ok(None)) {
+                    complaints.settle();
                     return;
                 }
                 std::thread::sleep(Duration::from_millis(5));

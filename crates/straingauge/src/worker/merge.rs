@@ -140,22 +140,13 @@ mod tests {
 
     #[test]
     fn merged_histograms_equal_those_of_all_samples_together() {
-        let result = |values: &[u64]| {
-            let mut one = empty();
-            for value in values {
-                one.response.record_ns(*value);
-            }
-            one.outcomes.sent = values.len() as u64;
-            one.outcomes.ok = values.len() as u64;
-            one
-        };
         let (left, right) = ([5_000, 70_000, 900], [1_000_000, 5_000]);
         let both: Vec<u64> = left.iter().chain(&right).copied().collect();
         let mut sum = Sum::default();
-        sum.add("client 1", result(&left));
-        sum.add("client 2", result(&right));
+        sum.add("client 1", of_requests(&left));
+        sum.add("client 2", of_requests(&right));
         let merged = sum.finish().unwrap();
-        assert_eq!(merged.response, result(&both).response);
+        assert_eq!(merged.response, of_requests(&both).response);
         assert_eq!(merged.outcomes.ok, 5);
         assert!(Sum::default().finish().is_none());
     }
@@ -175,9 +166,8 @@ mod tests {
     #[test]
     fn a_result_comes_through_the_protocol_unchanged() {
         use crate::worker::protocol::{FromWorker, Lines, WireResult, line};
-        let mut sent = empty();
-        (1..2000u64).for_each(|value| sent.response.record_ns(value * 7919));
-        (sent.outcomes.sent, sent.outcomes.carried_in, sent.outcomes.ok) = (1990, 9, 1999);
+        let mut sent = of_requests(&(1..2000).map(|value| value * 7919).collect::<Vec<u64>>());
+        (sent.outcomes.sent, sent.outcomes.carried_in) = (1990, 9);
         (sent.outcomes.connections_used, sent.outcomes.connections_silent) = (12, 3);
         sent.status_counts.insert(200, 1999);
         sent.engine.run_queue_wait_ratio = Some(0.25);
@@ -190,6 +180,48 @@ mod tests {
         assert_eq!(came.outcomes, sent.outcomes);
         assert_eq!(came.response.buckets(), sent.response.buckets());
         assert_eq!(line(&FromWorker::Result(Box::new(WireResult::new(&came, 0).unwrap()))), text);
+    }
+
+    /// A result whose counts agree with each other.
+    fn of_requests(values: &[u64]) -> LoadResult {
+        let mut one = empty();
+        for value in values {
+            for latency in [&mut one.response, &mut one.service, &mut one.first_byte] {
+                latency.record_ns(*value);
+            }
+        }
+        one.outcomes.sent = values.len() as u64;
+        one.outcomes.ok = values.len() as u64;
+        one
+    }
+
+    #[test]
+    fn a_result_whose_counts_contradict_each_other_is_refused_in_words() {
+        use crate::worker::protocol::WireResult;
+        let read = |result: &LoadResult| WireResult::new(result, 0).unwrap().into_result().map(drop);
+        let good = of_requests(&[1000, 2000, 3000]);
+        read(&good).unwrap();
+        type Change = fn(&mut LoadResult);
+        let lies: [(Change, &str); 12] = [
+            (|result| result.outcomes.sent = 4, "accounts for 3"),
+            (|result| result.outcomes.non_2xx = 1, "accounts for 4"),
+            (|result| result.outcomes.sent = u64::MAX, "larger than any"),
+            (|result| result.response.record_ns(1), "response times has 4 entries"),
+            (|result| result.service = Default::default(), "service times has 0 entries"),
+            (|result| (0..4).for_each(|_| result.lag.record_ns(1)), "the lag, but 3 requests"),
+            (|result| result.connect.record_ns(1), "connect times, but 0 connections"),
+            (|result| result.never_sent = 1, "never left, but 0 unfinished"),
+            (|result| result.status_counts = [(200, 4)].into(), "by status, but 3 responses"),
+            (|result| result.ok_in_window = 1, "but 0 responses in it"),
+            (|result| result.body_bytes = 1, "but 0 bytes received"),
+            (|result| result.engine.busiest_thread_ratio = -1.0, "not a share"),
+        ];
+        for (lie, words) in lies {
+            let mut result = good.clone();
+            lie(&mut result);
+            let why = read(&result).unwrap_err().to_string();
+            assert!(why.contains(words), "{why}");
+        }
     }
 
     fn empty() -> LoadResult {

@@ -2,11 +2,12 @@
 //! (`straingauge load --worker`, over ssh or here), the *driver* is the straingauge that started it (`--client`).
 //!
 //! Read next: [`protocol`] (messages, with those of watchers in `observation`), [`session`] (the worker's side, with [`serve`] for load and [`serve_watch`] for a watcher), [`link`] (one worker as the driver sees it),
-//! [`fleet`] (a load over all of them), [`merge`] (shares and sums), [`account`] (what is told of
-//! each), [`permit`] (what is refused before), [`ray`] (workers on the nodes of a Ray cluster), [`sources`] (addresses from
+//! [`fleet`] (a load over all of them), [`merge`] (shares and sums; what is believed of a result stands in `consistency`), [`account`] (what is told of
+//! each), [`complaints`] (its standard error), [`permit`] (what is refused before), [`ray`] (workers on the nodes of a Ray cluster), [`sources`] (addresses from
 //! which a worker connects), [`watcher`] (the watcher of a server elsewhere, `--watch-with`).
 
 mod account;
+mod complaints;
 mod fleet;
 mod link;
 mod merge;
@@ -23,6 +24,7 @@ mod watcher;
 #[path = "../../fuzz/properties/worker_protocol.rs"]
 mod properties;
 
+pub use account::leave_out_uncounted;
 pub use fleet::Fleet;
 pub use permit::connect;
 pub use protocol::{WireClient, WireWatch, clean};

@@ -9,6 +9,8 @@ use record::{Doubt, Latency, LoadPlan, Outcomes};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read};
 
+#[path = "consistency.rs"]
+mod consistency;
 #[path = "observation.rs"]
 mod observation;
 
@@ -306,7 +308,8 @@ impl WireResult {
         })
     }
 
-    /// The result as the engine would have given it; refused where a histogram is missing or unreadable.
+    /// The result as the engine would have given it; refused where a histogram is missing or unreadable, or where counts
+    /// contradict each other.
     pub fn into_result(self) -> Result<LoadResult, ProtocolError> {
         if self.series_csv.len() > MAX_SERIES_BYTES || self.status_counts.len() > 1000 || self.latencies.len() > 100 {
             return Err(ProtocolError::Unusable("the result is larger than any that straingauge sends".into()));
@@ -321,7 +324,7 @@ impl WireResult {
                 .map_err(|error| ProtocolError::Unusable(clean(&error.to_string(), MAX_WORDS)))
         };
         let words = |text: &String| clean(text, MAX_WORDS);
-        Ok(LoadResult {
+        let result = LoadResult {
             started_unix_ms: self.started_unix_ms,
             window_ns: self.window_ns.min(MAX_SPAN_NS),
             warmup_ns: self.warmup_ns.min(MAX_SPAN_NS),
@@ -357,6 +360,10 @@ impl WireResult {
             workload: Default::default(),
             doubts: bounded_doubts(&self.doubts),
             series_csv: self.series_csv,
-        })
+        };
+        match consistency::contradiction(&result) {
+            Some(why) => Err(ProtocolError::Unusable(why)),
+            None => Ok(result),
+        }
     }
 }

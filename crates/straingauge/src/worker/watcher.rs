@@ -33,10 +33,9 @@ impl Watcher {
     /// Starts the command and waits for its hello.
     pub fn connect(command: &str, stop: &AtomicBool) -> Result<Watcher> {
         let (tell, events) = sync_channel(64);
-        let link = Link::start(0, &Source::Command(command.into()), tell)?;
+        let link = Link::start(0, "watcher", &Source::Command(command.into()), tell)?;
         keep_leases(std::slice::from_ref(&link));
         let mut watcher = Watcher { link, events, server_facts: BTreeMap::new(), counts_requests: false };
-        watcher.link.role = "watcher";
         let until_ns = monotonic_ns() + GREETING_NS;
         while matches!(watcher.link.stand, Stand::Greeting) && monotonic_ns() < until_ns {
             if stop.load(Ordering::Relaxed) {

@@ -3,9 +3,12 @@
 use super::{FilesError, Limits, SizeOrigin};
 use crate::trace::TraceReader;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
-/// Different sizes remembered for one target; beyond them the rarest gives way.
+/// Pairs of a target and a size that are counted, for each target that the limit allows.
 const SIZES: usize = 4;
+/// And at least so many.
+const LEAST_SIZES: usize = 1 << 16;
 /// Size where none was seen.
 const ASSUMED_BYTES: u64 = 1024;
 /// Bytes of targets for each target that the limit allows; a hostile log has long ones.
@@ -13,10 +16,14 @@ const TARGET_BYTES: usize = 256;
 
 #[derive(Debug, Default)]
 struct Tally {
-    /// Sizes answered with status 200, and how often.
-    sizes: Vec<(u64, u64)>,
+    /// Its place in the order in which targets were seen.
+    number: usize,
+    /// The size answered most often with status 200 (of equal ones the largest), and how often.
+    most_often: Option<(u64, u64)>,
     /// Answers with status 200 and a size.
     requests: u64,
+    /// Of them, those whose size was not counted, as there were too many different ones.
+    uncounted: u64,
     largest_partial: Option<u64>,
     /// Some answer showed that the document exists.
     exists: bool,
@@ -26,6 +33,8 @@ struct Tally {
 #[derive(Debug, Default)]
 pub(super) struct Tallies {
     by_target: HashMap<Box<[u8]>, Tally>,
+    /// How often a target was answered with a size.
+    sizes: HashMap<(usize, u64), u64>,
     target_bytes: usize,
     pub(super) requests: u64,
 }
@@ -33,6 +42,7 @@ pub(super) struct Tallies {
 impl Tallies {
     pub(super) fn read(reader: &mut TraceReader, limits: &Limits) -> Result<Self, FilesError> {
         let mut tallies = Tallies::default();
+        let most_sizes = limits.files.saturating_mul(SIZES).max(LEAST_SIZES);
         loop {
             let entry = match reader.next_entry() {
                 Ok(Some(entry)) => entry,
@@ -49,7 +59,8 @@ impl Tallies {
                 if is_full {
                     return Err(FilesError::TooMany { limit: limits.files });
                 }
-                tallies.by_target.insert(entry.target.into(), Tally::default());
+                let number = tallies.by_target.len();
+                tallies.by_target.insert(entry.target.into(), Tally { number, ..Tally::default() });
             }
             let Some(tally) = tallies.by_target.get_mut(entry.target) else { continue };
             let is_get = entry.method == b"GET";
@@ -58,7 +69,7 @@ impl Tallies {
                     tally.exists = true;
                     tally.requests += 1;
                     tallies.requests += 1;
-                    tally.add(bytes);
+                    tally.add(bytes, &mut tallies.sizes, most_sizes);
                 }
                 (206, Some(bytes)) if is_get => {
                     tally.exists = true;
@@ -75,7 +86,7 @@ impl Tallies {
         let existing = self.by_target.iter().filter(|(_, tally)| tally.exists);
         existing
             .map(|(target, tally)| {
-                let (bytes, origin) = match (tally.most_often(), tally.largest_partial) {
+                let (bytes, origin) = match (tally.most_often, tally.largest_partial) {
                     (Some((bytes, _)), _) => (bytes, SizeOrigin::Log),
                     (None, Some(bytes)) => (bytes, SizeOrigin::Partial),
                     (None, None) => (ASSUMED_BYTES, SizeOrigin::Assumed),
@@ -87,7 +98,13 @@ impl Tallies {
 
     pub(super) fn requests_of_other_size(&self) -> u64 {
         let tallies = self.by_target.values();
-        tallies.map(|tally| tally.requests - tally.most_often().map_or(0, |(_, count)| count.min(tally.requests))).sum()
+        tallies.map(|tally| tally.requests - tally.most_often.map_or(0, |(_, count)| count)).sum()
+    }
+
+    /// Targets of which another size may have been answered more often than the one that was taken.
+    pub(super) fn of_uncertain_size(&self) -> u64 {
+        let is_uncertain = |tally: &&Tally| tally.uncounted > tally.most_often.map_or(0, |(_, count)| count);
+        self.by_target.values().filter(is_uncertain).count() as u64
     }
 
     pub(super) fn without_file(&self) -> u64 {
@@ -96,19 +113,24 @@ impl Tallies {
 }
 
 impl Tally {
-    fn add(&mut self, bytes: u64) {
-        if let Some((_, count)) = self.sizes.iter_mut().find(|(size, _)| *size == bytes) {
-            *count += 1;
-        } else if self.sizes.len() < SIZES {
-            self.sizes.push((bytes, 1));
-        } else if let Some(rarest) = self.sizes.iter_mut().min_by_key(|(_, count)| *count) {
-            // The newcomer takes over the rarest one's count: a size that is frequent from now on still wins.
-            *rarest = (bytes, rarest.1 + 1);
+    /// Counts an answer of this size. A pair that was counted once is counted to the end, so that no count is a guess.
+    fn add(&mut self, bytes: u64, sizes: &mut HashMap<(usize, u64), u64>, most_sizes: usize) {
+        let has_room = sizes.len() < most_sizes;
+        let count = match sizes.entry((self.number, bytes)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) if has_room => new.insert(0),
+            // The first size of a target is its file's, whatever the others did.
+            Entry::Vacant(new) if self.most_often.is_none() => new.insert(0),
+            Entry::Vacant(_) => {
+                self.uncounted += 1;
+                return;
+            }
+        };
+        *count += 1;
+        let now = (bytes, *count);
+        let is_more = |(size, most): (u64, u64)| (now.1, now.0) > (most, size);
+        if self.most_often.is_none_or(is_more) {
+            self.most_often = Some(now);
         }
-    }
-
-    /// The size answered most often (of equal ones the largest), and how often.
-    fn most_often(&self) -> Option<(u64, u64)> {
-        self.sizes.iter().copied().max_by_key(|(bytes, count)| (*count, *bytes))
     }
 }

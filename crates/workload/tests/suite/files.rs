@@ -8,10 +8,13 @@ use workload::files::{FilesError, Limits, SizeOrigin, Tree, make};
 use workload::mix::Mix;
 use workload::trace::{Format, TraceReader};
 
-fn tree_of(lines: &[&str]) -> Tree {
+fn reader_of(lines: &[&str]) -> TraceReader {
     let log: String = lines.iter().map(|line| format!("h - - [17/May/2015:10:05:03 +0000] {line}\n")).collect();
-    let mut reader = TraceReader::from_reader("test.log".into(), Box::new(Cursor::new(log)), &Format::Common).unwrap();
-    Tree::of_trace(&mut reader, &Limits::default()).unwrap()
+    TraceReader::from_reader("test.log".into(), Box::new(Cursor::new(log)), &Format::Common).unwrap()
+}
+
+fn tree_of(lines: &[&str]) -> Tree {
+    Tree::of_trace(&mut reader_of(lines), &Limits::default()).unwrap()
 }
 
 /// Every regular file below a directory with its content; anything else fails.
@@ -107,6 +110,42 @@ fn sizes_come_from_what_the_log_answered_most_often() {
         ]
     );
     assert_eq!((tree.requests, tree.requests_of_other_size, tree.without_file), (3, 1, 2));
+}
+
+/// Sizes and counts of one target, by the file made for it and by counting all of them.
+fn size_and_others(sizes: &[u64]) -> ((u64, u64), (u64, u64)) {
+    let lines: Vec<String> = sizes.iter().map(|size| format!("\"GET /a HTTP/1.1\" 200 {size}")).collect();
+    let tree = tree_of(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut counts = std::collections::BTreeMap::new();
+    sizes.iter().for_each(|size| *counts.entry(*size).or_insert(0u64) += 1);
+    let (size, count) = counts.into_iter().max_by_key(|(size, count)| (*count, *size)).unwrap();
+    ((tree.entries[0].bytes, tree.requests_of_other_size), (size, sizes.len() as u64 - count))
+}
+
+#[test]
+fn the_size_answered_most_often_is_found_among_many() {
+    let (found, counted) = size_and_others(&[10, 20, 20, 30, 40, 50, 60]);
+    assert_eq!((found, counted), ((20, 5), (20, 5)));
+}
+
+proptest::proptest! {
+    #[test]
+    fn the_file_has_the_most_frequent_size_and_the_others_are_counted(
+        sizes in proptest::collection::vec(1u64..12, 1..40)
+    ) {
+        let (found, counted) = size_and_others(&sizes);
+        proptest::prop_assert_eq!(found, counted);
+    }
+}
+
+#[test]
+fn more_sizes_than_are_counted_are_said() {
+    let lines: Vec<String> = (1..=70_000).map(|size| format!("\"GET /a HTTP/1.1\" 200 {size}")).collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let mut reader = reader_of(&lines);
+    let few = Limits { files: 3, ..Limits::default() };
+    let tree = Tree::of_trace(&mut reader, &few).unwrap();
+    assert_eq!((tree.requests_of_other_size, tree.of_uncertain_size), (69_999, 1));
 }
 
 #[test]

@@ -1,0 +1,75 @@
+//! Users and groups of the guest: the system's own of this machine, so that a server finds the one it becomes.
+//!
+//! Accounts of people stay out, and so do passwords, names, homes and shells: what the guest's files hold is a function of
+//! the names and numbers alone.
+
+use std::collections::BTreeMap;
+
+/// Numbers from here on are people's (`UID_MIN` of login.defs).
+const FIRST_OF_PEOPLE: u32 = 1000;
+/// `nobody`, on every distribution.
+const NOBODY: u32 = 65_534;
+/// No system has more accounts of its own.
+const MOST: usize = 500;
+
+/// The guest's /etc/passwd and /etc/group, made of this machine's.
+pub fn passwd_and_group(passwd: &str, group: &str) -> (String, String) {
+    let mut users = BTreeMap::from([("root", (0, 0)), ("nobody", (NOBODY, NOBODY))]);
+    for line in passwd.lines() {
+        let mut fields = line.split(':');
+        let (name, user, group) = (fields.next(), fields.nth(1), fields.next());
+        if let (Some(name), Some(user), Some(group)) = (name.filter(|name| is_name(name)), number(user), number(group))
+            && users.len() < MOST
+        {
+            users.insert(name, (user, group));
+        }
+    }
+    let mut groups = BTreeMap::from([("root", 0), ("nogroup", NOBODY)]);
+    for line in group.lines() {
+        let mut fields = line.split(':');
+        let (name, group) = (fields.next(), fields.nth(1));
+        if let (Some(name), Some(group)) = (name.filter(|name| is_name(name)), number(group))
+            && groups.len() < MOST
+        {
+            groups.insert(name, group);
+        }
+    }
+    let users = users.iter().map(|(name, (user, group))| format!("{name}:x:{user}:{group}::/:/bin/false\n"));
+    let groups = groups.iter().map(|(name, group)| format!("{name}:x:{group}:\n"));
+    (users.collect(), groups.collect())
+}
+
+/// A number of the system's.
+fn number(text: Option<&str>) -> Option<u32> {
+    text?.parse().ok().filter(|number| *number < FIRST_OF_PEOPLE || *number == NOBODY)
+}
+
+fn is_name(text: &str) -> bool {
+    let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.$".contains(&byte);
+    !text.is_empty() && text.len() <= 32 && !text.starts_with(['-', '+']) && text.bytes().all(is_fit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_systems_accounts_are_there_and_peoples_are_not() {
+        let passwd = "root:x:0:0:root:/root:/bin/bash\nmemcache:x:105:107:Memcached,,,:/nonexistent:/bin/false\n\
+                      alice:x:1000:1000:Alice:/home/alice:/bin/zsh\nnobody:x:65534:65534:n:/:/bin/false\n\
+                      +nis::::::\nhalf:x:7\n:x:1:1::/:\nodd name:x:8:8::/:\n";
+        let group = "root:x:0:\nmemcache:x:107:alice\nalice:x:1000:\nnogroup:x:65534:\n\x1b[2J:x:5:\n";
+        let (users, groups) = passwd_and_group(passwd, group);
+        let expected =
+            "memcache:x:105:107::/:/bin/false\nnobody:x:65534:65534::/:/bin/false\nroot:x:0:0::/:/bin/false\n";
+        assert_eq!(users, expected);
+        assert_eq!(groups, "memcache:x:107:\nnogroup:x:65534:\nroot:x:0:\n");
+    }
+
+    #[test]
+    fn a_machine_without_accounts_has_root_and_nobody() {
+        let (users, groups) = passwd_and_group("", "");
+        assert!(users.contains("root:x:0:0:") && users.contains("nobody:x:65534:65534:"), "{users}");
+        assert_eq!(groups.lines().count(), 2);
+    }
+}
