@@ -324,6 +324,10 @@ fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<V
     if question.rate.is_some() {
         assumed.push("requests arrive independently (a Poisson process) on connections that are open".into());
         assumed.push("the variance of service is the one fitted to the closed loop".into());
+        if server.is_limited(question.cold.unwrap_or(0.0)) {
+            assumed
+                .push("nothing waits before the limit that is not the CPU's: near it response times are longer".into());
+        }
     }
     if let Some(cold) = question.cold {
         let most = colds.last().copied().unwrap_or(0.0);

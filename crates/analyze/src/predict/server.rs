@@ -389,7 +389,7 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
     let of = |p: &[f64]| {
         let mut rest = p[2..].iter().map(|root| root * root);
         let mut next = |used: bool, otherwise: f64| if used { rest.next().unwrap_or(otherwise) } else { otherwise };
-        let more = p[0].exp();
+        let more = p[0] * p[0] * lowest;
         let mut server = Server {
             path_s: p[1].exp(),
             cv_squared: next(form.has_variance(), 1.0),
@@ -418,7 +418,7 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
         all.push(BASE_PRIOR * (lowest / server.lasting_s(highest, 0.0)).ln().max(0.0));
         all
     };
-    let mut start = vec![((lowest - least_s).max(0.1 * lowest)).ln(), path.ln()];
+    let mut start = vec![(1.0 - least_s / lowest).max(0.1).sqrt(), path.ln()];
     start.extend(form.has_variance().then_some(0.7));
     start.extend(form.wakes().then_some(if form.cools() { 1.5 } else { 0.5 }));
     start.extend(form.cools().then_some(0.7));

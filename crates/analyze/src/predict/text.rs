@@ -95,7 +95,10 @@ pub fn text(prediction: &Prediction) -> String {
                 line.correlation,
                 line.n,
             );
-            if let ("idle", Some(x)) = (regression.part, line.x_intercept) {
+            let falls = line.slope.interval.is_some_and(|interval| interval.high < 0.0);
+            if regression.part == "idle" && !falls {
+                words.push_str("; it does not fall clearly with the rate, so no capacity is extrapolated");
+            } else if let ("idle", Some(x)) = (regression.part, line.x_intercept) {
                 let range = between(line.x_intercept_interval, |end| format!("{}/s", format_si(end)));
                 words.push_str(&format!("; none left at {}/s ({range})", format_si(x)));
             }

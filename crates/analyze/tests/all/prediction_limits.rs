@@ -154,6 +154,26 @@ fn workers_that_sleep_and_were_never_all_busy_have_no_capacity_beyond_reason() {
 }
 
 #[test]
+fn a_server_that_keeps_its_cpu_busy_whatever_comes_gets_no_requests_for_nothing() {
+    let mut run = sleepers().run(&[1, 2, 4, 8, 16], &[], 5);
+    for point in &mut run.points {
+        let cost = 1.6 / point.value(names::THROUGHPUT).unwrap() * 1e6;
+        point.figures.set(names::SERVER_CPU, Figure::new(cost, "us", 1, Origin::Counted));
+        point.figures.set(names::SERVER_CPU_BUSY, Figure::new(0.8, "ratio", 1, Origin::Counted));
+    }
+    let words = match ask(&run, Question::default()) {
+        Ok(found) => {
+            // 4,000 a second kept the CPUs 80 % busy: they cannot have room for many times that.
+            let capacity = value(&found, "capacity");
+            assert!(capacity.is_none_or(|capacity| capacity < 1.5 * 4000.0 / 0.8), "{capacity:?} by {:?}", found.model);
+            predict::text(&found)
+        }
+        Err(error) => error.to_string(),
+    };
+    assert!(!words.contains("none left at -"), "{words}");
+}
+
+#[test]
 fn a_rate_at_which_the_run_itself_failed_is_not_promised() {
     // As it was found: the closed loop up to 8 connections, and an open loop that failed at 4,200 a second.
     let run = sleepers().run(&[1, 2, 3, 4, 6, 8], &[500.0, 1000.0, 2000.0, 3000.0, 4200.0, 5000.0], 2);
