@@ -1,17 +1,21 @@
 //! Two runs of one sweep against each other: at each load that both measured, the ratio B / A of each figure with its
 //! interval and Welch's t-test on the logarithms; p-values are corrected for the number of tests (Holm, 1979). Of two runs
 //! that were measured in turn, round by round, the points of a round are compared with each other: what drifts cancels.
+//!
+//! A difference is a regression when its interval lies beyond the threshold, and none when it lies on the near side of it. An interval
+//! that holds the threshold says neither: could not tell.
 
 mod subjects;
 mod text;
 
 pub use crate::report::beside::server_words;
-pub use text::text;
-pub(crate) use text::{headline, row};
+pub(crate) use text::row;
+pub use text::{headline, text};
 
+use crate::doubted;
 use crate::predict::regression::student;
 use crate::statistics::Interval;
-use record::{Pace, Point, RunDir, Sweep, names};
+use record::{Pace, Point, RunDir, Severity, Sweep, names};
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -41,10 +45,10 @@ pub enum Outcome {
     Regression,
     /// Better by more than the threshold, and not by chance.
     Improvement,
-    /// Different, by no more than the threshold.
-    Small,
-    /// Chance explains it.
-    Same,
+    /// The interval ends before the threshold: not worse by more than that.
+    NotWorse,
+    /// The interval holds the threshold, or the points are about something else: a regression was not seen, and may be one.
+    Unclear,
     /// Fewer than two points on a side: no test.
     Untested,
 }
@@ -70,10 +74,32 @@ pub struct Difference {
     pub ratio: f64,
     /// Its interval; absent without a test.
     pub interval: Option<Interval>,
-    /// Two-sided p-value after Holm's correction; absent without a test.
+    /// Two-sided p-value of no difference, after Holm's correction; absent without a test.
     pub p_value: Option<f64>,
+    /// Two-sided p-value of a difference that is no larger than the threshold, after Holm's correction; absent without a test.
+    pub p_beyond: Option<f64>,
+    /// The smallest worsening (0.1 = 10 %) that these points would have shown as a regression in 8 of 10 comparisons; absent without a
+    /// test, and where no worsening would have been shown.
+    pub detectable_ratio: Option<f64>,
+    /// Standard error of the logarithm of the ratio, and its degrees of freedom; absent without a test.
+    #[serde(skip)]
+    test: Option<(f64, f64)>,
+    /// Half of the points of either run are about something else than what was asked (the client was saturated).
+    pub is_invalid: bool,
     /// What it comes to.
     pub outcome: Outcome,
+}
+
+/// What a comparison comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Conclusion {
+    /// At least one figure is worse by more than the threshold.
+    Regression,
+    /// Every figure at every common load was shown not to be.
+    NoRegression,
+    /// No regression was seen, and at least one test could not have excluded one.
+    CouldNotTell,
 }
 
 /// The comparison of two runs.
@@ -83,6 +109,8 @@ pub struct Comparison {
     pub threshold_ratio: f64,
     /// Confidence of intervals and tests.
     pub confidence_ratio: f64,
+    /// What it comes to.
+    pub conclusion: Conclusion,
     /// Ascending by sweep and load.
     pub differences: Vec<Difference>,
     /// Loads that only one of the runs measured.
@@ -108,6 +136,15 @@ impl Comparison {
     /// The differences that are regressions.
     pub fn regressions(&self) -> impl Iterator<Item = &Difference> {
         self.differences.iter().filter(|difference| difference.outcome == Outcome::Regression)
+    }
+}
+
+fn conclusion(differences: &[Difference]) -> Conclusion {
+    let has = |wanted: &[Outcome]| differences.iter().any(|difference| wanted.contains(&difference.outcome));
+    match () {
+        () if has(&[Outcome::Regression]) => Conclusion::Regression,
+        () if differences.is_empty() || has(&[Outcome::Unclear, Outcome::Untested]) => Conclusion::CouldNotTell,
+        () => Conclusion::NoRegression,
     }
 }
 
@@ -157,30 +194,50 @@ pub fn interleaved(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Result<Compa
 fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Result<Comparison, CompareError> {
     let (of_a, of_b) = (levels(a), levels(b));
     let confidence = a.record.scenario.sweep.as_ref().map_or(0.95, |sweep| sweep.criteria.confidence_ratio);
-    let mut differences = Vec::new();
+    // A loss beyond everything cannot be.
+    let threshold_ratio = threshold_ratio.clamp(0.0, 1.0);
+    let mut differences: Vec<Difference> = Vec::new();
+    let (mut points_a, mut points_b) = (Vec::new(), Vec::new());
     let mut matched = 0;
     for (key, points) in &of_a {
         let Some((_, others)) = of_b.iter().find(|(other, _)| same_load(*key, *other)) else { continue };
         matched += 1;
+        points_a.extend(points.iter().copied());
+        points_b.extend(others.iter().copied());
         differences.extend(
-            FIGURES.iter().filter_map(|figure| difference(*key, figure, (points, others), is_paired, confidence)),
+            FIGURES.iter().filter_map(|figure| {
+                difference(*key, figure, (points, others), is_paired, (confidence, threshold_ratio))
+            }),
         );
     }
     if matched == 0 {
         let name = |run: &RunDir| run.path.display().to_string();
         return Err(CompareError::NothingInCommon { a: name(a), b: name(b) });
     }
-    holm(&mut differences);
+    let tests = differences.iter().filter(|difference| difference.p_value.is_some()).count();
+    for difference in &mut differences {
+        difference.detectable_ratio = detectable(difference, threshold_ratio, confidence, tests);
+    }
+    holm(&mut differences, |difference| &mut difference.p_value);
+    holm(&mut differences, |difference| &mut difference.p_beyond);
     for difference in &mut differences {
         difference.outcome = outcome(difference, threshold_ratio, 1.0 - confidence);
     }
     let mut doubts = doubts(a, b, &differences);
+    doubts.extend(doubts_of_points((a, points_a), (b, points_b)));
     if !is_paired {
         // Servers that took turns in one run are different ones on purpose, and got the same requests.
         doubts.extend(subjects::doubts(a, b));
     }
     let unmatched = of_a.len() + of_b.len() - 2 * matched;
-    Ok(Comparison { threshold_ratio, confidence_ratio: confidence, differences, unmatched, doubts })
+    Ok(Comparison {
+        threshold_ratio,
+        confidence_ratio: confidence,
+        conclusion: conclusion(&differences),
+        differences,
+        unmatched,
+        doubts,
+    })
 }
 
 /// Searched rates differ in their last digits between runs; half a per mille apart is the same load.
@@ -193,8 +250,11 @@ fn difference(
     (figure, word, better): &(&'static str, &'static str, Better),
     (a, b): (&[&Point], &[&Point]),
     is_paired: bool,
-    confidence: f64,
+    (confidence, threshold): (f64, f64),
 ) -> Option<Difference> {
+    let half_invalid =
+        |points: &[&Point]| 2 * points.iter().filter(|point| doubted::is_invalid(point)).count() >= points.len();
+    let is_invalid = half_invalid(a) || half_invalid(b);
     let log = |point: &Point| point.value(figure).filter(|value| value.is_finite() && *value > 0.0).map(f64::ln);
     let logs = |points: &[&Point]| -> Vec<f64> { points.iter().filter_map(|point| log(point)).collect() };
     let pairs: Vec<(f64, f64)> = a
@@ -214,7 +274,10 @@ fn difference(
         let at = mean_b - mean_a;
         Some(Interval { low: (at - reach).exp(), high: (at + reach).exp(), confidence })
     });
-    let p_value = tested.and_then(|(error, freedom)| p_value(mean_b - mean_a, error, freedom));
+    let p_of = |difference: f64| tested.and_then(|(error, freedom)| p_value(difference, error, freedom));
+    let found = mean_b - mean_a;
+    let (low, high) = bounds(threshold);
+    let beyond = if found < low { found - low } else { (found - high).max(0.0) };
     Some(Difference {
         sweep,
         load,
@@ -225,7 +288,11 @@ fn difference(
         n: (a.len(), b.len()),
         ratio: (mean_b - mean_a).exp(),
         interval,
-        p_value,
+        p_value: p_of(found),
+        p_beyond: p_of(beyond),
+        detectable_ratio: None,
+        test: tested,
+        is_invalid,
         outcome: Outcome::Untested,
     })
 }
@@ -267,32 +334,72 @@ fn p_value(difference: f64, error: f64, freedom: f64) -> Option<f64> {
     Some((2.0 * law.cdf(-(difference / error).abs())).min(1.0))
 }
 
+/// Logarithms of the ratios from which on a change is beyond the threshold: a loss of that share, and a growth by it.
+fn bounds(threshold: f64) -> (f64, f64) {
+    ((1.0 - threshold).ln(), threshold.ln_1p())
+}
+
+/// The smallest worsening that is called a regression in 8 of 10 comparisons whose points scatter like these.
+fn detectable(difference: &Difference, threshold: f64, confidence: f64, tests: usize) -> Option<f64> {
+    /// Two-sided share of Student's law up to its quantile of 80 %.
+    const POWER: f64 = 0.6;
+    let (error, freedom) = difference.test?;
+    let (low, high) = bounds(threshold);
+    // The first step of Holm's correction, which every lone regression has to pass.
+    let reach = (student(1.0 - (1.0 - confidence) / tests as f64, freedom)? + student(POWER, freedom)?) * error;
+    let ratio = match difference.better {
+        Better::Higher => 1.0 - (low - reach).exp(),
+        Better::Lower => (high + reach).exp() - 1.0,
+    };
+    Some(ratio).filter(|ratio| ratio.is_finite())
+}
+
 /// Holm's step-down correction: the chance of any false alarm among all tests stays below the level.
-fn holm(differences: &mut [Difference]) {
-    let mut order: Vec<usize> = (0..differences.len()).filter(|at| differences[*at].p_value.is_some()).collect();
-    let value = |differences: &[Difference], at: usize| differences[at].p_value.unwrap_or(1.0);
-    order.sort_by(|a, b| value(differences, *a).total_cmp(&value(differences, *b)));
+fn holm(differences: &mut [Difference], p: impl Fn(&mut Difference) -> &mut Option<f64>) {
+    let mut tested: Vec<&mut f64> = differences.iter_mut().filter_map(|difference| p(difference).as_mut()).collect();
+    tested.sort_by(|a, b| a.total_cmp(b));
+    let count = tested.len();
     let mut least: f64 = 0.0;
-    for (rank, at) in order.iter().enumerate() {
-        least = least.max((value(differences, *at) * (order.len() - rank) as f64).min(1.0));
-        differences[*at].p_value = Some(least);
+    for (rank, p) in tested.into_iter().enumerate() {
+        least = least.max((*p * (count - rank) as f64).min(1.0));
+        *p = least;
     }
 }
 
 fn outcome(difference: &Difference, threshold: f64, level: f64) -> Outcome {
-    let Some(p) = difference.p_value else { return Outcome::Untested };
-    if p >= level {
-        return Outcome::Same;
-    }
-    let (worse, improved) = match difference.better {
-        Better::Higher => (1.0 / difference.ratio - 1.0, difference.ratio - 1.0),
-        Better::Lower => (difference.ratio - 1.0, 1.0 / difference.ratio - 1.0),
+    let (Some(p), Some(interval)) = (difference.p_beyond, difference.interval) else { return Outcome::Untested };
+    let (low, high) = bounds(threshold);
+    let found = difference.ratio.ln();
+    let is_worse = match difference.better {
+        Better::Higher => found < low,
+        Better::Lower => found > high,
+    };
+    // The worse end of the interval is on the near side.
+    let holds = match difference.better {
+        Better::Higher => interval.low.ln() >= low,
+        Better::Lower => interval.high.ln() <= high,
     };
     match () {
-        () if worse > threshold => Outcome::Regression,
-        () if improved > threshold => Outcome::Improvement,
-        () => Outcome::Small,
+        () if p < level && is_worse => Outcome::Regression,
+        () if p < level && (found < low || found > high) => Outcome::Improvement,
+        () if holds && !difference.is_invalid => Outcome::NotWorse,
+        () => Outcome::Unclear,
     }
+}
+
+/// What the two runs and the compared points of theirs are doubted for.
+fn doubts_of_points(a: (&RunDir, Vec<&Point>), b: (&RunDir, Vec<&Point>)) -> Vec<String> {
+    let of = |(run, points): (&RunDir, Vec<&Point>)| -> Vec<String> {
+        let whole = run.record.doubts.iter().chain(&run.reading_doubts);
+        let whole =
+            whole.filter(|doubt| doubt.severity >= Severity::Warning).map(|doubt| crate::text::plain(&doubt.what, 300));
+        whole.chain(doubted::of_points(points.into_iter())).collect()
+    };
+    let (of_a, of_b) = (of(a), of(b));
+    let both = of_a.iter().filter(|doubt| of_b.contains(doubt)).map(|doubt| format!("A and B: {doubt}"));
+    let only_a = of_a.iter().filter(|doubt| !of_b.contains(doubt)).map(|doubt| format!("A: {doubt}"));
+    let only_b = of_b.iter().filter(|doubt| !of_a.contains(doubt)).map(|doubt| format!("B: {doubt}"));
+    both.chain(only_a).chain(only_b).collect()
 }
 
 fn doubts(a: &RunDir, b: &RunDir, differences: &[Difference]) -> Vec<String> {

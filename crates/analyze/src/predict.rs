@@ -14,6 +14,7 @@ pub mod exact;
 pub mod mix;
 pub mod network;
 pub mod open;
+pub mod open_points;
 pub mod question;
 pub mod readings;
 pub mod regression;
@@ -27,11 +28,15 @@ pub use question::{Question, Rate};
 pub use readings::PredictError;
 pub use text::{text, what_ifs_text};
 
+use record::units::format_si;
 use record::{RunDir, WhatIf};
 use serde::Serialize;
 
 /// Other work of this size is worth a doubt.
 const NOISY_CPUS: f64 = 0.1;
+
+/// Capacities of models that fit alike are one number up to this ratio.
+const ALIKE: f64 = 1.1;
 
 /// What a sweep's CPU readings say without any model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -57,6 +62,9 @@ pub struct Prediction {
     pub extrapolation: Option<check::Extrapolation>,
     /// The same on the yield and failure points of both loops; absent where nothing could be fitted or nothing lies beyond.
     pub validation: Option<validate::Validation>,
+    /// The run's open-loop points beside what the model says of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub open_points: Vec<validate::Checked>,
     /// Resamples behind the intervals.
     pub resamples: usize,
     /// The answer.
@@ -106,18 +114,24 @@ pub fn with_what_ifs(runs: &[RunDir], question: &Question, what_ifs: &[WhatIf]) 
                 .into(),
         ));
     }
-    let choice = check::choose(&readings.closed, readings.parallel_cpus)?;
+    let mut choice = check::choose(&readings.closed, readings.parallel_cpus)?;
+    // The closed loop may have ended below a limit that the open loop met.
+    let limit = open_points::limit(&readings);
+    choice.server = open_points::limited(choice.server, limit);
     let yields = choice.server.yield_connections(readings.criteria.elastic_gain_ratio, 0.0);
     let findings = crate::zones::of_run(&runs[0]);
     let measured_yield = findings.connections.as_ref().and_then(|sweep| sweep.yield_point.estimate);
     let extrapolation = check::extrapolate(
         &readings.closed,
         readings.parallel_cpus,
-        measured_yield.or(yields),
+        measured_yield,
+        yields,
         readings.criteria.elastic_gain_ratio,
     );
     let validation = extrapolation.as_ref().and_then(|found| validate::validate(&readings, found, &findings));
+    let open_points = open_points::checks(&readings, &choice.server);
     let servers = check::resampled(&readings.closed, &choice.server, check::RESAMPLES);
+    let servers: Vec<server::Server> = servers.into_iter().map(|server| open_points::limited(server, limit)).collect();
     let answer = question::answer(&readings, &choice, &servers, question, mix.as_ref())?;
     let answer_kept = |what_if: &WhatIf| {
         let kept = what_if::question(what_if)?;
@@ -147,8 +161,9 @@ pub fn with_what_ifs(runs: &[RunDir], question: &Question, what_ifs: &[WhatIf]) 
     Ok(Prediction {
         measured,
         model: choice.server,
+        doubts: doubts(&readings, extrapolation.as_ref(), &choice, &open_points),
         checks: choice.checks,
-        doubts: doubts(&readings, extrapolation.as_ref(), &choice.server),
+        open_points,
         extrapolation,
         validation,
         resamples: servers.len(),
@@ -160,9 +175,37 @@ pub fn with_what_ifs(runs: &[RunDir], question: &Question, what_ifs: &[WhatIf]) 
 fn doubts(
     readings: &readings::Readings,
     extrapolation: Option<&check::Extrapolation>,
-    server: &server::Server,
+    choice: &check::Choice,
+    open_points: &[validate::Checked],
 ) -> Vec<String> {
+    let server = &choice.server;
+    let is_law = server.form == server::Form::Usl;
     let mut doubts = Vec::new();
+    let busy = readings.most_busy_ratio();
+    if !is_law && !server.is_limited(0.0) && busy < server::FULL {
+        doubts.push(format!(
+            "the server's CPUs were at most {:.0} % busy, so the knee was not measured: capacity, yield and failure are what the CPUs alone \
+             would allow, and any other limit lies lower; measure loads up to the yield point",
+            busy * 100.0
+        ));
+    }
+    let capacities: Vec<f64> = choice.alike.iter().map(|server| server.capacity_per_sec(0.0)).collect();
+    if let Some((low, high)) = crate::statistics::range(&capacities).filter(|(low, high)| *high > ALIKE * low) {
+        doubts.push(format!(
+            "{} models predict these points equally well and give capacities of {}/s to {}/s: measure nearer to saturation to decide",
+            capacities.len(),
+            format_si(low),
+            format_si(high)
+        ));
+    }
+    if is_law {
+        doubts.push(
+            "the law describes throughput alone, between the loads measured: its limit is that of the CPUs at the lowest demand measured"
+                .into(),
+        );
+    } else {
+        doubts.extend(open_points::doubts(readings, server, open_points));
+    }
     if readings.others_cpus >= NOISY_CPUS {
         doubts.push(format!(
             "other work used {:.2} CPUs of the machine while it was measured: demands come from the server's own account, and \
@@ -174,7 +217,8 @@ fn doubts(
         doubts.push("every point of the closed loop crossed a criterion of failure".into());
     }
     doubts.extend(extrapolation.and_then(|found| found.doubt.clone()));
-    if server.form != server::Form::Usl && readings.parallel_cpus > 1.0 {
+    doubts.extend(readings.doubts.iter().cloned());
+    if !is_law && readings.parallel_cpus > 1.0 {
         doubts.push(
             "the server is modelled with one queue before all of its CPUs; contention between them was not measured"
                 .into(),

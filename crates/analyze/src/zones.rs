@@ -20,8 +20,8 @@ pub use failure::crossed;
 pub(crate) use failure::percent;
 pub(crate) use find::load_words;
 pub use find::{find, of_run};
-pub(crate) use levels::cpu_us;
 pub use levels::{client_is_saturated, server_is_saturated};
+pub(crate) use levels::{client_limited, cpu_us};
 
 use record::{Criteria, Doubt, Sweep};
 use serde::{Deserialize, Serialize};

@@ -9,8 +9,10 @@ pub const DONE: u8 = 0;
 pub const FAILED: u8 = 1;
 /// The command line cannot be meant.
 pub const USAGE: u8 = 2;
-/// Done, but a `--fail-if` limit was crossed.
+/// Done, but a `--fail-if` limit was crossed, or a comparison showed a regression.
 pub const LIMIT_CROSSED: u8 = 3;
+/// Done, but a comparison could neither show nor exclude a regression.
+pub const COULD_NOT_TELL: u8 = 4;
 /// Ctrl-C or a termination signal; partial results are kept.
 pub const INTERRUPTED: u8 = 130;
 

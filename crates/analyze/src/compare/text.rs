@@ -1,6 +1,6 @@
 //! A comparison as text for a terminal: the sentence first, then a table.
 
-use super::{Comparison, Difference, Outcome};
+use super::{Better, Comparison, Conclusion, Difference, Outcome};
 use crate::text::table::Table;
 use crate::text::{grouped, plain, wrap};
 use record::Sweep;
@@ -27,33 +27,74 @@ pub fn text(comparison: &Comparison) -> String {
     out
 }
 
-pub(crate) fn headline(comparison: &Comparison) -> String {
+/// What it comes to, in a sentence, and which change these points would have shown.
+pub fn headline(comparison: &Comparison) -> String {
     let count = |outcome| comparison.differences.iter().filter(|difference| difference.outcome == outcome).count();
-    let tests = comparison.differences.len() - count(Outcome::Untested);
+    let all = comparison.differences.len();
+    let untested = count(Outcome::Untested);
+    let tests = all - untested;
     let limit = comparison.threshold_ratio * 100.0;
-    let worst = comparison.regressions().max_by(|a, b| a.ratio.ln().abs().total_cmp(&b.ratio.ln().abs()));
-    match worst {
-        Some(worst) => format!(
-            "B is worse than A by more than {limit:.0} % in {} of {tests} tests; most in {} at {}: {:+.1} %.",
+    let size = |difference: &Difference| difference.ratio.ln().abs();
+    let most = |outcome: Outcome| {
+        let found = comparison.differences.iter().filter(|difference| difference.outcome == outcome);
+        found.max_by(|a, b| size(a).total_cmp(&size(b))).map_or(String::new(), |most| {
+            format!("; most in {} at {}: {:+.1} %", most.word, load(most), (most.ratio - 1.0) * 100.0)
+        })
+    };
+    let mut words = match comparison.conclusion {
+        Conclusion::Regression => format!(
+            "B is worse than A by more than {limit:.0} % in {} of {tests} tests{}.",
             count(Outcome::Regression),
-            worst.word,
-            load(worst),
-            (worst.ratio - 1.0) * 100.0
+            most(Outcome::Regression)
         ),
-        None if tests == 0 => "Nothing could be tested.".into(),
-        None => {
-            let improved =
-                comparison.differences.iter().filter(|difference| difference.outcome == Outcome::Improvement);
-            let best = improved.max_by(|a, b| a.ratio.ln().abs().total_cmp(&b.ratio.ln().abs()));
-            let most = best.map_or(String::new(), |best| {
-                format!("; most in {} at {}: {:+.1} %", best.word, load(best), (best.ratio - 1.0) * 100.0)
-            });
-            format!(
-                "No regression beyond {limit:.0} % in {tests} tests; {} better by more than that{most}.",
-                count(Outcome::Improvement)
-            )
+        Conclusion::NoRegression => {
+            format!("No regression: in all {tests} tests B is worse by no more than {limit:.0} %.")
         }
+        Conclusion::CouldNotTell if tests == 0 => "Could not tell: nothing could be tested.".into(),
+        Conclusion::CouldNotTell => format!(
+            "Could not tell: {} of {tests} tests neither show nor exclude that B is worse by more than {limit:.0} %.",
+            count(Outcome::Unclear)
+        ),
+    };
+    if comparison.conclusion == Conclusion::Regression && count(Outcome::Unclear) > 0 {
+        words.push_str(&format!(" {} tests could not tell.", count(Outcome::Unclear)));
     }
+    if count(Outcome::Improvement) > 0 {
+        let better = most(Outcome::Improvement);
+        words.push_str(&format!(" {} better by more than {limit:.0} %{better}.", count(Outcome::Improvement)));
+    }
+    if untested > 0 && tests > 0 {
+        words.push_str(&format!(" {untested} of {all} figures have too few points for a test."));
+    }
+    let seen = detectable(comparison);
+    if !seen.is_empty() {
+        words.push_str(&format!(" Seen in 8 of 10 such comparisons: {}.", seen.join(", ")));
+    }
+    words
+}
+
+/// The worsening of each figure that these points would have shown: from the load that shows most to the one that shows least.
+fn detectable(comparison: &Comparison) -> Vec<String> {
+    let mut words: Vec<&str> = comparison.differences.iter().map(|difference| difference.word).collect();
+    let mut known = Vec::new();
+    words.retain(|word| {
+        !known.contains(word) && {
+            known.push(*word);
+            true
+        }
+    });
+    words
+        .into_iter()
+        .filter_map(|word| {
+            let of = || comparison.differences.iter().filter(|difference| difference.word == word);
+            let ratios: Vec<f64> = of().filter_map(|difference| difference.detectable_ratio).collect();
+            let (low, high) = crate::statistics::range(&ratios)?;
+            let sign = if of().next()?.better == Better::Higher { '-' } else { '+' };
+            let percent = |ratio: f64| format!("{sign}{:.0} %", (ratio * 100.0).ceil().min(100_000.0));
+            let (low, high) = (percent(low), percent(high));
+            Some(if low == high { format!("{word} {low}") } else { format!("{word} {low} to {high}") })
+        })
+        .collect()
 }
 
 fn load(difference: &Difference) -> String {
@@ -71,8 +112,8 @@ pub(crate) fn row(difference: &Difference) -> Vec<String> {
     let verdict = match difference.outcome {
         Outcome::Regression => "worse",
         Outcome::Improvement => "better",
-        Outcome::Small => "within the threshold",
-        Outcome::Same => "",
+        Outcome::NotWorse => "not worse",
+        Outcome::Unclear => "could not tell",
         Outcome::Untested => "not tested",
     };
     vec![

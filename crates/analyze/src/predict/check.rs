@@ -11,6 +11,18 @@ use serde::Serialize;
 pub const MEDIAN_ERROR: f64 = 0.10;
 /// And none is further off than this.
 pub const LARGEST_ERROR: f64 = 0.30;
+/// And half of its cross-validated demands are at most this far off. At the lowest loads a demand scatters more than a throughput.
+pub const DEMAND_ERROR: f64 = 0.20;
+/// What a demand's error counts beside one of throughput, as in the fit.
+const DEMAND_WEIGHT: f64 = 0.7;
+/// Errors that differ by less are the same, however quiet the points: no model is that exact.
+const LEAST_TIE: f64 = 0.01;
+/// Nor are errors told apart by more than this, however the points scatter.
+const MOST_TIE: f64 = 0.05;
+/// Nor are models told apart by less when they look ahead: a small error there grows on the way.
+const FAR_TIE: f64 = 0.003;
+/// What errors must differ by where no load was measured twice.
+const UNKNOWN_TIE: f64 = 0.02;
 /// Resamples of a bootstrap.
 pub const RESAMPLES: usize = 1000;
 /// Models whose predictions within the low loads are off by no more than this are alike to what can be known there.
@@ -31,8 +43,12 @@ pub struct Check {
     pub largest_error_ratio: Option<f64>,
     /// The level of the largest error.
     pub worst_load: Option<f64>,
-    /// Root of the mean square, which the choice goes by.
+    /// The same median of the demands; absent for the law of throughput alone.
+    pub median_demand_error_ratio: Option<f64>,
+    /// Root of the mean square of both, which the choice goes by.
     pub rms_error_ratio: Option<f64>,
+    /// Root of the mean square of the throughputs alone.
+    pub rms_throughput_error_ratio: Option<f64>,
     /// Whether it passed.
     pub is_offered: bool,
     /// Why not.
@@ -55,7 +71,9 @@ pub struct Extrapolation {
     pub beyond: Vec<(f64, f64, f64)>,
     /// Median of |predicted / measured - 1| over them.
     pub median_error_ratio: Option<f64>,
-    /// Measured and predicted yield point, connections.
+    /// Whether the yield point that parts the loads was measured; else it is the model's.
+    pub yield_is_measured: bool,
+    /// Measured and predicted yield point, connections; absent where none was measured.
     pub yield_connections: Option<(f64, Option<f64>)>,
     /// Lowest and highest yield point of the models that see the low loads about as well.
     pub yield_range: Option<(f64, f64)>,
@@ -74,6 +92,8 @@ pub struct Choice {
     pub server: Server,
     /// Every model's check.
     pub checks: Vec<Check>,
+    /// All queues whose errors on these points are the same as the chosen one's, as far as the points can tell; it is one of them.
+    pub alike: Vec<Server>,
 }
 
 /// The levels' medians.
@@ -81,29 +101,64 @@ pub fn typicals(readings: &[Reading]) -> Vec<Reading> {
     levels(readings).iter().map(|level| typical(level)).collect()
 }
 
-/// Checks all models and fits the one with the least error; where two are within a tenth, the simpler one.
+/// How much the errors of two models must differ to tell them apart: the standard error of a level's median throughput.
+fn tie(readings: &[Reading]) -> f64 {
+    let (mut squares, mut freedom, mut counts) = (0.0, 0usize, Vec::new());
+    for level in levels(readings).iter().filter(|level| level.len() > 1) {
+        let logs: Vec<f64> = level.iter().map(|reading| reading.throughput_per_sec.ln()).collect();
+        let mean = logs.iter().sum::<f64>() / logs.len() as f64;
+        squares += logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>();
+        freedom += logs.len() - 1;
+        counts.push(logs.len() as f64);
+    }
+    // A median's standard error is 1.25 times a mean's.
+    let error = median(&counts).map(|n| 1.25 * (squares / freedom as f64).sqrt() / n.sqrt());
+    error.filter(|error| error.is_finite()).map_or(UNKNOWN_TIE, |error| error.clamp(LEAST_TIE, MOST_TIE))
+}
+
+/// Whether an error is as good as the least.
+fn is_near(error: f64, least: f64, tie: f64) -> bool {
+    error <= (least * 1.1).max(least + tie)
+}
+
+/// Checks all models and fits the one with the least error. Of those that the points cannot tell apart, the one with the fewest
+/// parameters; a law of throughput alone only where it is clearly better than every queue.
 pub fn choose(readings: &[Reading], cpus: f64) -> Result<Choice, PredictError> {
     let levels = typicals(readings);
     enough(&levels, "closed-loop")?;
     let checks: Vec<Check> = Form::ALL.into_iter().map(|form| check(form, &levels, cpus)).collect();
-    let offered = || checks.iter().filter(|check| check.is_offered);
-    let least = offered().filter_map(|check| check.rms_error_ratio).fold(f64::INFINITY, f64::min);
-    let near = |check: &&Check| check.rms_error_ratio.is_some_and(|error| error <= least * 1.1);
-    let chosen = offered().filter(near).min_by_key(|check| check.parameters);
-    let server = chosen.and_then(|check| fit(check.form, &levels, cpus, EVALUATIONS * 5));
-    match server {
-        Some(server) => Ok(Choice { server, checks }),
+    let tie = tie(readings);
+    let error = |check: &Check| check.rms_error_ratio.unwrap_or(f64::INFINITY);
+    let queues = || checks.iter().filter(|check| check.is_offered && check.form != Form::Usl);
+    let least = queues().map(error).fold(f64::INFINITY, f64::min);
+    let near: Vec<&Check> = queues().filter(|check| is_near(error(check), least, tie)).collect();
+    let queue =
+        near.iter().copied().min_by(|a, b| a.parameters.cmp(&b.parameters).then_with(|| error(a).total_cmp(&error(b))));
+    let of_rate = |check: &Check| check.rms_throughput_error_ratio.unwrap_or(f64::INFINITY);
+    let law = checks.iter().find(|check| check.is_offered && check.form == Form::Usl);
+    let law = law.filter(|law| queue.is_none_or(|queue| !is_near(of_rate(queue), of_rate(law), tie)));
+    let fitted = |check: &Check| fit(check.form, &levels, cpus, EVALUATIONS * 5);
+    match law.or(queue).and_then(fitted) {
+        Some(server) if server.form == Form::Usl => Ok(Choice { server, checks, alike: Vec::new() }),
+        Some(server) => {
+            let alike = near.iter().filter(|check| check.form != server.form).filter_map(|check| fitted(check));
+            let alike = std::iter::once(server).chain(alike).collect();
+            Ok(Choice { server, checks, alike })
+        }
         None => {
             let best = checks.iter().filter_map(|check| Some((check.median_error_ratio?, check)));
             let words = best.min_by(|a, b| a.0.total_cmp(&b.0)).map_or_else(
                 || "none could be fitted; measure more loads".to_string(),
                 |(median, check)| {
                     format!(
-                        "the best, '{}', misses levels by {:.0} % at the median and {:.0} % at most; measure on a quieter \
-                         machine, with more repeats",
+                        "the best, '{}', misses the throughput of levels by {:.0} % at the median and {:.0} % at most{}; measure on a \
+                         quieter machine, with more repeats",
                         check.form.word(),
                         median * 100.0,
-                        check.largest_error_ratio.unwrap_or(median) * 100.0
+                        check.largest_error_ratio.unwrap_or(median) * 100.0,
+                        check.median_demand_error_ratio.map_or(String::new(), |error| {
+                            format!(", their demand by {:.0} % at the median", error * 100.0)
+                        })
                     )
                 },
             );
@@ -132,15 +187,18 @@ pub fn enough(levels: &[Reading], kind: &'static str) -> Result<(), PredictError
 
 fn check(form: Form, levels: &[Reading], cpus: f64) -> Check {
     let mut errors: Vec<(f64, f64)> = Vec::new();
-    let mut failed = 0;
+    let mut demands: Vec<f64> = Vec::new();
+    let (mut failed, mut limited) = (0, 0);
     for left in 0..levels.len() {
         let others: Vec<Reading> =
             levels.iter().enumerate().filter(|(at, _)| *at != left).map(|(_, level)| *level).collect();
         match fit(form, &others, cpus, EVALUATIONS) {
             Some(server) => {
                 let level = levels[left];
-                let predicted = server.closed(level.load, level.cold).throughput_per_sec;
-                errors.push((level.load, (predicted / level.throughput_per_sec - 1.0).abs()));
+                let state = server.closed(level.load, level.cold);
+                limited += usize::from(server.is_limited(level.cold));
+                errors.push((level.load, (state.throughput_per_sec / level.throughput_per_sec - 1.0).abs()));
+                demands.extend((form != Form::Usl).then_some((state.demand_s / level.demand_s - 1.0).abs()));
             }
             None => failed += 1,
         }
@@ -148,11 +206,18 @@ fn check(form: Form, levels: &[Reading], cpus: f64) -> Check {
     let values: Vec<f64> = errors.iter().map(|(_, error)| *error).collect();
     let median_error_ratio = median(&values);
     let worst = errors.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1));
-    let rms = (!values.is_empty()).then(|| (values.iter().map(|e| e * e).sum::<f64>() / values.len() as f64).sqrt());
+    let mean_square = |values: &[f64]| values.iter().map(|e| e * e).sum::<f64>() / values.len().max(1) as f64;
+    let rms_of = |square: f64| (!values.is_empty()).then(|| square.sqrt());
+    let rms = rms_of(mean_square(&values) + DEMAND_WEIGHT * DEMAND_WEIGHT * mean_square(&demands));
+    let median_demand = median(&demands);
     let refused = match (median_error_ratio, worst) {
         _ if failed > 0 => Some("too few levels, or no fit".to_string()),
         (Some(median), _) if median > MEDIAN_ERROR => Some(format!("median above {:.0} %", MEDIAN_ERROR * 100.0)),
         (_, Some((_, worst))) if worst > LARGEST_ERROR => Some(format!("largest above {:.0} %", LARGEST_ERROR * 100.0)),
+        // Where something other than the CPU limits the server, the demand decides nothing.
+        _ if 2 * limited < levels.len() && median_demand.is_some_and(|median| median > DEMAND_ERROR) => {
+            Some(format!("median of demand above {:.0} %", DEMAND_ERROR * 100.0))
+        }
         (None, _) => Some("no level could be predicted".to_string()),
         _ => None,
     };
@@ -162,7 +227,9 @@ fn check(form: Form, levels: &[Reading], cpus: f64) -> Check {
         median_error_ratio,
         largest_error_ratio: worst.map(|(_, error)| error),
         worst_load: worst.map(|(load, _)| load),
+        median_demand_error_ratio: median_demand,
         rms_error_ratio: rms,
+        rms_throughput_error_ratio: rms_of(mean_square(&values)),
         is_offered: refused.is_none(),
         refused,
     }
@@ -202,7 +269,7 @@ fn farsighted(low: &[Reading], cpus: f64) -> Vec<(f64, Form)> {
     let mut checked: Vec<(f64, Form)> = FORMS.into_iter().filter_map(|form| Some((errors(form)?, form))).collect();
     checked.sort_by(|a, b| a.0.total_cmp(&b.0));
     let least = checked.first().map_or(0.0, |(error, _)| *error);
-    let near = checked.iter().enumerate().filter(|(_, (error, _))| *error <= least * 1.1);
+    let near = checked.iter().enumerate().filter(|(_, (error, _))| is_near(*error, least, FAR_TIE));
     if let Some((at, _)) = near.min_by_key(|(_, (_, form))| form.parameters()) {
         let chosen = checked.remove(at);
         checked.insert(0, chosen);
@@ -215,14 +282,16 @@ fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     crate::statistics::range(&values.filter(|value| value.is_finite()).collect::<Vec<_>>())
 }
 
-/// Fits to the levels up to half of `yield_connections` and predicts the rest.
+/// Fits to the levels up to half of the yield point and predicts the rest. Where no yield point was measured, that of the model parts
+/// the levels.
 pub fn extrapolate(
     readings: &[Reading],
     cpus: f64,
-    yield_connections: Option<f64>,
+    measured_yield: Option<f64>,
+    predicted_yield: Option<f64>,
     gain: f64,
 ) -> Option<Extrapolation> {
-    let yields = yield_connections?;
+    let yields = measured_yield.or(predicted_yield)?;
     let levels = typicals(readings);
     let (low, beyond): (Vec<Reading>, Vec<Reading>) = levels.iter().partition(|level| level.load <= yields / 2.0);
     let mut found = Extrapolation {
@@ -232,6 +301,7 @@ pub fn extrapolate(
         up_to_load: low.last().map_or(0.0, |level| level.load),
         beyond: Vec::new(),
         median_error_ratio: None,
+        yield_is_measured: measured_yield.is_some(),
         yield_connections: None,
         yield_range: None,
         demand_range_s: None,
@@ -240,9 +310,10 @@ pub fn extrapolate(
     };
     if low.len() < 3 {
         found.doubt = Some(format!(
-            "{} of the loads lie up to half the yield point ({yields:.1} connections), and a model needs three: with so \
+            "{} of the loads lie up to half the yield point ({yields:.1} connections{}), and a model needs three: with so \
              short a path the server saturates at once; the models rest on points beyond it",
-            low.len()
+            low.len(),
+            if found.yield_is_measured { "" } else { " by the model; none was measured" }
         ));
         return Some(found);
     }
@@ -263,7 +334,7 @@ pub fn extrapolate(
     let errors: Vec<f64> =
         found.beyond.iter().map(|(_, measured, predicted)| (predicted / measured - 1.0).abs()).collect();
     found.median_error_ratio = median(&errors);
-    found.yield_connections = Some((yields, server.yield_connections(gain, 0.0)));
+    found.yield_connections = measured_yield.map(|measured| (measured, server.yield_connections(gain, 0.0)));
     let worst = found.beyond.iter().zip(&errors).max_by(|a, b| a.1.total_cmp(b.1));
     if let (Some(median), Some(((load, ..), largest))) = (found.median_error_ratio, worst)
         && (median > MEDIAN_ERROR || *largest > LARGEST_ERROR)

@@ -2,6 +2,7 @@
 
 use super::check::{self, Check, Extrapolation};
 use super::demand::shape;
+use super::open_points;
 use super::question::pick;
 use super::readings::{self, PredictError};
 use super::server::{Form, Server};
@@ -39,8 +40,11 @@ pub struct Curves {
 /// Those of [`super::of_runs`] without a question.
 pub fn curves(run: &RunDir, resamples: usize) -> Result<Curves, PredictError> {
     let readings = readings::read(std::slice::from_ref(run))?;
-    let choice = check::choose(&readings.closed, readings.parallel_cpus)?;
+    let limit = open_points::limit(&readings);
+    let mut choice = check::choose(&readings.closed, readings.parallel_cpus)?;
+    choice.server = open_points::limited(choice.server, limit);
     let servers = check::resampled(&readings.closed, &choice.server, resamples);
+    let servers: Vec<Server> = servers.into_iter().map(|server| open_points::limited(server, limit)).collect();
     let levels = check::typicals(&readings.closed);
     let (first, last) = match (levels.first(), levels.last()) {
         (Some(first), Some(last)) => (first.load, last.load),
@@ -70,8 +74,8 @@ pub fn curves(run: &RunDir, resamples: usize) -> Result<Curves, PredictError> {
     let findings = crate::zones::of_run(run);
     let yields = findings.connections.as_ref().and_then(|sweep| sweep.yield_point.estimate);
     let gain = readings.criteria.elastic_gain_ratio;
-    let yields = yields.or_else(|| choice.server.yield_connections(gain, 0.0));
-    let extrapolation = check::extrapolate(&readings.closed, readings.parallel_cpus, yields, gain);
+    let predicted = choice.server.yield_connections(gain, 0.0);
+    let extrapolation = check::extrapolate(&readings.closed, readings.parallel_cpus, yields, predicted, gain);
     let validation = extrapolation.as_ref().and_then(|found| validate(&readings, found, &findings));
     let form = choice.server.form;
     Ok(Curves { form, throughput, p50, checks: choice.checks, extrapolation, validation, resamples: servers.len() })

@@ -4,11 +4,15 @@ use super::check::{Choice, interval, typicals};
 use super::demand::{Shape, shape};
 use super::mix::Mix;
 use super::open::{Queue, general_service};
+use super::open_points;
 use super::readings::{PredictError, Readings};
 use super::server::{Form, Server, first};
 use crate::statistics::Interval;
 use record::units::format_si;
 use serde::Serialize;
+
+/// No rate is predicted beyond so many times the highest that was measured, for each CPU.
+const REACH: f64 = 10.0;
 
 /// A rate to ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -92,9 +96,14 @@ pub fn answer(
     let asked =
         Asked { readings, question, shapes: shapes(readings), demand_ratio: mix.map_or(1.0, |mix| mix.demand_ratio) };
     let mut numbers = Vec::new();
+    let cold = question.cold.unwrap_or(0.0);
+    let too_far = asked.too_far(&server);
     let mut put = |name, unit, value: &dyn Fn(&Server) -> Option<f64>, why: &str| {
-        let changed = |server: &Server| value(&asked.change(server));
+        let is_of_load = !matches!(name, "capacity" | "yield rate" | "failure rate" | "yield point" | "failure point");
+        let refused = too_far.as_ref().filter(|(_, load)| *load || !is_of_load);
+        let changed = |server: &Server| value(&asked.change(server)).filter(|_| refused.is_none());
         let value = changed(&server).filter(|value| value.is_finite());
+        let why = refused.map_or(why, |(words, _)| words.as_str());
         numbers.push(Predicted {
             name,
             unit,
@@ -103,7 +112,6 @@ pub fn answer(
             not_predicted: value.is_none().then(|| why.to_string()),
         });
     };
-    let cold = question.cold.unwrap_or(0.0);
     let criteria = &readings.criteria;
     if let Some(n) = question.connections {
         put("throughput", "1/s", &|s| Some(s.closed(n, cold).throughput_per_sec), "");
@@ -116,14 +124,13 @@ pub fn answer(
         put("response p99", "s", &|s| asked.closed_quantile(s, n, |shape| shape.p99), why);
     }
     if let Some(rate) = asked.rate() {
-        let over = "the offered rate is beyond the capacity: the queue grows as long as the load lasts";
+        let over = match asked.failed_at(rate) {
+            Some(fails) => format!("the run itself failed at {}/s offered", format_si(fails)),
+            None => "the offered rate is beyond the capacity: the queue grows as long as the load lasts".to_string(),
+        };
+        let over = over.as_str();
         put("throughput", "1/s", &|s| Some(rate.min(s.capacity_per_sec(cold))), "");
-        put(
-            "utilisation",
-            "ratio",
-            &|s| Some((rate * asked.open_service(s, rate)? / s.cpus).min(1.0)).or(Some(1.0)),
-            "",
-        );
+        put("utilisation", "ratio", &|s| Some(s.open_utilisation(rate, cold)), "");
         put("response mean", "s", &|s| Some(asked.queue(s, rate)?.response_s + s.path_s), over);
         for (name, quantile) in [("response p50", 0.5), ("response p99", 0.99)] {
             let time = |s: &Server| {
@@ -205,13 +212,45 @@ impl Asked<'_> {
         }
     }
 
-    /// The CPU's time for a request, work beside it included; none beyond the capacity.
-    fn open_service(&self, server: &Server, rate: f64) -> Option<f64> {
-        server.open_service_s(rate, self.question.cold.unwrap_or(0.0))
+    /// The rate at which the run itself failed, where the question is of the server as it was and asks for that rate or more.
+    fn failed_at(&self, rate: f64) -> Option<f64> {
+        let Question { cpus, delay_s, cold, scaled_select, mix, .. } = self.question;
+        let is_same = cpus.is_none() && *delay_s == 0.0 && cold.is_none() && !scaled_select && mix.is_empty();
+        open_points::fails_at(self.readings).filter(|fails| is_same && rate >= *fails)
+    }
+
+    /// Why numbers are refused that lie beyond all that was measured, and whether those of the asked load are among them: a
+    /// capacity far above what the server has shown rests on the last digits of small numbers.
+    fn too_far(&self, server: &Server) -> Option<(String, bool)> {
+        let highest = self.readings.highest_per_sec();
+        let cold = self.question.cold.unwrap_or(0.0);
+        let changed = self.change(server);
+        let more = (changed.cpus / server.cpus).max(1.0) / self.demand_ratio.min(1.0);
+        let asked = match (self.question.connections, self.rate()) {
+            (Some(n), _) => changed.closed(n, cold).throughput_per_sec,
+            (None, Some(rate)) => rate.min(changed.capacity_per_sec(cold)),
+            (None, None) => 0.0,
+        };
+        let words = |what: &str, rate: f64| {
+            format!(
+                "{what} would be {}/s, more than {REACH:.0} times the highest throughput measured ({}/s): measure higher loads",
+                format_si(rate),
+                format_si(highest)
+            )
+        };
+        if asked > REACH * highest * more {
+            return Some((words("the throughput", asked), true));
+        }
+        let capacity = changed.capacity_per_sec(cold);
+        (server.form != Form::Usl && capacity > REACH * highest * more)
+            .then(|| (words("the capacity of the CPUs", capacity), false))
     }
 
     fn queue(&self, server: &Server, rate: f64) -> Option<Queue> {
-        let service = self.open_service(server, rate)?;
+        if self.failed_at(rate).is_some() {
+            return None;
+        }
+        let service = server.open_service_s(rate, self.question.cold.unwrap_or(0.0))?;
         general_service(rate, service, server.cv_squared, server.cpus.round().max(1.0) as u32).ok()
     }
 
@@ -258,6 +297,20 @@ fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<V
         true => "the mix of requests and the machine's speed stay as measured".to_string(),
         false => "the machine's speed stays as measured".to_string(),
     }];
+    match server.limit_per_sec.filter(|_| server.is_limited(question.cold.unwrap_or(0.0))) {
+        Some(limit) => assumed.push(format!(
+            "the limit of {}/s, which is not the CPU's, stays as measured; more CPUs do not raise it",
+            format_si(limit)
+        )),
+        None if server.form == Form::Usl => {
+            assumed.push("the law of throughput goes on beyond the loads measured, up to what the CPUs can do".into());
+        }
+        None => assumed.push(format!(
+            "nothing but the CPU limits the server above {}/s, the highest throughput measured: limits other than the CPU cannot be \
+             seen below their knee",
+            format_si(readings.highest_per_sec())
+        )),
+    }
     if question.cpus.is_some() {
         assumed.push("the CPUs do not contend with each other (measured with one number of CPUs only)".into());
         if readings.one_thread {
@@ -271,6 +324,10 @@ fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<V
     if question.rate.is_some() {
         assumed.push("requests arrive independently (a Poisson process) on connections that are open".into());
         assumed.push("the variance of service is the one fitted to the closed loop".into());
+        if server.is_limited(question.cold.unwrap_or(0.0)) {
+            assumed
+                .push("nothing waits before the limit that is not the CPU's: near it response times are longer".into());
+        }
     }
     if let Some(cold) = question.cold {
         let most = colds.last().copied().unwrap_or(0.0);
@@ -326,13 +383,26 @@ fn bottleneck(asked: &Asked<'_>, server: &Server) -> String {
     }
     let changed = asked.change(server);
     let cold = asked.question.cold.unwrap_or(0.0);
-    let busy = match (asked.question.connections, asked.rate()) {
-        (Some(n), _) => changed.closed(n, cold).utilisation,
-        (None, Some(rate)) => asked.open_service(&changed, rate).map_or(1.0, |demand| rate * demand / changed.cpus),
-        (None, None) => 1.0,
+    let capacity = changed.capacity_per_sec(cold);
+    let (rate, busy) = match (asked.question.connections, asked.rate()) {
+        (Some(n), _) => {
+            let state = changed.closed(n, cold);
+            (state.throughput_per_sec, state.utilisation)
+        }
+        (None, rate) => {
+            let rate = rate.unwrap_or(capacity).min(capacity);
+            (rate, changed.open_utilisation(rate, cold))
+        }
     };
     let what = if changed.cpus <= 1.0 { "the server's CPU" } else { "the server's CPUs" };
-    if busy >= asked.readings.criteria.saturation_ratio {
+    let full = asked.readings.criteria.saturation_ratio;
+    if changed.is_limited(cold) && rate >= full * capacity {
+        format!(
+            "a limit of {}/s beside the CPU (threads, a pool, a lock, a rate limit, the client, other work): {what} {:.0} % busy",
+            format_si(capacity),
+            busy * 100.0
+        )
+    } else if busy >= full {
         format!("{what}: {:.0} % busy", busy * 100.0)
     } else {
         format!("none: {what} would be {:.0} % busy; the path bounds a single connection", busy * 100.0)

@@ -70,6 +70,8 @@ pub struct Reading {
     pub cold: f64,
     /// Requests per second.
     pub throughput_per_sec: f64,
+    /// Requests per second that were answered well, where that was counted.
+    pub goodput_per_sec: Option<f64>,
     /// Server CPU time of a request, seconds.
     pub demand_s: f64,
     /// CPUs of the server that were busy.
@@ -107,6 +109,22 @@ pub struct Readings {
     pub others_cpus: f64,
     /// The criteria of the first run.
     pub criteria: Criteria,
+    /// Reasons not to trust the points.
+    pub doubts: Vec<String>,
+}
+
+impl Readings {
+    /// The highest throughput that was measured, requests per second.
+    pub fn highest_per_sec(&self) -> f64 {
+        let all = levels(&self.closed).into_iter().chain(levels(&self.open));
+        all.map(|level| typical(&level).throughput_per_sec).fold(0.0, f64::max)
+    }
+
+    /// The largest busy share of the CPUs that was measured.
+    pub fn most_busy_ratio(&self) -> f64 {
+        let all = levels(&self.closed).into_iter().chain(levels(&self.open));
+        all.map(|level| typical(&level).busy_cpus / self.parallel_cpus).fold(0.0, f64::max)
+    }
 }
 
 /// Reads the points of runs of one server.
@@ -156,7 +174,17 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, PredictError> {
         one_thread,
         others_cpus,
         criteria,
+        doubts: crate::doubted::of_points(all.iter().map(|(_, point)| *point)),
     };
+    let total = all.len();
+    // What the client could not send says nothing of the server.
+    all.retain(|(_, point)| !crate::zones::client_limited(point, &criteria));
+    if all.len() < total {
+        readings.doubts.push(format!(
+            "{} of {total} points are left out: the client was saturated there, the server was not",
+            total - all.len()
+        ));
+    }
     for (run, point) in all {
         if let Some((is_open, reading)) = reading(run, point, allowed, others_cpus, &criteria)? {
             if is_open { readings.open.push(reading) } else { readings.closed.push(reading) }
@@ -215,6 +243,7 @@ fn reading(
             load,
             cold: point.value(names::COLD).filter(|cold| cold.is_finite()).unwrap_or(0.0).max(0.0),
             throughput_per_sec: rate,
+            goodput_per_sec: point.value(names::GOODPUT).filter(|rate| rate.is_finite() && *rate >= 0.0),
             demand_s: busy_cpus / rate,
             busy_cpus,
             user_cpus: as_cpus(user),
@@ -242,6 +271,7 @@ pub fn typical(level: &[Reading]) -> Reading {
     let sure = |value: fn(&Reading) -> f64| middle(&|reading| Some(value(reading))).unwrap_or(0.0);
     Reading {
         throughput_per_sec: sure(|r| r.throughput_per_sec),
+        goodput_per_sec: middle(&|r| r.goodput_per_sec),
         demand_s: sure(|r| r.demand_s),
         busy_cpus: sure(|r| r.busy_cpus),
         user_cpus: middle(&|r| r.user_cpus),

@@ -149,6 +149,9 @@ pub struct Server {
     pub cv_squared: f64,
     /// CPUs that work at once.
     pub cpus: f64,
+    /// Requests per second that something other than the CPU lets through (threads, a pool, a lock, a rate limit), where that was
+    /// measured; see [`limit`].
+    pub limit_per_sec: Option<f64>,
     /// The law's parameters (alpha, beta, gamma) for [`Form::Usl`].
     pub usl: Option<(f64, f64, f64)>,
 }
@@ -168,8 +171,9 @@ impl Server {
     /// Closed loop with `connections` (any positive real number) and `cold` idle ones beside.
     pub fn closed(&self, connections: f64, cold: f64) -> State {
         if let Some((alpha, beta, gamma)) = self.usl {
-            let rate = usl::throughput(alpha, beta, gamma, connections);
             let demand_s = self.base_s;
+            // The law knows no CPU; no server does more than its CPUs.
+            let rate = usl::throughput(alpha, beta, gamma, connections).min(self.cpus / demand_s).min(self.limit());
             return State { throughput_per_sec: rate, demand_s, utilisation: (rate * demand_s / self.cpus).min(1.0) };
         }
         let lasting = self.lasting_s(connections, cold);
@@ -210,7 +214,7 @@ impl Server {
         let root = (linear * linear - 4.0 * square * n).max(0.0).sqrt();
         // The smaller root in the form that keeps its digits when `square` is near 0.
         let rate = 2.0 * n / (linear + root);
-        rate.min(1.0 / queued).min(n / (path + queued))
+        rate.min(1.0 / queued).min(n / (path + queued)).min(self.limit())
     }
 
     /// What a request costs on a busy CPU, seconds.
@@ -226,9 +230,23 @@ impl Server {
         if self.cooling_s > 0.0 { 1.0 / (1.0 + rate_per_sec * self.cooling_s) } else { 1.0 - utilisation }
     }
 
+    fn limit(&self) -> f64 {
+        self.limit_per_sec.unwrap_or(f64::INFINITY)
+    }
+
+    /// Whether something other than the CPU limits the server.
+    pub fn is_limited(&self, cold: f64) -> bool {
+        self.limit() < self.cpu_capacity_per_sec(cold)
+    }
+
+    /// The highest rate that the server can serve: that of its CPUs, or of a measured limit beside them.
+    pub fn capacity_per_sec(&self, cold: f64) -> f64 {
+        self.cpu_capacity_per_sec(cold).min(self.limit())
+    }
+
     /// The highest rate that the CPUs can serve, requests per second, with as many connections busy as the path keeps so at that rate
     /// (Little's law).
-    pub fn capacity_per_sec(&self, cold: f64) -> f64 {
+    pub fn cpu_capacity_per_sec(&self, cold: f64) -> f64 {
         let at = |connections: f64| self.cpus * self.free_ratio() / self.lasting_s(connections, cold);
         if self.growth_s == 0.0 && self.doubling_s == 0.0 {
             return at(1.0);
@@ -247,8 +265,19 @@ impl Server {
         (1.0 - self.background_cpus / self.cpus).max(0.01)
     }
 
-    /// Open loop: the CPU's time for a request at this rate, stretched by the work beside; `None` where the rate is beyond it.
+    /// Open loop: the CPU's time for a request at this rate, stretched by the work beside; `None` where the rate is beyond the capacity.
     pub fn open_service_s(&self, rate_per_sec: f64, cold: f64) -> Option<f64> {
+        let service = self.service_s(rate_per_sec, cold);
+        (rate_per_sec * service < self.cpus && rate_per_sec < self.limit()).then_some(service)
+    }
+
+    /// Open loop: the busy share of the CPUs at this rate, or at the capacity where the rate is beyond it.
+    pub fn open_utilisation(&self, rate_per_sec: f64, cold: f64) -> f64 {
+        let rate = rate_per_sec.min(self.capacity_per_sec(cold));
+        (rate * self.service_s(rate, cold) / self.cpus).min(1.0)
+    }
+
+    fn service_s(&self, rate_per_sec: f64, cold: f64) -> f64 {
         // demand = lasting + wake (1 - rate demand / cpus), solved for the demand.
         let lasting = self.lasting_s((rate_per_sec * self.path_s).max(1.0), cold);
         let demand = if self.cooling_s > 0.0 {
@@ -256,8 +285,7 @@ impl Server {
         } else {
             (lasting + self.wake_s) / (1.0 + self.wake_s * rate_per_sec / self.cpus)
         };
-        let service = demand / self.free_ratio();
-        (rate_per_sec * service < self.cpus).then_some(service)
+        demand / self.free_ratio()
     }
 
     /// The connections at which doubling them gains less than `gain` (the criterion of the yield point).
@@ -301,6 +329,35 @@ const DOUBLINGS: f64 = 10.0;
 /// More than this share of the CPUs is no background.
 const MOST_BACKGROUND: f64 = 0.5;
 
+/// Of the lowest demand that was measured, a busy CPU needs at least this share if the CPU idled then, and all of it if it was full.
+const LEAST_SHARE: f64 = 0.25;
+/// A demand below all that were measured must be worth this much of a level's error for each e-fold: what was measured on idle CPUs says
+/// little of a full one, and parameters that trade against each other would wander off there.
+const BASE_PRIOR: f64 = 0.02;
+/// CPUs that are busier may be what limits the server.
+pub const FULL: f64 = 0.9;
+
+/// Requests per second at which throughput stays, though connections come and the CPUs idle: what something other than the CPU lets
+/// through. The other connections wait for more than the CPU's queue could make them wait if all of them stood before each request
+/// (the pessimistic bound of operational analysis: Lazowska and others, 1984, section 5.2). `None` where that was not measured.
+pub fn limit(levels: &[Reading], cpus: f64) -> Option<f64> {
+    /// Longer by this than the bound is no scatter.
+    const LONGER: f64 = 1.25;
+    /// Throughput of the plateau over the highest.
+    const PLATEAU: f64 = 0.9;
+    if levels.iter().any(|level| level.busy_cpus >= FULL * cpus) {
+        return None;
+    }
+    let most = levels.iter().map(|level| level.throughput_per_sec).fold(0.0, f64::max);
+    let response = |level: &Reading| level.load / level.throughput_per_sec;
+    let shortest = levels.iter().map(response).fold(f64::INFINITY, f64::min);
+    let waits = |level: &&Reading| {
+        level.throughput_per_sec >= PLATEAU * most
+            && response(level) > LONGER * (shortest + level.load * level.demand_s / cpus)
+    };
+    crate::statistics::median(&levels.iter().filter(waits).map(|level| level.throughput_per_sec).collect::<Vec<_>>())
+}
+
 /// Fits a form to one reading a level. `None` where the levels are fewer than the parameters.
 pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Option<Server> {
     let mut loads: Vec<f64> = levels.iter().map(|level| level.load).collect();
@@ -318,6 +375,7 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
         path_s: 0.0,
         cv_squared: 1.0,
         cpus,
+        limit_per_sec: None,
         usl: None,
     };
     if form == Form::Usl {
@@ -330,16 +388,19 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
         return None;
     }
     let first = levels[0];
+    let cheapest = levels.iter().min_by(|a, b| a.demand_s.total_cmp(&b.demand_s))?;
+    let least_s = cheapest.demand_s * (LEAST_SHARE + (1.0 - LEAST_SHARE) * (cheapest.busy_cpus / cpus).clamp(0.0, 1.0));
     let highest = loads[loads.len() - 1];
     let path = (first.load / first.throughput_per_sec - first.demand_s).max(0.05 * first.demand_s);
     // The lowest rate is where cooling shows: its gaps are the unit of the time constant.
     let cooling_scale = 1.0 / first.throughput_per_sec;
+    let server = Server { limit_per_sec: limit(levels, cpus), ..server };
     let has_cold = levels.iter().any(|level| level.cold != first.cold);
     let of = |p: &[f64]| {
         let mut rest = p[2..].iter().map(|root| root * root);
         let mut next = |used: bool, otherwise: f64| if used { rest.next().unwrap_or(otherwise) } else { otherwise };
-        Server {
-            base_s: p[0].exp(),
+        let more = p[0] * p[0] * lowest;
+        let mut server = Server {
             path_s: p[1].exp(),
             cv_squared: next(form.has_variance(), 1.0),
             wake_s: next(form.wakes(), 0.0) * lowest,
@@ -349,7 +410,11 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
             background_cpus: (next(form.has_background(), 0.0) * BACKGROUND_SCALE).min(MOST_BACKGROUND * cpus),
             cold_growth_s: next(has_cold, 0.0) * lowest / 1000.0,
             ..server
-        }
+        };
+        // What grows with the connections is part of what the cheapest level cost.
+        let grown = Server { base_s: 0.0, ..server }.lasting_s(cheapest.load, cheapest.cold);
+        server.base_s = (least_s - grown).max(LEAST_SHARE * lowest) + more;
+        server
     };
     let residuals = |p: &[f64]| {
         let server = of(p);
@@ -360,9 +425,10 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
         };
         let mut all: Vec<f64> = levels.iter().flat_map(of_level).collect();
         all.push(VARIANCE_PRIOR * (server.cv_squared - 1.0).max(0.0));
+        all.push(BASE_PRIOR * (lowest / server.lasting_s(highest, 0.0)).ln().max(0.0));
         all
     };
-    let mut start = vec![lowest.ln(), path.ln()];
+    let mut start = vec![(1.0 - least_s / lowest).max(0.1).sqrt(), path.ln()];
     start.extend(form.has_variance().then_some(0.7));
     start.extend(form.wakes().then_some(if form.cools() { 1.5 } else { 0.5 }));
     start.extend(form.cools().then_some(0.7));

@@ -4,6 +4,7 @@ use super::Prediction;
 use super::demand::Demand;
 use super::question::{Answer, Predicted};
 use super::server::Form;
+use super::validate::Checked;
 use super::what_if::WhatIfAnswer;
 use crate::statistics::Interval;
 use crate::text::table::Table;
@@ -76,6 +77,7 @@ pub fn text(prediction: &Prediction) -> String {
     out.push_str(&model(prediction));
     out.push_str(&checks(prediction));
     out.push_str(&validation(prediction));
+    out.push_str(&open_points(prediction));
     for measured in &prediction.measured {
         out.push_str(&format!(
             "\n{}: CPU time of a request (demand law), us, mean and 95 % interval\n",
@@ -93,7 +95,10 @@ pub fn text(prediction: &Prediction) -> String {
                 line.correlation,
                 line.n,
             );
-            if let ("idle", Some(x)) = (regression.part, line.x_intercept) {
+            let falls = line.slope.interval.is_some_and(|interval| interval.high < 0.0);
+            if regression.part == "idle" && !falls {
+                words.push_str("; it does not fall clearly with the rate, so no capacity is extrapolated");
+            } else if let ("idle", Some(x)) = (regression.part, line.x_intercept) {
                 let range = between(line.x_intercept_interval, |end| format!("{}/s", format_si(end)));
                 words.push_str(&format!("; none left at {}/s ({range})", format_si(x)));
             }
@@ -135,6 +140,9 @@ fn model(prediction: &Prediction) -> String {
             }
             parts.push(format!("{} outside of it", format_nanos(server.path_s * 1e9)));
             parts.push(format!("squared variation of service {:.2}", server.cv_squared));
+            parts.extend(
+                server.limit_per_sec.map(|limit| format!("at most {}/s whatever the CPUs do", format_si(limit))),
+            );
             parts.push(if server.cpus == 1.0 { "1 CPU".into() } else { format!("{} CPUs", server.cpus) });
             parts.join(", ")
         }
@@ -143,9 +151,9 @@ fn model(prediction: &Prediction) -> String {
 }
 
 fn checks(prediction: &Prediction) -> String {
-    let mut out =
-        "models on points that they were not fitted to: |predicted / measured - 1| of the throughput\n".to_string();
-    let mut table = Table::new(&["", "parameters", "median", "largest", "at", ""], 1);
+    let mut out = "models on points they were not fitted to: |predicted / measured - 1| of throughput and of demand\n"
+        .to_string();
+    let mut table = Table::new(&["", "params", "median", "largest", "at", "demand", ""], 1);
     for check in &prediction.checks {
         let verdict = match &check.refused {
             Some(why) => format!("no: {why}"),
@@ -158,6 +166,7 @@ fn checks(prediction: &Prediction) -> String {
             percent(check.median_error_ratio),
             percent(check.largest_error_ratio),
             check.worst_load.map(grouped).unwrap_or_default(),
+            percent(check.median_demand_error_ratio),
             verdict,
         ]);
     }
@@ -173,14 +182,23 @@ fn checks(prediction: &Prediction) -> String {
             });
             format!("; yield point {predicted} predicted{range}, {measured:.1} measured")
         });
-        let words = format!(
-            "fitted up to half the yield point ({} loads up to {}), '{}' predicts the {} loads beyond with a median error of {}{yields}",
-            found.levels,
-            grouped(found.up_to_load),
-            form.word(),
-            found.beyond.len(),
-            percent(found.median_error_ratio)
-        );
+        let of_whom = if found.yield_is_measured { "" } else { " of the model (none was measured)" };
+        let words = if found.beyond.is_empty() {
+            format!(
+                "all {} loads lie up to half the yield point{of_whom}: no load beyond checks the model",
+                found.levels
+            )
+        } else {
+            format!(
+                "fitted up to half the yield point{of_whom} ({} loads up to {}), '{}' predicts the {} loads beyond with a median error of \
+                 {}{yields}",
+                found.levels,
+                grouped(found.up_to_load),
+                form.word(),
+                found.beyond.len(),
+                percent(found.median_error_ratio)
+            )
+        };
         out.push_str(&wrap(&words, "", "  "));
         for (load, measured, predicted) in &found.beyond {
             let (measured_words, predicted_words) = (format_si(*measured), format_si(*predicted));
@@ -208,8 +226,23 @@ fn validation(prediction: &Prediction) -> String {
         "",
         "  ",
     );
+    out.push_str(&beside(&found.numbers));
+    list(&mut out, "why", &found.doubts);
+    out
+}
+
+/// Every open-loop point of the run beside what the chosen model, fitted to the closed loop, says of it.
+fn open_points(prediction: &Prediction) -> String {
+    if prediction.open_points.is_empty() {
+        return String::new();
+    }
+    format!("the model of the closed loop on the open loop\n{}", beside(&prediction.open_points))
+}
+
+/// Measured and predicted side by side.
+fn beside(numbers: &[Checked]) -> String {
     let mut table = Table::new(&["", "loop", "at", "measured", "predicted", "error", "limit", ""], 2);
-    for one in &found.numbers {
+    for one in numbers {
         let at = match (one.load, one.sweep) {
             (Some(load), "open") => format!("{}/s", format_si(load)),
             (Some(load), _) => grouped(load),
@@ -226,9 +259,7 @@ fn validation(prediction: &Prediction) -> String {
             if one.passes() { String::new() } else { "off".into() },
         ]);
     }
-    out.push_str(&table.lines());
-    list(&mut out, "why", &found.doubts);
-    out
+    table.lines()
 }
 
 fn demands(demands: &[Demand]) -> String {

@@ -70,7 +70,7 @@ pub fn validate(readings: &Readings, extrapolation: &Extrapolation, findings: &F
     Some(Validation { fitted: (extrapolation.levels, extrapolation.up_to_load), numbers, doubts })
 }
 
-fn checked(
+pub(super) fn checked(
     (name, sweep, unit): (&'static str, &'static str, &'static str),
     load: Option<f64>,
     measured: f64,
@@ -289,6 +289,7 @@ mod tests {
             load,
             cold: 0.0,
             throughput_per_sec,
+            goodput_per_sec: None,
             demand_s: busy_cpus / throughput_per_sec,
             busy_cpus,
             user_cpus: None,
@@ -307,6 +308,7 @@ mod tests {
             one_thread: false,
             others_cpus: 0.0,
             criteria: record::Criteria::default(),
+            doubts: Vec::new(),
         }
     }
 

@@ -48,7 +48,7 @@ pub fn client_is_saturated(point: &Point, criteria: &Criteria) -> bool {
 }
 
 /// The client was the limit and the server was not, as far as one can tell.
-pub(super) fn client_limited(point: &Point, criteria: &Criteria) -> bool {
+pub(crate) fn client_limited(point: &Point, criteria: &Criteria) -> bool {
     client_is_saturated(point, criteria) && server_is_saturated(point, criteria) != Some(true)
 }
 

@@ -7,6 +7,7 @@ mod fits;
 mod fixture;
 mod golden;
 mod prediction;
+mod prediction_limits;
 mod properties;
 mod queueing;
 mod reference;

@@ -82,7 +82,8 @@ pub struct FindOptions {
     /// select, or the second's command as for a shell
     #[arg(long, value_name = "SERVER", conflicts_with_all = ["axis", "client", "watch_with"], help_heading = "Two servers side by side")]
     pub compare_with: Option<String>,
-    /// Exit with code 3 when the second is worse than the first by more than this, and not by chance [default: 5%]
+    /// Exit with code 3 when the second is worse than the first by more than this and not by chance, with 4 when that can be neither
+    /// shown nor excluded [default: 5%]
     #[arg(long, value_name = "SHARE", requires = "compare_with", help_heading = "Two servers side by side")]
     pub threshold: Option<Share>,
 }

@@ -48,8 +48,8 @@ use clap::{Parser, Subcommand};
 
 /// Finds the load at which a network server yields, and says why.
 ///
-/// Exit codes: 0 done; 1 failed; 2 wrong usage; 3 done, but a --fail-if limit was crossed; 130 interrupted, partial
-/// results kept.
+/// Exit codes: 0 done; 1 failed; 2 wrong usage; 3 done, but a --fail-if limit was crossed or a comparison
+/// showed a regression; 4 done, but a comparison could not tell; 130 interrupted, partial results kept.
 #[derive(Debug, Parser)]
 #[command(name = "straingauge", version, arg_required_else_help = true, max_term_width = 100)]
 pub struct Cli {
@@ -75,7 +75,7 @@ pub enum Command {
     Simulate(Box<SimulateArgs>),
     /// Predict from measured runs what other loads, CPUs or paths would do, with intervals
     Predict(PredictArgs),
-    /// Compare two runs load by load, with a statistical test; exit code 3 on a regression
+    /// Compare two runs load by load, with a statistical test; exit code 3 on a regression, 4 if it could not tell
     Compare(CompareArgs),
     /// Draw the report of a run directory again
     Report(ReportArgs),

@@ -2,7 +2,7 @@
 
 use crate::cli::CompareArgs;
 use crate::failure::{self, print, wrong_usage};
-use analyze::compare;
+use analyze::compare::{self, Conclusion};
 use anyhow::Result;
 use record::RunDir;
 use std::process::ExitCode;
@@ -26,6 +26,14 @@ pub fn run(args: CompareArgs) -> Result<ExitCode> {
         print(&format!("A: {}\nB: {}\n", name(&a), name(&b)))?;
         print(&compare::text(&comparison))?;
     }
-    let has_regression = comparison.regressions().next().is_some();
-    Ok(ExitCode::from(if has_regression { failure::LIMIT_CROSSED } else { failure::DONE }))
+    Ok(ExitCode::from(code(&comparison)))
+}
+
+/// The exit code that a comparison comes to.
+pub fn code(comparison: &compare::Comparison) -> u8 {
+    match comparison.conclusion {
+        Conclusion::Regression => failure::LIMIT_CROSSED,
+        Conclusion::NoRegression => failure::DONE,
+        Conclusion::CouldNotTell => failure::COULD_NOT_TELL,
+    }
 }

@@ -266,8 +266,8 @@ impl Both<'_> {
         for text in &crossed {
             eprintln!("straingauge: {text}");
         }
-        let is_crossed = comparison.regressions().next().is_some() || !crossed.is_empty();
-        Ok(ExitCode::from(if is_crossed { failure::LIMIT_CROSSED } else { failure::DONE }))
+        let code = crate::commands::compare::code(&comparison);
+        Ok(ExitCode::from(if crossed.is_empty() { code } else { failure::LIMIT_CROSSED }))
     }
 }
 

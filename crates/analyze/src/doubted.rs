@@ -1,0 +1,31 @@
+//! The doubts of points, gathered for what is concluded from them: a comparison or a model is no better than its points.
+
+use record::{DoubtKind, Point, Severity};
+use std::collections::BTreeMap;
+
+/// One sentence for each kind of doubt (notes left out): how many of the points have it, and the words of the gravest.
+pub(crate) fn of_points<'a>(points: impl Iterator<Item = &'a Point>) -> Vec<String> {
+    let mut kinds: BTreeMap<DoubtKind, (usize, Severity, &str)> = BTreeMap::new();
+    let mut total = 0;
+    for point in points {
+        total += 1;
+        let mut seen = Vec::new();
+        for doubt in point.doubts.iter().filter(|doubt| doubt.severity >= Severity::Warning) {
+            let entry = kinds.entry(doubt.kind).or_insert((0, doubt.severity, &doubt.what));
+            entry.0 += usize::from(!seen.contains(&doubt.kind));
+            seen.push(doubt.kind);
+            if doubt.severity > entry.1 {
+                (entry.1, entry.2) = (doubt.severity, &doubt.what);
+            }
+        }
+    }
+    kinds
+        .values()
+        .map(|(count, _, what)| format!("{count} of {total} points: {}", crate::text::plain(what, 300)))
+        .collect()
+}
+
+/// Whether a point's figures are about something else than what was asked.
+pub(crate) fn is_invalid(point: &Point) -> bool {
+    point.doubts.iter().any(|doubt| doubt.severity == Severity::Invalid)
+}

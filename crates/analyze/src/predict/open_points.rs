@@ -1,0 +1,91 @@
+//! The run's own open-loop points against the chosen model: a limit that only they show, and each of them beside its prediction.
+
+use super::check::typicals;
+use super::open::general_service;
+use super::readings::Readings;
+use super::server::{FULL, Server};
+use super::validate::{Checked, RATE_ERROR, TIME_ERROR, checked};
+use record::units::{format_nanos, format_si};
+
+/// The lowest offered rate that failed, with none above that held; requests per second.
+pub fn fails_at(readings: &Readings) -> Option<f64> {
+    let levels = typicals(&readings.open);
+    let held = levels.iter().filter(|level| !level.failed).map(|level| level.load).fold(0.0, f64::max);
+    levels.iter().map(|level| level.load).find(|load| *load > held)
+}
+
+/// What something other than the CPU lets through: the most that was answered well, where the offered load failed while the CPUs idled.
+/// Never less than the closed loop reached. `None` where no rate failed, or where it failed on full CPUs.
+pub fn limit(readings: &Readings) -> Option<f64> {
+    let fails = fails_at(readings)?;
+    let levels = typicals(&readings.open);
+    let first = levels.iter().find(|level| level.load == fails)?;
+    if first.busy_cpus >= FULL * readings.parallel_cpus {
+        return None;
+    }
+    let good = |rate: f64, goodput: Option<f64>| goodput.map_or(rate, |goodput| rate.min(goodput));
+    let open = levels.iter().map(|level| good(level.throughput_per_sec, level.goodput_per_sec)).fold(0.0, f64::max);
+    let closed = typicals(&readings.closed);
+    let limit = closed.iter().map(|level| good(level.throughput_per_sec, level.goodput_per_sec)).fold(open, f64::max);
+    (limit > 0.0).then_some(limit)
+}
+
+/// The server with this limit, if it is the lower one.
+pub fn limited(server: Server, limit: Option<f64>) -> Server {
+    let lower = [server.limit_per_sec, limit].into_iter().flatten().reduce(f64::min);
+    Server { limit_per_sec: lower, ..server }
+}
+
+/// Every open-loop level beside what the model says of it: throughput, and the median response time of those that held.
+pub fn checks(readings: &Readings, server: &Server) -> Vec<Checked> {
+    let capacity = server.capacity_per_sec(0.0);
+    let mut numbers = Vec::new();
+    for level in typicals(&readings.open) {
+        let rate = ("throughput", "open", "1/s");
+        let predicted = Some(level.load.min(capacity));
+        numbers.push(checked(rate, Some(level.load), level.throughput_per_sec, predicted, RATE_ERROR));
+        let queue = server.open_service_s(level.load, level.cold).and_then(|service| {
+            general_service(level.load, service, server.cv_squared, server.cpus.round().max(1.0) as u32).ok()
+        });
+        if let (Some(measured), Some(queue), false) = (level.p50_s, queue, level.failed) {
+            let predicted = queue.wait_quantile_s(0.5) + queue.response_s - queue.wait_s + server.path_s;
+            numbers.push(checked(("p50", "open", "s"), Some(level.load), measured, Some(predicted), TIME_ERROR));
+        }
+    }
+    numbers
+}
+
+/// What the open-loop points say against the model.
+pub fn doubts(readings: &Readings, server: &Server, numbers: &[Checked]) -> Vec<String> {
+    let mut doubts = Vec::new();
+    let capacity = server.capacity_per_sec(0.0);
+    let highest = readings.highest_per_sec();
+    if highest * (1.0 - RATE_ERROR) > capacity {
+        doubts.push(format!("the run itself served {}/s, more than the capacity of the model", format_si(highest)));
+    }
+    if let Some(fails) = fails_at(readings).filter(|fails| *fails < (1.0 - RATE_ERROR) * capacity) {
+        doubts.push(format!(
+            "the run itself failed at {}/s offered, below the capacity of the model: what it says beyond that rate is refuted",
+            format_si(fails)
+        ));
+    }
+    for (name, form) in [("throughput", false), ("p50", true)] {
+        let all: Vec<&Checked> = numbers.iter().filter(|number| number.name == name).collect();
+        let off: Vec<&&Checked> = all.iter().filter(|number| !number.passes()).collect();
+        let error = |number: &Checked| number.error_ratio.map_or(f64::INFINITY, |error| (1.0 + error).ln().abs());
+        let worst = off.iter().max_by(|a, b| error(a).total_cmp(&error(b)));
+        if let Some((worst, predicted)) = worst.and_then(|worst| Some((worst, worst.predicted?))) {
+            let words = |value: f64| if form { format_nanos(value * 1e9) } else { format!("{}/s", format_si(value)) };
+            doubts.push(format!(
+                "{name} of {} of {} open-loop loads is off by more than {:.0} %, most at {}/s: {} measured, {} by the model",
+                off.len(),
+                all.len(),
+                worst.limit_ratio * 100.0,
+                format_si(worst.load.unwrap_or_default()),
+                words(worst.measured),
+                words(predicted)
+            ));
+        }
+    }
+    doubts
+}
