@@ -17,3 +17,4 @@ mod search;
 mod server;
 mod simulated;
 mod simulation;
+mod told;
