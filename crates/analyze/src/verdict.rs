@@ -121,7 +121,9 @@ pub fn sentences(run: &RunDir, findings: &Findings) -> Verdict {
     }
     if let Some(open) = &findings.rate {
         open_sentences(open, &mut said);
-        said.extend(findings.connections.as_ref().and_then(|closed| definitions_sentence(closed, open)));
+        said.extend(
+            findings.connections.as_ref().and_then(|closed| definitions_sentence(closed, open, &findings.criteria)),
+        );
     }
     said.extend(unquiet_sentence(run, findings));
     said.extend(causes.iter().map(Cause::sentence));
@@ -284,12 +286,12 @@ fn closed_sentences(
             words(peak.load, unit)
         ));
     }
-    cost_sentence(closed, said);
+    cost_sentence(closed, &findings.criteria, said);
     said.extend(layer_sentence(run, closed, &findings.criteria));
     failure_sentence(closed, said);
 }
 
-fn cost_sentence(sweep: &SweepFindings, said: &mut Vec<String>) {
+fn cost_sentence(sweep: &SweepFindings, criteria: &Criteria, said: &mut Vec<String>) {
     let Some(cpu) = &sweep.cpu else { return };
     let (low, high) = (words(cpu.lowest_load, sweep.sweep), words(cpu.highest_load, sweep.sweep));
     if cpu.highest_load <= cpu.lowest_load {
@@ -315,7 +317,7 @@ fn cost_sentence(sweep: &SweepFindings, said: &mut Vec<String>) {
         None => String::new(),
     };
     let at = match &sweep.efficiency_point {
-        found @ PointFinding { estimate: Some(estimate), .. } => {
+        found @ PointFinding { estimate: Some(estimate), .. } if cpu.ratio - 1.0 >= criteria.efficiency_loss_ratio => {
             format!(" Efficiency is lost from about {}{}.", words(*estimate, sweep.sweep), interval(found, sweep.sweep))
         }
         _ => String::new(),
@@ -329,17 +331,11 @@ fn cost_sentence(sweep: &SweepFindings, said: &mut Vec<String>) {
 }
 
 /// Where a closed and an open loop seem to contradict each other: what each of them means.
-fn definitions_sentence(closed: &SweepFindings, open: &SweepFindings) -> Option<String> {
+fn definitions_sentence(closed: &SweepFindings, open: &SweepFindings, criteria: &Criteria) -> Option<String> {
     let fails_open_only = closed.failure_point.failed.is_none() && open.failure_point.failed.is_some();
-    let plastic = |sweep: &SweepFindings, is_plastic: bool| {
-        let of_zone = sweep.levels.iter().filter(move |level| (level.zone == Zone::Plastic) == is_plastic);
-        of_zone
-            .filter(|level| level.zone != Zone::Failure)
-            .filter_map(|level| Some(level.cpus_busy_ratio?.median))
-            .collect::<Vec<_>>()
-    };
-    let largest = plastic(closed, false).into_iter().fold(0.0, f64::max);
-    let zones_differ = plastic(open, true).into_iter().any(|busy| busy <= largest);
+    let elastic = closed.levels.iter().filter(|level| level.zone == Zone::Elastic);
+    let busiest = elastic.filter_map(|level| Some(level.cpus_busy_ratio?.median)).fold(0.0, f64::max);
+    let zones_differ = open.yield_point.estimate.is_some() && busiest >= criteria.saturation_ratio;
     let fails = "connections wait for their answers and so never ask for more than the server gives, but requests at a fixed rate keep \
                  coming: that is why only the open loop fails";
     let zones = "plastic begins where more connections bring no more throughput in the closed loop, and where a CPU is busy to the limit in the \

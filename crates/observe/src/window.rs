@@ -199,7 +199,12 @@ impl Window {
         let set_size = sampled(waits.largest_set as f64, "descriptors", waits.select_or_poll);
         set(names::SERVER_SELECT_SET, "descriptors", Some(set_size));
         let stalls = &waits.stalls;
-        for (name, count) in [(names::SERVER_LOCK_WAITS, stalls.locks), (names::SERVER_FILE_WAITS, stalls.files)] {
+        let counts = [
+            (names::SERVER_LOCK_WAITS, stalls.locks),
+            (names::SERVER_FILE_WAITS, stalls.files),
+            (names::SERVER_EVENT_WAITS, stalls.events),
+        ];
+        for (name, count) in counts {
             let figure = match (stalls.looks, &waits.error) {
                 (0, Some(why)) => Figure::not_measured("ratio", why.clone()),
                 (0, None) => Figure::not_measured("ratio", "the window was too short for a look at the threads"),

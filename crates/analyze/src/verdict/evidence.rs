@@ -79,6 +79,15 @@ impl<'a> Evidence<'a> {
         quiet_first(&self.points_at(sweep, load).collect::<Vec<_>>())
     }
 
+    /// The points at the lowest load and at others up to a quarter of where strain begins.
+    pub fn relaxed(&self) -> Vec<&'a Point> {
+        let (Some(sweep), Some(from)) = (self.sweep(), self.strained_from()) else { return Vec::new() };
+        let first = sweep.levels.first().map_or(0.0, |level| level.load);
+        let loads = sweep.levels.iter().map(|level| level.load);
+        let loads = loads.filter(|load| *load < from && (*load == first || *load <= from / 4.0));
+        quiet_first(&loads.flat_map(|load| self.points_at(sweep.sweep, load)).collect::<Vec<_>>())
+    }
+
     /// The points at the lowest load; none where that is under strain already.
     pub fn lowest(&self) -> Vec<&'a Point> {
         let (Some(sweep), Some(from)) = (self.sweep(), self.strained_from()) else { return Vec::new() };
@@ -165,13 +174,11 @@ pub fn pooled(points: &[&Point], name: &str) -> Option<(f64, f64)> {
     (n > 0.0).then(|| (sum / n, n))
 }
 
-/// The lower end of the interval of a share that was sampled `n` times (Wilson's, three standard errors: rules choose where
-/// they look, so that one in twenty would be too often).
-pub fn at_least(share: f64, n: f64) -> f64 {
-    const ERRORS: f64 = 3.0;
+/// The lower end of the interval of a share that was sampled `n` times (Wilson's, so many standard errors wide).
+pub fn at_least(share: f64, n: f64, errors: f64) -> f64 {
     let share = share.clamp(0.0, 1.0);
-    let squared = ERRORS * ERRORS;
+    let squared = errors * errors;
     let centre = share + squared / (2.0 * n);
-    let spread = ERRORS * (share * (1.0 - share) / n + squared / (4.0 * n * n)).sqrt();
+    let spread = errors * (share * (1.0 - share) / n + squared / (4.0 * n * n)).sqrt();
     ((centre - spread) / (1.0 + squared / n)).max(0.0)
 }

@@ -126,7 +126,7 @@ pub fn slow_file(evidence: &Evidence<'_>) -> Option<Told> {
     let (share, looks) = pooled(&points, names::SERVER_FILE_WAITS)?;
     let threads = typical(&points, names::SERVER_THREADS)?.clamp(1.0, LOOKED_AT);
     let asleep = share * threads;
-    let is_chance = looks < LEAST_LOOKS || at_least(share, looks) * threads < FILE_SLEEPERS_AT_LEAST;
+    let is_chance = looks < LEAST_LOOKS || at_least(share, looks, 3.0) * threads < FILE_SLEEPERS_AT_LEAST;
     if is_chance || asleep < FILE_SLEEPERS || evidence.is_saturated(&points) == Some(true) {
         return None;
     }
@@ -160,12 +160,13 @@ pub fn slow_file(evidence: &Evidence<'_>) -> Option<Told> {
 
 /// Threads asleep for a lock, more of them with load.
 pub fn lock(evidence: &Evidence<'_>) -> Option<Told> {
-    let (points, lowest) = (evidence.strained(), evidence.lowest());
+    let (points, lowest) = (evidence.strained(), evidence.relaxed());
     let (share, looks) = pooled(&points, names::SERVER_LOCK_WAITS)?;
     let (before, before_looks) = pooled(&lowest, names::SERVER_LOCK_WAITS)?;
     let is_idle = evidence.is_saturated(&points) == Some(false);
-    let error = (share * (1.0 - share) / looks + before * (1.0 - before) / before_looks).sqrt();
-    let is_chance = looks < LEAST_LOOKS || before_looks < LEAST_LOOKS_BELOW || share - before < 3.0 * error;
+    let at_most_before = 1.0 - at_least(1.0 - before, before_looks, 2.0);
+    let is_chance =
+        looks < LEAST_LOOKS || before_looks < LEAST_LOOKS_BELOW || at_least(share, looks, 2.0) < at_most_before;
     if is_chance || share < LOCK_RATIO || share - before < LOCK_GROWTH || !is_idle {
         return None;
     }
@@ -179,8 +180,8 @@ pub fn lock(evidence: &Evidence<'_>) -> Option<Told> {
     let command = format!("gdb -p {} -batch -ex 'thread apply all backtrace'", server_pid(evidence.run));
     told(
         format!(
-            "The server's threads wait for a lock: {} of the looks beyond the yield point found one asleep for it (n = {}), {} at the lowest \
-             load{switches}; throughput stopped{}.",
+            "The server's threads wait for a lock: {} of the looks beyond the yield point found one asleep for it (n = {}), {} at low \
+             loads{switches}; throughput stopped{}.",
             percent(share),
             grouped(looks),
             percent(before),

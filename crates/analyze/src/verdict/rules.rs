@@ -66,7 +66,7 @@ pub const LINK_RATIO: f64 = 0.85;
 /// Looks at threads, and looks below the yield point, that a share of them rests on at least.
 pub const LEAST_LOOKS: f64 = 20.0;
 /// See [`LEAST_LOOKS`].
-pub const LEAST_LOOKS_BELOW: f64 = 8.0;
+pub const LEAST_LOOKS_BELOW: f64 = 4.0;
 /// The lower end of the interval of [`FILE_SLEEPERS`].
 pub const FILE_SLEEPERS_AT_LEAST: f64 = 0.1;
 /// Ticks of the kernel's clock that a division of CPU time rests on at least.
@@ -167,8 +167,8 @@ pub const RULES: [Rule; 17] = [
     Rule {
         id: "lock",
         cause: "threads wait for each other's lock",
-        evidence: "`server.lock_waits_ratio` beyond the yield point and at the lowest load, `server.context_switches_per_request`, idle CPU",
-        threshold: "half of the looks or more (20 or more) found a thread asleep for a lock, a quarter and three standard errors more than at the lowest load; no CPU of the server saturated",
+        evidence: "`server.lock_waits_ratio` beyond the yield point and at low loads, `server.context_switches_per_request`, idle CPU",
+        threshold: "half of the looks or more (20 or more) found a thread asleep for a lock, a quarter more than at low loads (a quarter of the strained ones or the lowest; the 95 % intervals apart); no CPU of the server saturated",
         refuted_by: "`gdb` shows the threads asleep for work, not for a mutex that another thread holds",
         remedy: "`gdb -p PID -batch -ex 'thread apply all backtrace'` under load names it",
         source: "futex(2); Gunther (2007): contention is what keeps throughput flat with idle CPUs",
@@ -179,7 +179,7 @@ pub const RULES: [Rule; 17] = [
     Rule {
         id: "worker-pool",
         cause: "a fixed pool of workers is busy",
-        evidence: "throughput beyond the yield point times the response time at the lowest load (requests at once), `server.threads`, how threads sleep",
+        evidence: "throughput beyond the yield point times the response time at the lowest load (requests at once), `server.threads`, `server.event_waits_ratio`",
         threshold: "requests at once within 20 % of the number of threads (one or two beside the workers), the same number at all loads, twice as many connections, no event loop (60 % of the looks), no CPU of the server saturated",
         refuted_by: "more workers bring no more throughput",
         remedy: "more workers in its configuration, or shorter requests; `grep -H . /proc/PID/task/*/wchan` shows what they sleep for",

@@ -25,14 +25,14 @@ fn idle<'a>(evidence: &Evidence<'a>) -> Option<Idle<'a>> {
         return None;
     }
     let responses: u64 = strained.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.completed()));
-    let alone_us = typical(&lowest, names::RESPONSE_P50)?;
-    let seen = strained.iter().filter_map(|point| point.figures.get(names::SERVER_SELECT_WAITS)?.n).sum::<u64>() as f64;
-    let looks =
-        pooled(&strained, names::SERVER_LOCK_WAITS).map(|(_, looks)| looks).filter(|looks| *looks >= LEAST_LOOKS);
+    // What disturbs a request alone only makes it longer.
+    let alone = lowest.iter().filter_map(|point| point.value(names::RESPONSE_P50)).filter(|us| us.is_finite());
+    let alone_us = alone.reduce(f64::min)?;
+    let events = pooled(&strained, names::SERVER_EVENT_WAITS).filter(|(_, looks)| *looks >= LEAST_LOOKS);
     (responses as f64 >= LEAST_REQUESTS && alone_us > 0.0).then_some(Idle {
         throughput: typical(&strained, names::THROUGHPUT)?,
         alone_s: alone_us * 1e-6,
-        events_ratio: looks.map(|looks| seen / looks),
+        events_ratio: events.map(|(share, _)| share),
         strained,
     })
 }

@@ -77,7 +77,7 @@ fn sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> Option<SweepFin
     Some(SweepFindings {
         sweep,
         load_unit: if sweep == Sweep::Rate { "1/s" } else { "connections" }.into(),
-        efficiency_point: efficiency_point(cpu.as_ref(), &levels, grown.as_ref(), sweep, criteria),
+        efficiency_point: efficiency_point(cpu.as_ref(), &levels, sweep, criteria),
         doubts: doubts::of_sweep(&levels, &trials, &yield_point, &failure_point, repeats.len(), sweep),
         peak: throughput.as_ref().and_then(|curve| peak(curve, &levels, criteria)),
         cpu: grown,
@@ -246,13 +246,7 @@ fn others_cpus(groups: &[(f64, Vec<&Point>)]) -> f64 {
     median(&points.filter_map(|point| point.value(names::MACHINE_OTHERS)).collect::<Vec<_>>()).unwrap_or(0.0)
 }
 
-fn efficiency_point(
-    cpu: Option<&BlockCurve>,
-    levels: &[Level],
-    grown: Option<&CpuGrowth>,
-    sweep: Sweep,
-    criteria: &Criteria,
-) -> PointFinding {
+fn efficiency_point(cpu: Option<&BlockCurve>, levels: &[Level], sweep: Sweep, criteria: &Criteria) -> PointFinding {
     let Some(curve) = cpu else {
         return PointFinding::none(criteria, 0, "the server's CPU was not measured");
     };
@@ -264,8 +258,12 @@ fn efficiency_point(
     let highest = curve.loads[curve.loads.len() - 1];
     let limit = percent(criteria.efficiency_loss_ratio);
     // The curve compares within repeats, the table shows medians: a loss that only one of them shows is none.
-    let median = |load: f64| Some(levels.iter().find(|level| level.load == load)?.cpu_us_per_request?.median);
-    let shown = grown.and_then(|grown| Some(median(grown.highest_load)? / median(grown.lowest_load)?));
+    let medians: Vec<f64> = levels.iter().filter_map(|level| Some(level.cpu_us_per_request?.median)).collect();
+    let rises = medians.iter().scan(f64::INFINITY, |lowest, us| {
+        *lowest = lowest.min(*us);
+        Some(us / *lowest)
+    });
+    let shown = rises.reduce(f64::max);
     if point.estimate.is_some() && shown.is_none_or(|ratio| ratio < rise) {
         let reason = format!(
             "cannot be told: compared within repeats the CPU time of a request rises by {limit}, the medians over repeats do not show it"
@@ -352,6 +350,8 @@ fn peak(curve: &BlockCurve, levels: &[Level], criteria: &Criteria) -> Option<Pea
 
 /// Requests below which what one cost is chance.
 const REQUESTS_FOR_COST: u64 = 30;
+/// CPU time of all of them below which it is chance, too: part of it (softirq) is told by ticks of 10 ms.
+const CPU_FOR_COST_US: f64 = 100_000.0;
 
 /// The cheapest load and the dearest beyond it, by the medians that the table shows.
 fn growth(curve: &BlockCurve, groups: &[(f64, Vec<&Point>)], levels: &[Level]) -> Option<CpuGrowth> {
@@ -360,9 +360,9 @@ fn growth(curve: &BlockCurve, groups: &[(f64, Vec<&Point>)], levels: &[Level]) -
     let known: Vec<(&Level, f64)> = groups
         .iter()
         .zip(levels)
-        .filter(|((_, points), _)| completed(points) >= REQUESTS_FOR_COST)
-        .filter_map(|(_, level)| Some((level, level.cpu_us_per_request?.median)))
-        .filter(|(_, us)| *us > 0.0)
+        .filter_map(|((_, points), level)| Some((completed(points), level, level.cpu_us_per_request?.median)))
+        .filter(|(requests, _, us)| *requests >= REQUESTS_FOR_COST && *requests as f64 * us >= CPU_FOR_COST_US)
+        .map(|(_, level, us)| (level, us))
         .collect();
     let lowest = (0..known.len()).reduce(|best, at| if known[at].1 < known[best].1 { at } else { best })?;
     let beyond = lowest..known.len();

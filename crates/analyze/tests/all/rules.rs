@@ -367,25 +367,25 @@ fn eight_at_once() -> Server {
     Server { path: 5e-3, hidden_limit: 1600.0, noise: 0.02, drift: 0.05, ..Server::default() }
 }
 
-fn threads_and_looks(point: &mut Point, threads: f64, event_waits: u64) {
+fn threads_and_looks(point: &mut Point, threads: f64, event_waits: f64) {
     set(point, names::SERVER_THREADS, threads, 1);
     set(point, names::SERVER_LOCK_WAITS, 0.0, 20);
     set(point, names::SERVER_FILE_WAITS, 0.0, 20);
-    set(point, names::SERVER_SELECT_WAITS, 0.0, event_waits);
+    set(point, names::SERVER_EVENT_WAITS, event_waits, 20);
 }
 
 #[test]
 fn a_pool_of_workers_is_named_with_its_size() {
-    let verdict = judged(eight_at_once(), fixture::record(), |point| threads_and_looks(point, 9.0, 2));
+    let verdict = judged(eight_at_once(), fixture::record(), |point| threads_and_looks(point, 9.0, 0.1));
     assert_eq!(found(&verdict), ["worker-pool"], "{:?}", verdict.sentences);
     assert!(verdict.causes[0].because.contains("its 8 workers serve"), "{:?}", verdict.causes[0]);
     assert!(verdict.sentences[0].contains("named below"), "{:?}", verdict.sentences);
     let by_connection =
-        judged(eight_at_once(), fixture::record(), |point| threads_and_looks(point, point.connections as f64, 2));
+        judged(eight_at_once(), fixture::record(), |point| threads_and_looks(point, point.connections as f64, 0.1));
     assert!(by_connection.causes.is_empty(), "a thread a connection: {:?}", by_connection.causes);
-    let many = judged(eight_at_once(), fixture::record(), |point| threads_and_looks(point, 64.0, 2));
+    let many = judged(eight_at_once(), fixture::record(), |point| threads_and_looks(point, 64.0, 0.1));
     assert!(many.causes.is_empty(), "most of its threads have nothing to do: {:?}", many.causes);
-    let event_loop = judged(eight_at_once(), fixture::record(), |point| threads_and_looks(point, 8.0, 20));
+    let event_loop = judged(eight_at_once(), fixture::record(), |point| threads_and_looks(point, 8.0, 1.0));
     assert!(event_loop.causes.is_empty(), "its threads wait for events: {:?}", event_loop.causes);
 }
 
@@ -395,7 +395,7 @@ fn a_backend_is_named_where_an_idle_event_loop_has_connections_to_it() {
     record.server_facts.insert("backend".into(), "10.0.0.2:8080".into());
     let passes_on = |outgoing: f64| {
         move |point: &mut Point| {
-            threads_and_looks(point, 1.0, 20);
+            threads_and_looks(point, 1.0, 1.0);
             set(point, names::SERVER_OUTGOING, outgoing.min(point.connections as f64), 1);
         }
     };

@@ -151,6 +151,30 @@ fn sentences_on_recorded_runs_repeat_the_numbers_of_the_table() {
     assert!(compared >= runs.len(), "{compared} sentences of {} runs", runs.len());
 }
 
+#[test]
+fn a_failure_in_one_loop_only_is_explained_by_what_the_loops_are() {
+    let mut bench = Bench::new(Server { noise: 0.02, drift: 0.05, ..Server::default() }, 5);
+    for repeat in 0..3 {
+        for load in [1, 2, 4, 8, 16, 32, 64] {
+            bench.closed(load, repeat, 1_000_000_000);
+        }
+        for rate in [0.5, 0.9, 1.2, 1.5] {
+            let rate = rate * bench.server.capacity();
+            bench.open(rate, repeat, 1_000_000_000);
+        }
+    }
+    let run =
+        RunDir { path: "runs/test".into(), record: fixture::record(), points: bench.points, reading_doubts: vec![] };
+    let verdict = verdict::sentences(&run, &zones::of_run(&run));
+    assert!(
+        verdict.headline.contains("no failure up to") && verdict.headline.contains("fails from"),
+        "{}",
+        verdict.headline
+    );
+    let explained = verdict.sentences.iter().filter(|said| said.contains("only the open loop fails"));
+    assert_eq!(explained.count(), 1, "{:?}", verdict.sentences);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
