@@ -3,13 +3,19 @@
  *   faulty FAULT --port N [--address A] [--log FILE]
  *
  *   none        epoll, one thread, nothing wrong
- *   backlog     listens with a backlog of 1
+ *   backlog     listens with a backlog of 2
  *   poll        waits in poll() over all connections instead of epoll
  *   memory      touches 1,500 lines of 64 KiB of each connection's own for a request, each found through the one before
  *   disk-log    writes a line for each request to --log and waits until it is on the disk (fdatasync)
  *   pipe-log    writes a line for each request to a process that reads 1,000 lines a second
  *   lock        a thread for each connection; 300 us of every request inside one lock, 1 ms outside of it, both asleep
- *   descriptors lowers its own limit of open descriptors to 48
+ *   spin        the same with 300 us inside a lock that is waited for without sleeping, and nothing outside of it
+ *   pool-1, pool-8, pool-32
+ *               a fixed number of threads; each takes one request at a time from a queue and is asleep for 5 ms in it
+ *   leak        keeps 4 KiB of every request
+ *   list        puts every request on a list and looks through all of it
+ *   errors      answers 500 where more than 16 connections are open
+ *   descriptors lowers its own limit of open descriptors to 64
  *   filter      attaches a socket filter of 4,000 divisions, which the kernel runs in softirq for every packet that
  *               it receives
  *
@@ -44,9 +50,26 @@ enum {
     DIVISIONS = 4000
 };
 
-enum fault { NONE, BACKLOG, POLL, MEMORY, DISK_LOG, PIPE_LOG, LOCK, DESCRIPTORS, FILTER };
-static const char *const NAMES[] = {"none",     "backlog", "poll",        "memory", "disk-log",
-                                    "pipe-log", "lock",    "descriptors", "filter"};
+enum fault {
+    NONE,
+    BACKLOG,
+    POLL,
+    MEMORY,
+    DISK_LOG,
+    PIPE_LOG,
+    LOCK,
+    SPIN,
+    POOL_1,
+    POOL_8,
+    POOL_32,
+    LEAK,
+    LIST,
+    ERRORS,
+    DESCRIPTORS,
+    FILTER
+};
+static const char *const NAMES[] = {"none",   "backlog", "poll",    "memory", "disk-log", "pipe-log", "lock",        "spin",
+                                    "pool-1", "pool-8",  "pool-32", "leak",   "list",     "errors",   "descriptors", "filter"};
 
 struct connection {
     size_t held; /* bytes of an unfinished request head */
@@ -58,8 +81,11 @@ static enum fault fault;
 static struct connection *connections[MAX_FD];
 static char answer[512];
 static size_t answer_bytes;
+static const char failure[] = "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n";
 static int log_fd = -1;
+static int open_connections; /* ERRORS only: one thread, so no lock */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_spinlock_t spinlock;
 static volatile uint32_t sink;
 
 static _Noreturn void die(const char *what) {
@@ -114,6 +140,33 @@ static __attribute__((noinline)) void compute(void) {
     sink = at;
 }
 
+/* LEAK: memory that nobody will ask for again, touched so that it is really there. */
+static void leak(void) {
+    enum { KEPT = 4096 };
+    char *kept = malloc(KEPT);
+    if (!kept)
+        die("memory for a request");
+    memset(kept, 1, KEPT);
+    sink = (uint32_t)(uintptr_t)kept;
+}
+
+/* LIST: every request is remembered, and looked for among all that came before. */
+static __attribute__((noinline)) void remember(void) {
+    static struct entry {
+        struct entry *next;
+        uint32_t key;
+    } *first;
+    struct entry *entry = malloc(sizeof *entry);
+    static uint32_t keys;
+    if (!entry)
+        die("memory for a request");
+    *entry = (struct entry){first, ++keys};
+    first = entry;
+    for (const struct entry *at = first; at; at = at->next)
+        if (at->key == 0)
+            sink = keys;
+}
+
 /* Whatever a request costs beside its bytes. */
 static void work(struct connection *connection) {
     switch (fault) {
@@ -133,6 +186,22 @@ static void work(struct connection *connection) {
         sleep_us(300);
         pthread_mutex_unlock(&lock);
         break;
+    case SPIN:
+        pthread_spin_lock(&spinlock);
+        sleep_us(300);
+        pthread_spin_unlock(&spinlock);
+        break;
+    case POOL_1:
+    case POOL_8:
+    case POOL_32:
+        sleep_us(5000);
+        break;
+    case LEAK:
+        leak();
+        break;
+    case LIST:
+        remember();
+        break;
     default:
         break;
     }
@@ -145,6 +214,8 @@ static void drop(int fd) {
         free(connection->state);
     free(connection);
     close(fd);
+    if (fault == ERRORS)
+        open_connections--;
 }
 
 /* Reads what is there and answers every request in it; 0 when the connection is gone. */
@@ -164,7 +235,9 @@ static int serve(int fd) {
         memmove(connection->head, connection->head + used, connection->held - used);
         connection->held -= used;
         work(connection);
-        if (send(fd, answer, answer_bytes, MSG_NOSIGNAL) != (ssize_t)answer_bytes)
+        int fails = fault == ERRORS && open_connections > 16;
+        size_t bytes = fails ? sizeof failure - 1 : answer_bytes;
+        if (send(fd, fails ? failure : answer, bytes, MSG_NOSIGNAL) != (ssize_t)bytes)
             return 0;
     }
 }
@@ -184,6 +257,8 @@ static int take(int listener, int flags) {
         die("memory for a connection");
     if (fault == MEMORY)
         connections[fd]->state = new_state();
+    if (fault == ERRORS)
+        open_connections++;
     return fd;
 }
 
@@ -208,6 +283,50 @@ static void run_threads(int listener) {
     }
 }
 
+/* A queue of descriptors, each in it at most once. */
+static struct {
+    int fds[MAX_FD];
+    unsigned first, count;
+    pthread_cond_t filled;
+} work_queue = {.filled = PTHREAD_COND_INITIALIZER};
+
+static void work_queue_put(int fd) {
+    pthread_mutex_lock(&lock);
+    work_queue.fds[(work_queue.first + work_queue.count++) % MAX_FD] = fd;
+    pthread_cond_signal(&work_queue.filled);
+    pthread_mutex_unlock(&lock);
+}
+
+static int work_queue_take(void) {
+    pthread_mutex_lock(&lock);
+    while (!work_queue.count)
+        pthread_cond_wait(&work_queue.filled, &lock);
+    int fd = work_queue.fds[work_queue.first];
+    work_queue.first = (work_queue.first + 1) % MAX_FD;
+    work_queue.count--;
+    pthread_mutex_unlock(&lock);
+    return fd;
+}
+
+/* Connections with something to read go into the queue; a worker that is through arms its connection again. */
+static int ready_set;
+
+static void *worker(void *argument) {
+    struct epoll_event event;
+    (void)argument;
+    for (;;) {
+        int fd = work_queue_take();
+        if (!serve(fd)) {
+            drop(fd);
+            continue;
+        }
+        event = (struct epoll_event){.events = EPOLLIN | EPOLLONESHOT, .data.fd = fd};
+        if (epoll_ctl(ready_set, EPOLL_CTL_MOD, fd, &event))
+            drop(fd);
+    }
+    return NULL;
+}
+
 static void run_poll(int listener) {
     static struct pollfd set[MAX_FD];
     nfds_t count = 1;
@@ -225,6 +344,34 @@ static void run_poll(int listener) {
             int fd;
             while ((fd = take(listener, SOCK_NONBLOCK)) >= 0)
                 set[count++] = (struct pollfd){.fd = fd, .events = POLLIN};
+        }
+    }
+}
+
+static void run_pool(int listener, int workers) {
+    struct epoll_event events[64], add = {.events = EPOLLIN, .data.fd = listener};
+    if ((ready_set = epoll_create1(EPOLL_CLOEXEC)) < 0 || epoll_ctl(ready_set, EPOLL_CTL_ADD, listener, &add))
+        die("epoll");
+    while (workers-- > 0) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, worker, NULL))
+            die("worker");
+    }
+    for (;;) {
+        int count = epoll_wait(ready_set, events, 64, -1);
+        if (count < 0 && errno != EINTR)
+            die("epoll_wait");
+        for (int i = 0; i < count; i++) {
+            int fd = events[i].data.fd;
+            if (fd != listener) {
+                work_queue_put(fd);
+                continue;
+            }
+            while ((fd = take(listener, SOCK_NONBLOCK)) >= 0) {
+                add = (struct epoll_event){.events = EPOLLIN | EPOLLONESHOT, .data.fd = fd};
+                if (epoll_ctl(ready_set, EPOLL_CTL_ADD, fd, &add))
+                    drop(fd);
+            }
         }
     }
 }
@@ -314,8 +461,10 @@ int main(int count, char **words) {
             which = known;
     }
     if (count < 2 || count % 2 || which == known || !port || (which == DISK_LOG && !log)) {
-        fprintf(stderr, "usage: faulty none|backlog|poll|memory|disk-log|pipe-log|lock|descriptors|filter --port N "
-                        "[--address A] [--log FILE]\n");
+        fprintf(stderr, "usage: faulty FAULT --port N [--address A] [--log FILE]\nFAULT is one of");
+        for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
+            fprintf(stderr, " %s", NAMES[i]);
+        fprintf(stderr, "\n");
         return 2;
     }
     fault = (enum fault)which;
@@ -323,28 +472,40 @@ int main(int count, char **words) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit))
         die("getrlimit");
-    limit.rlim_cur = fault == DESCRIPTORS ? 48 : limit.rlim_max;
+    limit.rlim_cur = fault == DESCRIPTORS ? 64 : limit.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &limit))
         die("setrlimit");
     if (fault == DISK_LOG && (log_fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) < 0)
         die(log);
     if (fault == PIPE_LOG)
         start_reader();
+    if (fault == SPIN && pthread_spin_init(&spinlock, PTHREAD_PROCESS_PRIVATE))
+        die("spin lock");
     answer_bytes = (size_t)snprintf(answer, sizeof answer, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", BODY);
     memset(answer + answer_bytes, 'x', BODY);
     answer_bytes += BODY;
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))};
-    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | (fault == LOCK ? 0 : SOCK_NONBLOCK), 0), on = 1;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | (fault == LOCK || fault == SPIN ? 0 : SOCK_NONBLOCK), 0), on = 1;
     if (listener < 0 || inet_pton(AF_INET, address, &here.sin_addr) != 1)
         die("address");
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(listener, (struct sockaddr *)&here, sizeof here) || listen(listener, fault == BACKLOG ? 1 : 4096))
+    if (bind(listener, (struct sockaddr *)&here, sizeof here) || listen(listener, fault == BACKLOG ? 2 : 4096))
         die("listen");
     if (fault == FILTER)
         attach_filter(listener);
     switch (fault) {
     case LOCK:
+    case SPIN:
         run_threads(listener);
+        break;
+    case POOL_1:
+        run_pool(listener, 1);
+        break;
+    case POOL_8:
+        run_pool(listener, 8);
+        break;
+    case POOL_32:
+        run_pool(listener, 32);
         break;
     case POLL:
         run_poll(listener);

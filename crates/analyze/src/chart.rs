@@ -40,6 +40,21 @@ pub struct Layer {
     pub class: &'static str,
     /// (x, low, high), ascending in x.
     pub edges: Vec<(f64, f64, f64)>,
+    /// Places in `edges` before which nothing is drawn: what lies there was not measured.
+    pub gaps: Vec<usize>,
+}
+
+impl Layer {
+    /// The runs of neighbouring edges, each drawn as an area of its own.
+    fn runs(&self) -> impl Iterator<Item = &[(f64, f64, f64)]> {
+        let ends = self.gaps.iter().copied().filter(|at| *at < self.edges.len()).chain([self.edges.len()]);
+        ends.scan(0, |from, end| {
+            let run = &self.edges[*from..end.max(*from)];
+            *from = end;
+            Some(run)
+        })
+        .filter(|run| !run.is_empty())
+    }
 }
 
 /// A shaded range of x with its name above.
@@ -233,12 +248,23 @@ impl Chart {
     }
 
     fn stack(&self, svg: &mut Svg, frame: Frame) {
+        /// Half the width of a load that stands alone between gaps, in pixels.
+        const ALONE_PX: f64 = 3.0;
         for layer in &self.layers {
-            let low = layer.edges.iter().filter_map(|(x, low, _)| self.xy(frame, (*x, *low)));
-            let high = layer.edges.iter().rev().filter_map(|(x, _, high)| self.xy(frame, (*x, *high)));
-            let path = path(low.chain(high));
-            if !path.is_empty() {
-                svg.path(&format!("{path}Z"), &format!("layer {}", layer.class));
+            for run in layer.runs() {
+                let low: Vec<(f64, f64)> = run.iter().filter_map(|(x, low, _)| self.xy(frame, (*x, *low))).collect();
+                let high: Vec<(f64, f64)> = run.iter().filter_map(|(x, _, high)| self.xy(frame, (*x, *high))).collect();
+                if let ([low], [high]) = (low.as_slice(), high.as_slice()) {
+                    if !layer.gaps.is_empty() {
+                        let height = (low.1 - high.1).max(0.0);
+                        svg.rect(low.0 - ALONE_PX, high.1, 2.0 * ALONE_PX, height, &format!("layer {}", layer.class));
+                        continue;
+                    }
+                }
+                let path = path(low.into_iter().chain(high.into_iter().rev()));
+                if !path.is_empty() {
+                    svg.path(&format!("{path}Z"), &format!("layer {}", layer.class));
+                }
             }
         }
     }

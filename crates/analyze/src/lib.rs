@@ -7,6 +7,7 @@
 pub mod axis;
 pub mod chart;
 pub mod compare;
+pub mod disturbance;
 mod doubted;
 pub mod growth;
 pub mod json;

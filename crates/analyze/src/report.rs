@@ -255,10 +255,10 @@ fn key_numbers(findings: &Findings) -> Vec<KeyNumber> {
             name: "CPU per request",
             value: format!("{:.1}", cpu.lowest_us),
             unit: "us",
-            detail: if cpu.ratio > 1.02 {
+            detail: if cpu.is_growth() {
                 format!("{:.1} at {}", cpu.highest_us, zones::load_words(cpu.highest_load, sweep))
             } else {
-                "at every load".into()
+                format!("at {}; beyond it no growth", zones::load_words(cpu.lowest_load, sweep))
             },
         });
     }
@@ -288,7 +288,10 @@ fn causes(verdict: &Verdict) -> Vec<CauseRow> {
         text.split('`').enumerate().map(|(at, part)| (part.to_string(), at % 2 == 1)).collect()
     };
     let row = |cause: &verdict::Cause| CauseRow {
-        cause: cause.cause.clone(),
+        cause: match cause.certainty {
+            verdict::Certainty::Cause => cause.cause.clone(),
+            verdict::Certainty::Possibility => format!("possible, not proven: {}", cause.cause),
+        },
         because: unbroken(&cause.because),
         remedy: parts(&cause.remedy),
         source: cause.source.clone(),

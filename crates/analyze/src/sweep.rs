@@ -9,9 +9,17 @@ mod connections;
 mod rate;
 mod schedule;
 
+use record::{Point, Sweep};
+
 pub use axis::{AxisStep, AxisSweep};
 pub use connections::ConnectionSweep;
 pub use rate::RateSearch;
+
+/// Whether fewer than half of a sweep's points are disturbed: only then may measuring one again help.
+fn is_mostly_quiet(points: &[Point], sweep: Sweep) -> bool {
+    let of_sweep = || points.iter().filter(|point| point.sweep == sweep);
+    2 * of_sweep().filter(|point| crate::disturbance::is_disturbed(point)).count() < of_sweep().count()
+}
 
 /// What the sweep over connections wants next.
 #[derive(Debug, Clone, PartialEq)]

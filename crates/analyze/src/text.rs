@@ -4,6 +4,7 @@ pub(crate) mod axis;
 pub(crate) mod layers;
 mod point;
 mod run;
+pub(crate) mod shown;
 pub(crate) mod table;
 pub(crate) mod watched;
 mod workload;

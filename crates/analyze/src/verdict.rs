@@ -4,12 +4,14 @@ mod cause;
 mod command;
 mod doubts;
 mod evidence;
+mod growth;
 mod judge;
 pub mod rules;
+mod waits;
 
-use crate::growth::{self, Growth};
-use crate::text::{grouped, plain};
-use crate::zones::{Drift, Findings, Place, PointFinding, SweepFindings, percent};
+use crate::growth::Growth;
+use crate::text::{grouped, plain, shown};
+use crate::zones::{Drift, Findings, Place, PointFinding, SweepFindings, Zone, percent};
 use record::units::{format_nanos, format_si};
 use record::{Criteria, Doubt, Point, RunDir, Sweep, names};
 use serde::{Deserialize, Serialize};
@@ -28,6 +30,17 @@ pub struct Verdict {
     pub doubts: Vec<Doubt>,
 }
 
+/// How sure a cause is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Certainty {
+    /// The evidence excludes chance, and what else could look like it.
+    #[default]
+    Cause,
+    /// What was seen fits it, and something else, too: the remedy says how to tell.
+    Possibility,
+}
+
 /// A cause that a rule of the table ([`rules::RULES`]) found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cause {
@@ -35,6 +48,9 @@ pub struct Cause {
     pub rule: String,
     /// The cause in a few words.
     pub cause: String,
+    /// How sure it is.
+    #[serde(default)]
+    pub certainty: Certainty,
     /// What was seen.
     pub because: String,
     /// What to try.
@@ -48,7 +64,10 @@ pub struct Cause {
 impl Cause {
     /// What was seen and what to try, as it stands among the sentences of a verdict.
     pub fn sentence(&self) -> String {
-        format!("{} {}", self.because, self.remedy)
+        match self.certainty {
+            Certainty::Cause => format!("{} {}", self.because, self.remedy),
+            Certainty::Possibility => format!("Possible, not proven: {}. {} {}", self.cause, self.because, self.remedy),
+        }
     }
 }
 
@@ -66,27 +85,47 @@ fn causes(run: &RunDir, findings: &Findings) -> Vec<Cause> {
     let holding: Vec<_> = rules::RULES.iter().filter_map(|rule| Some((rule, (rule.judge)(&seen)?))).collect();
     let holds = |id: &&str| holding.iter().any(|(rule, _)| rule.id == *id);
     let free = holding.iter().filter(|(rule, _)| !rule.hidden_by.iter().any(&holds));
-    free.map(|(rule, told)| Cause {
-        rule: rule.id.into(),
-        cause: rule.cause.into(),
-        because: told.because.clone(),
-        remedy: told.remedy.clone(),
-        commands: told.commands.clone(),
-        source: rule.source.into(),
-    })
-    .collect()
+    let is_unquiet = seen.unquiet().is_some();
+    let mut causes: Vec<Cause> = free
+        .map(|(rule, told)| Cause {
+            rule: rule.id.into(),
+            cause: rule.cause.into(),
+            certainty: if is_unquiet && !rule.is_counted { Certainty::Possibility } else { told.certainty },
+            because: told.because.clone(),
+            remedy: told.remedy.clone(),
+            commands: told.commands.clone(),
+            source: rule.source.into(),
+        })
+        .collect();
+    causes.sort_by_key(|cause| cause.certainty == Certainty::Possibility);
+    causes
+}
+
+/// Where every point that a cause could rest on was disturbed.
+fn unquiet_sentence(run: &RunDir, findings: &Findings) -> Option<String> {
+    let (points, why) = evidence::Evidence { run, findings }.unquiet()?;
+    let which =
+        if points == 1 { "the only point".to_string() } else { format!("all {} points", grouped(points as f64)) };
+    Some(format!(
+        "The machine was not quiet enough to tell a cause: {which} beyond the yield point or where the server fails were disturbed \
+         (the last: {why}). Repeat it on a quiet machine."
+    ))
 }
 
 /// Puts findings into words.
 pub fn sentences(run: &RunDir, findings: &Findings) -> Verdict {
     let mut said = Vec::new();
+    let causes = causes(run, findings);
     if let Some(closed) = &findings.connections {
-        closed_sentences(run, findings, closed, &mut said);
+        closed_sentences(run, findings, closed, cause::explains_waiting(&causes), &mut said);
     }
     if let Some(open) = &findings.rate {
         open_sentences(open, &mut said);
+        said.extend(
+            findings.connections.as_ref().and_then(|closed| definitions_sentence(closed, open, &findings.criteria)),
+        );
     }
-    let causes = causes(run, findings);
+    said.extend(unquiet_sentence(run, findings));
     said.extend(causes.iter().map(Cause::sentence));
     said.extend(findings.axes.iter().flat_map(crate::axis::sentences));
     said.extend(findings.drift.as_ref().and_then(drift_sentence));
@@ -220,14 +259,20 @@ pub(crate) fn interval(found: &PointFinding, sweep: Sweep) -> String {
     }
 }
 
-fn closed_sentences(run: &RunDir, findings: &Findings, closed: &SweepFindings, said: &mut Vec<String>) {
+fn closed_sentences(
+    run: &RunDir,
+    findings: &Findings,
+    closed: &SweepFindings,
+    has_cause: bool,
+    said: &mut Vec<String>,
+) {
     let unit = Sweep::Connections;
-    said.extend(cause::saturated_first(&evidence::Evidence { run, findings }, closed));
+    said.extend(cause::saturated_first(&evidence::Evidence { run, findings }, closed, has_cause));
     if let Some(peak) = &closed.peak
         && let Some(last) = closed.levels.last()
         && let Some(end) = last.throughput_per_sec
     {
-        let change = end.median / peak.per_sec - 1.0;
+        let change = shown::rate(end.median) / shown::rate(peak.per_sec) - 1.0;
         let after = if last.load <= peak.load {
             ", the most that was tried".into()
         } else if change < -0.05 {
@@ -241,47 +286,73 @@ fn closed_sentences(run: &RunDir, findings: &Findings, closed: &SweepFindings, s
             words(peak.load, unit)
         ));
     }
-    cost_sentence(closed, said);
+    cost_sentence(closed, &findings.criteria, said);
     said.extend(layer_sentence(run, closed, &findings.criteria));
     failure_sentence(closed, said);
 }
 
-fn cost_sentence(sweep: &SweepFindings, said: &mut Vec<String>) {
+fn cost_sentence(sweep: &SweepFindings, criteria: &Criteria, said: &mut Vec<String>) {
     let Some(cpu) = &sweep.cpu else { return };
-    let rose = cpu.ratio - 1.0;
-    if rose < 0.02 || cpu.highest_load <= cpu.lowest_load {
+    let (low, high) = (words(cpu.lowest_load, sweep.sweep), words(cpu.highest_load, sweep.sweep));
+    if cpu.highest_load <= cpu.lowest_load {
         said.push(format!(
-            "The server's CPU time for a request did not grow with load: {:.1} us at {}.",
-            cpu.lowest_us,
-            words(cpu.lowest_load, sweep.sweep)
+            "The server's CPU time for a request did not grow with load: {:.1} us at {low}.",
+            cpu.lowest_us
+        ));
+        return;
+    }
+    if !cpu.is_growth() {
+        said.push(format!(
+            "The server's CPU time for a request did not grow with load beyond the machine's own drift: {:.1} us at {low}, {:.1} us at {high}.",
+            cpu.lowest_us, cpu.highest_us
         ));
         return;
     }
     let most = match &cpu.grew_most {
-        Some((part, low, high)) => format!("; most of it {part} time, from {low:.1} to {high:.1} us"),
+        Some((part, before, after)) => {
+            let is_most = after - before > 0.5 * (cpu.highest_us - cpu.lowest_us);
+            let which = if is_most { "most of it" } else { "the part that grew most is" };
+            format!("; {which} {part} time, from {before:.1} to {after:.1} us")
+        }
         None => String::new(),
     };
     let at = match &sweep.efficiency_point {
-        found @ PointFinding { estimate: Some(estimate), .. } => {
+        found @ PointFinding { estimate: Some(estimate), .. } if cpu.ratio - 1.0 >= criteria.efficiency_loss_ratio => {
             format!(" Efficiency is lost from about {}{}.", words(*estimate, sweep.sweep), interval(found, sweep.sweep))
         }
         _ => String::new(),
     };
     said.push(format!(
-        "A request cost {:.1} us of server CPU at {} and {:.1} us at {} (+{} within repeats){most}.{at}",
+        "A request cost {:.1} us of server CPU at {low} and {:.1} us at {high} (+{}){most}.{at}",
         cpu.lowest_us,
-        words(cpu.lowest_load, sweep.sweep),
         cpu.highest_us,
-        words(cpu.highest_load, sweep.sweep),
-        percent(rose)
+        percent(cpu.ratio - 1.0)
     ));
+}
+
+/// Where a closed and an open loop seem to contradict each other: what each of them means.
+fn definitions_sentence(closed: &SweepFindings, open: &SweepFindings, criteria: &Criteria) -> Option<String> {
+    let fails_open_only = closed.failure_point.failed.is_none() && open.failure_point.failed.is_some();
+    let elastic = closed.levels.iter().filter(|level| level.zone == Zone::Elastic);
+    let busiest = elastic.filter_map(|level| Some(level.cpus_busy_ratio?.median)).fold(0.0, f64::max);
+    let zones_differ = open.yield_point.estimate.is_some() && busiest >= criteria.saturation_ratio;
+    let fails = "connections wait for their answers and so never ask for more than the server gives, but requests at a fixed rate keep \
+                 coming: that is why only the open loop fails";
+    let zones = "plastic begins where more connections bring no more throughput in the closed loop, and where a CPU is busy to the limit in the \
+                 open one: the same busy share can stand in two zones";
+    match (fails_open_only, zones_differ) {
+        (true, true) => Some(format!("The two loops differ by definition: {fails}; {zones}.")),
+        (true, false) => Some(format!("The two loops differ by definition: {fails}.")),
+        (false, true) => Some(format!("The two loops differ by definition: {zones}.")),
+        (false, false) => None,
+    }
 }
 
 /// Which layers and functions grew from the cheapest load to the dearest, where points were profiled.
 fn layer_sentence(run: &RunDir, closed: &SweepFindings, criteria: &Criteria) -> Option<String> {
     /// Named at most; the rest is in the table.
     const NAMED: usize = 3;
-    let cpu = closed.cpu.as_ref().filter(|cpu| cpu.ratio >= 1.02 && cpu.highest_load > cpu.lowest_load)?;
+    let cpu = closed.cpu.as_ref().filter(|cpu| cpu.is_growth())?;
     let at = |load: f64| -> Vec<&Point> {
         let is_there = |point: &&Point| point.sweep == closed.sweep && point.connections as f64 == load;
         run.points.iter().filter(is_there).collect()
@@ -301,11 +372,11 @@ fn layer_sentence(run: &RunDir, closed: &SweepFindings, criteria: &Criteria) -> 
         };
         grown.iter().take(NAMED).map(one).collect::<Vec<_>>().join(", ")
     };
-    let layers = growth::layers(&low, &high, criteria.confidence_ratio);
+    let layers = crate::growth::layers(&low, &high, criteria.confidence_ratio);
     if layers.is_empty() {
         return None;
     }
-    let functions = growth::functions(&low, &high, criteria.confidence_ratio);
+    let functions = crate::growth::functions(&low, &high, criteria.confidence_ratio);
     let inside = match functions.as_slice() {
         [] => String::new(),
         grown => format!(" Of the functions, by what they do themselves: {}.", words(grown)),

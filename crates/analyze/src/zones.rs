@@ -160,7 +160,7 @@ pub struct Level {
 pub struct Peak {
     /// At which load.
     pub load: f64,
-    /// Complete responses per second, median over repeats.
+    /// Complete responses per second, median over repeats: the highest of the levels.
     pub per_sec: f64,
     /// Interval over repeats; absent with fewer than two.
     pub low: Option<f64>,
@@ -168,7 +168,7 @@ pub struct Peak {
     pub high: Option<f64>,
 }
 
-/// CPU per request where it was lowest, and at the highest load measured.
+/// CPU per request where it was lowest, and where it was highest beyond; rounded as the table shows them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CpuGrowth {
     /// Load at which a request cost least.
@@ -179,10 +179,20 @@ pub struct CpuGrowth {
     pub highest_load: f64,
     /// What it cost there, microseconds.
     pub highest_us: f64,
-    /// highest / lowest, from the curve free of drift.
+    /// highest / lowest, of the two as shown.
     pub ratio: f64,
+    /// The same from the curve, which compares within repeats and so is free of drift.
+    #[serde(default)]
+    pub fitted_ratio: f64,
     /// The part that grew most between the two: `user`, `system` or `softirq`, with its two values in microseconds.
     pub grew_most: Option<(String, f64, f64)>,
+}
+
+impl CpuGrowth {
+    /// Whether a request cost more at a higher load, by more than the machine's drift explains.
+    pub fn is_growth(&self) -> bool {
+        self.highest_load > self.lowest_load && self.ratio.min(self.fitted_ratio) >= 1.02
+    }
 }
 
 /// What one sweep showed.

@@ -100,13 +100,11 @@ fn late(result: &LoadResult) -> Option<Doubt> {
     let response = result.response.quantile_ns(0.5).unwrap_or(0);
     let limit = LAG_LIMIT_NS.max((response as f64 * LAG_SHARE) as u64);
     (lag > limit).then(|| {
-        let p50 = result.own_lag.quantile_ns(0.5).unwrap_or(0);
         Doubt::new(
             DoubtKind::ScheduleLag,
             Severity::Warning,
             format!(
-                "the client sent late: by {} at the median and {} at the 99th percentile of {} requests",
-                format_nanos(p50 as f64),
+                "the client sent late: {} at p99 of {} requests",
                 format_nanos(lag as f64),
                 format_si(result.own_lag.len() as f64)
             ),

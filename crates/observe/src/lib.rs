@@ -43,6 +43,7 @@ mod namespace;
 mod neighbours;
 mod network;
 mod observer;
+mod outgoing;
 mod port_sockets;
 pub mod proc_text;
 mod processes;

@@ -7,6 +7,7 @@ use crate::group::{Group, ServerGroup};
 use crate::listening::server_on_port;
 use crate::machine::MachineReader;
 use crate::network::NetworkReader;
+use crate::outgoing;
 use crate::port_sockets::PortReader;
 use crate::proc_text::parse_descriptor_limit;
 use crate::processes::{ProcessTable, read_stat};
@@ -56,6 +57,8 @@ pub struct Observer {
     opened: Option<Edge>,
     /// Files that threads were seen waiting for, by call and name.
     waited_for: BTreeMap<String, u64>,
+    /// Where most of the server's own connections led, the last time that there were any.
+    backend: Option<std::net::SocketAddr>,
 }
 
 impl Observer {
@@ -102,6 +105,7 @@ impl Observer {
             socket_method,
             opened: None,
             waited_for: BTreeMap::new(),
+            backend: None,
         };
         observer.table.scan();
         observer.shared.group().admit(&observer.table);
@@ -158,7 +162,12 @@ impl Observer {
                 *self.waited_for.entry(file.clone()).or_default() += count;
             }
         }
+        let outgoing = outgoing::read(&members, self.target.port);
+        if let Some(remote) = outgoing.as_ref().and_then(|outgoing| outgoing.most) {
+            self.backend = Some(remote);
+        }
         Ok(Window {
+            outgoing: outgoing.map(|outgoing| outgoing.established),
             begin,
             end,
             samples,
@@ -184,6 +193,9 @@ impl Observer {
     pub fn server_facts(&self) -> BTreeMap<String, String> {
         let members = self.shared.group().pids();
         let mut facts = facts::read(&self.target, &members, self.socket_method);
+        if let Some(backend) = self.backend {
+            facts.insert("backend".into(), backend.to_string());
+        }
         if let Some((file, _)) = self.waited_for.iter().max_by_key(|(_, count)| **count) {
             facts.insert("waited_for".into(), file.chars().map(|c| if c.is_control() { ' ' } else { c }).collect());
         }

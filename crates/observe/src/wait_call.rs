@@ -36,6 +36,8 @@ pub struct Stalls {
     pub looks: u64,
     /// Asleep for a lock.
     pub locks: u64,
+    /// Asleep for events: select, poll, epoll or io_uring.
+    pub events: u64,
     /// Asleep in writing, reading or syncing a file or pipe.
     pub files: u64,
     /// How often by call and file: `fsync of /var/log/access.log`. Untrusted text.
@@ -48,6 +50,10 @@ impl Stalls {
         let (descriptor, word) = match call {
             Some(WaitCall::Lock) => {
                 self.locks += 1;
+                return;
+            }
+            Some(WaitCall::SelectOrPoll { .. } | WaitCall::Scalable) => {
+                self.events += 1;
                 return;
             }
             Some(WaitCall::Write { descriptor, is_sync: true }) => (descriptor, "sync of"),
@@ -72,6 +78,7 @@ impl Stalls {
     fn add(&mut self, other: Stalls) {
         self.looks += other.looks;
         self.locks += other.locks;
+        self.events += other.events;
         self.files += other.files;
         for (file, count) in other.by_file {
             if self.by_file.len() < MAX_FILES || self.by_file.contains_key(&file) {

@@ -54,6 +54,8 @@ pub struct Window {
     pub(crate) busiest_thread_ns: Option<u64>,
     pub(crate) size: GroupSize,
     pub(crate) members: Vec<u32>,
+    /// Established connections of the group to other servers, where they could be read.
+    pub(crate) outgoing: Option<u64>,
     /// Open descriptors and limit of the member that is nearest to it.
     pub(crate) descriptors_used: Option<(u64, u64)>,
     pub(crate) server_cpus: Vec<usize>,
@@ -159,8 +161,11 @@ impl Window {
         let (user, system) = (end.user_ticks - begin.user_ticks, end.system_ticks - begin.system_ticks);
         // 0 of 0 ticks: the group used less than a tick, and Figure turns the NaN into "not measured".
         let user_share = user as f64 / (user + system) as f64;
-        set(names::SERVER_CPU_USER, "us", per_request(cpu_ns * user_share / 1e3, "us", Origin::Sampled));
-        set(names::SERVER_CPU_SYSTEM, "us", per_request(cpu_ns * (1.0 - user_share) / 1e3, "us", Origin::Sampled));
+        // The division rests on the ticks, however many requests there were.
+        let divided =
+            |share: f64| Figure::new(cpu_ns * share / 1e3 / requests as f64, "us", user + system, Origin::Sampled);
+        set(names::SERVER_CPU_USER, "us", Some(divided(user_share)));
+        set(names::SERVER_CPU_SYSTEM, "us", Some(divided(1.0 - user_share)));
         set(names::SERVER_CPUS_USED, "CPUs", Some(Figure::new(cpu_ns / elapsed_ns, "CPUs", readings, Origin::Timed)));
         let accounts = self.has_accounts();
         let busiest = self.busiest_thread_ns.filter(|_| accounts);
@@ -194,7 +199,12 @@ impl Window {
         let set_size = sampled(waits.largest_set as f64, "descriptors", waits.select_or_poll);
         set(names::SERVER_SELECT_SET, "descriptors", Some(set_size));
         let stalls = &waits.stalls;
-        for (name, count) in [(names::SERVER_LOCK_WAITS, stalls.locks), (names::SERVER_FILE_WAITS, stalls.files)] {
+        let counts = [
+            (names::SERVER_LOCK_WAITS, stalls.locks),
+            (names::SERVER_FILE_WAITS, stalls.files),
+            (names::SERVER_EVENT_WAITS, stalls.events),
+        ];
+        for (name, count) in counts {
             let figure = match (stalls.looks, &waits.error) {
                 (0, Some(why)) => Figure::not_measured("ratio", why.clone()),
                 (0, None) => Figure::not_measured("ratio", "the window was too short for a look at the threads"),
@@ -207,6 +217,13 @@ impl Window {
             None => Figure::not_measured("ratio", "/proc/PID/fd may be read by root or the server's own user only"),
         };
         set(names::SERVER_DESCRIPTORS, "ratio", Some(descriptors));
+        let outgoing = match self.outgoing {
+            Some(count) => Figure::new(count as f64, "connections", 1, Origin::Counted),
+            None => {
+                Figure::not_measured("connections", "/proc/PID/fd may be read by root or the server's own user only")
+            }
+        };
+        set(names::SERVER_OUTGOING, "connections", Some(outgoing));
     }
 
     /// Where receive processing lands: the CPU of the server's with the most softirq time, and the least busy one.

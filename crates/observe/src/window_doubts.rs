@@ -234,6 +234,7 @@ mod tests {
             busiest_thread_ns: Some(cpu_ns),
             size: Default::default(),
             members: vec![1],
+            outgoing: None,
             descriptors_used: None,
             server_cpus: vec![1],
             client_pid: 0,

@@ -142,8 +142,12 @@ names! {
     SERVER_LOCK_WAITS = "server.lock_waits_ratio", "ratio";
     /// Of the looks at threads of the group within the window: the share in which one slept in writing, reading or syncing a file or pipe.
     SERVER_FILE_WAITS = "server.file_waits_ratio", "ratio";
+    /// Of the looks at threads of the group within the window: the share in which one waited for events (select, poll, epoll, io_uring).
+    SERVER_EVENT_WAITS = "server.event_waits_ratio", "ratio";
     /// Open descriptors of the process of the group that is nearest to its limit, over that limit, at the end of the window.
     SERVER_DESCRIPTORS = "server.descriptors_used_ratio", "ratio";
+    /// Established connections of the group to other servers (its backends), at the end of the window.
+    SERVER_OUTGOING = "server.outgoing_connections", "connections";
     /// Of the CPUs that the server may use: busy share of the one with the most softirq time.
     SERVER_SOFTIRQ_CPU_BUSY = "server.softirq_cpu_busy_ratio", "ratio";
     /// Softirq share of that CPU's time.

@@ -136,7 +136,7 @@ fn chart(
         let edges: Vec<(f64, f64, f64)> =
             found.iter().filter_map(|(value, estimate)| Some((*value, estimate.low?, estimate.high?))).collect();
         if edges.len() == found.len() {
-            layers.push(Layer { name: String::new(), class: line.area, edges });
+            layers.push(Layer { name: String::new(), class: line.area, edges, gaps: Vec::new() });
         }
         series.push(Series {
             name: line.name.into(),

@@ -235,42 +235,31 @@ fn layers(sweep: &SweepFindings) -> Vec<Layer> {
     stacked(sweep, parts)
 }
 
-/// Values over the levels, one upon the other; a part that nothing is known of is left out.
-fn stacked<const N: usize>(sweep: &SweepFindings, parts: [(&str, &'static str, Vec<Option<f64>>); N]) -> Vec<Layer> {
-    let mut floor: Vec<(f64, f64)> = sweep.levels.iter().map(|level| (level.load, 0.0)).collect();
-    let mut layers = Vec::new();
-    for (name, class, values) in parts {
-        if values.iter().all(Option::is_none) {
-            continue;
-        }
-        let mut edges = Vec::new();
-        for (below, value) in floor.iter_mut().zip(values) {
-            let high = below.1 + value.unwrap_or(0.0);
-            edges.push((below.0, below.1, high));
-            below.1 = high;
-        }
-        layers.push(Layer { name: name.into(), class, edges });
-    }
-    layers
-}
-
-/// The same over the levels of which the first part is known.
-pub(super) fn stacked_parts<const N: usize>(
+/// Values over the levels, one upon the other. A part that nothing is known of is left out; so is a level at which a part is
+/// not known that others have, and there every layer has a gap.
+pub(super) fn stacked<const N: usize>(
     sweep: &SweepFindings,
     parts: [(&str, &'static str, Vec<Option<f64>>); N],
 ) -> Vec<Layer> {
-    let known: Vec<f64> = sweep
-        .levels
-        .iter()
-        .zip(&parts[0].2)
-        .filter(|(_, value)| value.is_some())
-        .map(|(level, _)| level.load)
-        .collect();
-    let mut layers = stacked(sweep, parts);
-    for layer in &mut layers {
-        layer.edges.retain(|(load, ..)| known.contains(load));
-    }
-    layers
+    let shown: Vec<_> = parts.into_iter().filter(|(.., values)| values.iter().any(Option::is_some)).collect();
+    let is_known: Vec<bool> =
+        (0..sweep.levels.len()).map(|at| shown.iter().all(|(.., values)| values[at].is_some())).collect();
+    let loads: Vec<f64> =
+        sweep.levels.iter().zip(&is_known).filter(|(_, known)| **known).map(|(level, _)| level.load).collect();
+    let mut floor = vec![0.0; loads.len()];
+    // Before the n-th known level lies a gap when a level between it and the one before is not known.
+    let places: Vec<usize> = (0..is_known.len()).filter(|at| is_known[*at]).collect();
+    let gaps: Vec<usize> = (1..places.len()).filter(|n| places[*n] > places[*n - 1] + 1).collect();
+    let layer = |(name, class, values): (&str, &'static str, Vec<Option<f64>>)| {
+        let mut edges = Vec::new();
+        for (n, load) in loads.iter().enumerate() {
+            let high = floor[n] + values[places[n]].unwrap_or(0.0);
+            edges.push((*load, floor[n], high));
+            floor[n] = high;
+        }
+        Layer { name: name.into(), class, edges, gaps: gaps.clone() }
+    };
+    shown.into_iter().map(layer).collect()
 }
 
 /// The server's CPU time by layer of the network stack, where points were profiled.
@@ -285,12 +274,9 @@ fn stack_layers(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
     for (part, class) in parts.iter_mut().zip(CLASSES) {
         part.1 = class;
     }
-    let known: Vec<&Level> =
-        sweep.levels.iter().zip(&parts[0].2).filter(|(_, us)| us.is_some()).map(|(l, _)| l).collect();
-    let (first, last) = (known.first()?.load, known.last()?.load);
-    let mut layers = stacked(sweep, parts);
-    for layer in &mut layers {
-        layer.edges.retain(|(load, ..)| (first..=last).contains(load));
+    let layers = stacked(sweep, parts);
+    if layers.iter().all(|layer| layer.edges.is_empty()) {
+        return None;
     }
     let top = layers.iter().flat_map(|layer| &layer.edges).map(|(.., high)| *high);
     let y = Scale::linear(top, |us| format!("{us:.1}"));

@@ -104,7 +104,7 @@ fn stacked(
             edges.push((level.value, *below, high));
             *below = high;
         }
-        layers.push(Layer { name: name.into(), class, edges });
+        layers.push(Layer { name: name.into(), class, edges, gaps: Vec::new() });
     }
     if known.is_empty() {
         return None;
@@ -130,7 +130,7 @@ fn lines(
         let edges: Vec<(f64, f64, f64)> =
             points.iter().filter_map(|(value, found)| Some((*value, found.low?, found.high?))).collect();
         if edges.len() == points.len() && !edges.is_empty() {
-            layers.push(Layer { name: String::new(), class: area, edges });
+            layers.push(Layer { name: String::new(), class: area, edges, gaps: Vec::new() });
         }
         let line: Vec<(f64, f64)> = points.iter().map(|(value, found)| (*value, found.median)).collect();
         series.push(Series { name: name.into(), class, dots: line.clone(), line, is_reference: false });

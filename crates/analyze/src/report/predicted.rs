@@ -112,7 +112,7 @@ fn figure(
             bands: Vec::new(),
             markers: Vec::new(),
             limits: Vec::new(),
-            layers: vec![Layer { name: String::new(), class: "spread1", edges }],
+            layers: vec![Layer { name: String::new(), class: "spread1", edges, gaps: Vec::new() }],
             series: vec![Series { class: "s1", line, dots, ..Series::default() }],
         },
     })

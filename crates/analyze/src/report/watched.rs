@@ -1,6 +1,6 @@
 //! The server's side of the requests in the report: charts of the phases against load, tables by load and by class.
 
-use super::charts::{Figure, frame, stacked_parts};
+use super::charts::{Figure, frame, stacked};
 use super::unbroken;
 use crate::chart::Scale;
 use crate::text::watched::load_words;
@@ -49,7 +49,7 @@ fn phases(
         sweep.levels.iter().map(|level| value(level.load)).collect()
     };
     let parts = [("parse", "n1", at(names[0])), ("process", "n2", at(names[1])), ("log", "n3", at(names[2]))];
-    let layers = stacked_parts(sweep, parts);
+    let layers = stacked(sweep, parts);
     if layers.iter().all(|layer| layer.edges.len() < 2) {
         return None;
     }

@@ -114,7 +114,7 @@ fn stacked(
             edges.push((below.0, below.1, high));
             below.1 = high;
         }
-        layers.push(Layer { name: name.to_string(), class, edges });
+        layers.push(Layer { name: name.to_string(), class, edges, gaps: Vec::new() });
     }
     let x_scale = (axis.scale)(&loads);
     let tops = floor.iter().map(|(_, high)| *high);

@@ -2,7 +2,9 @@
 //! change, until the yield point's interval is narrow or the time is spent.
 
 use super::Step;
+use super::is_mostly_quiet;
 use super::schedule::Schedule;
+use crate::disturbance::is_disturbed;
 use crate::statistics::random;
 use crate::zones::{self, SweepFindings, percent};
 use rand::seq::SliceRandom;
@@ -38,6 +40,8 @@ pub struct ConnectionSweep {
     loads: BTreeSet<u64>,
     queue: Vec<u64>,
     repeat: u32,
+    /// Loads of this repeat that are measured again, as other work disturbed their point.
+    again: BTreeSet<u64>,
 }
 
 impl ConnectionSweep {
@@ -51,6 +55,7 @@ impl ConnectionSweep {
             loads: BTreeSet::new(),
             queue: Vec::new(),
             repeat: 0,
+            again: BTreeSet::new(),
         }
     }
 
@@ -87,6 +92,7 @@ impl ConnectionSweep {
                     return Step::Yardstick;
                 }
                 Phase::Repeats => {
+                    self.measure_again(points, left_ns, elapsed_ns);
                     if let Some(load) = self.queue.pop() {
                         let why =
                             format!("repeat {} of at most {}, {} to go", self.repeat, self.repeats(), self.queue.len());
@@ -109,6 +115,20 @@ impl ConnectionSweep {
                 }
                 Phase::Done(_) => {}
             }
+        }
+    }
+
+    /// Puts the load just measured at the end of the repeat once more, where other work disturbed it and there is time: not
+    /// where most points are disturbed, which measuring again would not mend.
+    fn measure_again(&mut self, points: &[Point], left_ns: u64, elapsed_ns: u64) {
+        let Some(last) = points.last().filter(|last| last.sweep == Sweep::Connections && last.repeat == self.repeat)
+        else {
+            return;
+        };
+        let fits = self.schedule.point_ns(elapsed_ns).saturating_mul(self.queue.len() as u64 + 1) <= left_ns;
+        let load = last.connections;
+        if is_disturbed(last) && fits && is_mostly_quiet(points, Sweep::Connections) && self.again.insert(load) {
+            self.queue.insert(0, load);
         }
     }
 
@@ -159,6 +179,7 @@ impl ConnectionSweep {
         let fits = left_ns / self.schedule.point_ns(elapsed_ns).saturating_mul(wanted).max(1);
         self.thin(findings, usize::try_from(fits).unwrap_or(usize::MAX).max(5));
         self.repeat += 1;
+        self.again.clear();
         self.queue = self.loads.iter().copied().collect();
         self.queue.shuffle(&mut self.random);
     }

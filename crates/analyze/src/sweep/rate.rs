@@ -3,7 +3,9 @@
 //! the bracket narrows; then blocks in random order that confirm both bounds and draw the curve.
 
 use super::RateStep;
+use super::is_mostly_quiet;
 use super::schedule::Schedule;
+use crate::disturbance::is_disturbed;
 use crate::statistics::random;
 use crate::zones::{self, SweepFindings, percent};
 use rand::seq::SliceRandom;
@@ -36,6 +38,8 @@ pub struct RateSearch {
     bisections: u32,
     repeat: u32,
     queue: Vec<f64>,
+    /// Rates of this block that are measured again, as other work disturbed their point.
+    again: Vec<f64>,
     done: Option<String>,
 }
 
@@ -53,6 +57,7 @@ impl RateSearch {
             bisections: 0,
             repeat: 0,
             queue: Vec::new(),
+            again: Vec::new(),
             done: None,
         }
     }
@@ -67,6 +72,7 @@ impl RateSearch {
                 if self.repeat == 0 { "during the search".into() } else { format!("in block {}", self.repeat) };
             return self.finish(format!("the time budget was spent {during}"));
         }
+        self.measure_again(points, elapsed_ns);
         if let Some(rate) = self.queue.pop() {
             let why = format!("block {} of at most {}, {} to go", self.repeat, self.blocks(), self.queue.len());
             return self.measure(rate, self.schedule.full_ns(), why);
@@ -90,6 +96,19 @@ impl RateSearch {
             (Some(lower), None) => self.outward(lower * self.step(), "outward until a rate fails"),
             (None, Some(upper)) => self.outward(upper / self.step(), "inward until a rate holds"),
             (None, None) => self.finish("no trial could be judged".into()),
+        }
+    }
+
+    /// Puts the rate just measured at the end of the block once more, where other work disturbed it and there is time.
+    fn measure_again(&mut self, points: &[Point], elapsed_ns: u64) {
+        let last =
+            points.last().filter(|last| last.sweep == Sweep::Rate && last.repeat == self.repeat && self.repeat > 0);
+        let Some((last, rate)) = last.and_then(|last| Some((last, last.offered_per_sec()?))) else { return };
+        let needed_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.queue.len() as u64 + 1);
+        let fits = needed_ns <= self.schedule.left_ns(elapsed_ns);
+        if is_disturbed(last) && fits && is_mostly_quiet(points, Sweep::Rate) && !self.again.contains(&rate) {
+            self.again.push(rate);
+            self.queue.insert(0, rate);
         }
     }
 
@@ -143,6 +162,7 @@ impl RateSearch {
             ));
         }
         self.repeat += 1;
+        self.again.clear();
         self.bisections = self.bisections.min(MAX_BISECTIONS / 2);
         self.queue = BELOW.iter().map(|share| share * lower).chain(BEYOND.iter().map(|share| share * upper)).collect();
         self.queue.extend([lower, upper]);

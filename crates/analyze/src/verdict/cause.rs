@@ -1,11 +1,29 @@
 //! What saturated first: the server's thread, its CPUs, the client, or nothing that was watched.
 
+use super::command::server_pid;
 use super::evidence::Evidence;
+use super::{Cause, Certainty};
 use crate::zones::{Level, Place, SweepFindings, load_words, percent};
 use record::Sweep;
 
+/// Whether a cause says what an idle server waits for.
+pub(super) fn explains_waiting(causes: &[Cause]) -> bool {
+    const WAITS: [&str; 9] = [
+        "client",
+        "descriptors",
+        "server-errors",
+        "slow-file",
+        "lock",
+        "worker-pool",
+        "backend",
+        "backlog",
+        "bandwidth",
+    ];
+    causes.iter().any(|cause| cause.certainty == Certainty::Cause && WAITS.contains(&cause.rule.as_str()))
+}
+
 /// One or two sentences on the cause of the closed loop's yield point; `None` when there is nothing to tell.
-pub(super) fn saturated_first(evidence: &Evidence<'_>, closed: &SweepFindings) -> Option<String> {
+pub(super) fn saturated_first(evidence: &Evidence<'_>, closed: &SweepFindings, has_cause: bool) -> Option<String> {
     let found = &closed.yield_point;
     if let (None, Some(level)) = (found.estimate, closed.levels.iter().find(|level| level.client_limited)) {
         return Some(format!(
@@ -18,10 +36,10 @@ pub(super) fn saturated_first(evidence: &Evidence<'_>, closed: &SweepFindings) -
         None if found.place == Place::Below => closed.levels.first(),
         None => None,
     };
-    beyond.map(|level| saturated_at(evidence, level))
+    beyond.map(|level| saturated_at(evidence, level, has_cause))
 }
 
-fn saturated_at(evidence: &Evidence<'_>, level: &Level) -> String {
+fn saturated_at(evidence: &Evidence<'_>, level: &Level, has_cause: bool) -> String {
     let at = load_words(level.load, Sweep::Connections);
     let cpus = level.cpus_busy_ratio.map(|spread| spread.median);
     let thread = level.busiest_thread_cpus.map(|spread| spread.median);
@@ -42,8 +60,8 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level) -> String {
         && let Some(own) = evidence.crowded_out(Sweep::Connections, level.load)
     {
         return format!(
-            "The server's CPUs were {} busy at {at}, but its own work took only {} of them: other work did, or it waits for \
-             something else.",
+            "The server's CPUs were {} busy at {at}, but its own work took only {} of them: other work filled the rest. Repeat it \
+             when that has stopped, or give the server CPUs of its own (`--server-cpus`).",
             percent(cpus),
             percent(own)
         );
@@ -53,11 +71,24 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level) -> String {
     }
     match cpus.into_iter().chain(thread).reduce(f64::max) {
         None => format!("What saturated at {at} is not known: the server's CPU was not measured."),
-        Some(busiest) => format!(
-            "Throughput stopped following load at {at} although no CPU of the server was saturated ({} busy): it waits \
-             for something else (a lock, a disk, a backend, a limit of its own).",
-            percent(busiest)
-        ),
+        Some(busiest) => {
+            let seen = format!(
+                "Throughput stopped following load at {at} although no CPU of the server was saturated ({} busy)",
+                percent(busiest)
+            );
+            if evidence.unquiet().is_some() {
+                return format!("{seen}.");
+            }
+            if has_cause {
+                return format!("{seen}: it waits for something else, named below.");
+            }
+            let pid = server_pid(evidence.run);
+            format!(
+                "{seen}: it waits for something else, and what was seen does not say for what. To find out, under this load: `grep -H . \
+                 /proc/{pid}/task/*/wchan` shows where its threads sleep, `strace -f -c -p {pid}` in which calls (a backend, a disk, a lock, \
+                 a limit in its configuration)."
+            )
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! What the rules look at: the points below and beyond the yield point, and figures over them.
 
+use crate::disturbance::{self, quiet_first};
 use crate::statistics::median;
+use crate::text::plain;
 use crate::zones::{Findings, Level, Place, SweepFindings, Zone, load_words};
 use record::{Criteria, Point, RunDir, Sweep, names};
 
@@ -53,18 +55,44 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// The points under strain.
+    /// The points under strain; without those that other work disturbed, where there are others.
     pub fn strained(&self) -> Vec<&'a Point> {
+        quiet_first(&self.all_strained())
+    }
+
+    fn all_strained(&self) -> Vec<&'a Point> {
         let (Some(sweep), Some(from)) = (self.sweep(), self.strained_from()) else { return Vec::new() };
         let loads = sweep.levels.iter().map(|level| level.load).filter(|load| *load >= from);
         loads.flat_map(|load| self.points_at(sweep.sweep, load)).collect()
+    }
+
+    /// Where every point under strain was disturbed: how many there are, and what disturbed the last of them.
+    pub fn unquiet(&self) -> Option<(usize, String)> {
+        let points = self.all_strained();
+        let whys: Vec<&str> = points.iter().filter_map(|point| disturbance::why(point)).collect();
+        let last = plain(whys.last().filter(|_| whys.len() == points.len())?, 200);
+        Some((points.len(), last))
+    }
+
+    /// The points of the sweep at a load; without those that other work disturbed, where there are others.
+    pub fn quiet_at(&self, sweep: Sweep, load: f64) -> Vec<&'a Point> {
+        quiet_first(&self.points_at(sweep, load).collect::<Vec<_>>())
+    }
+
+    /// The points at the lowest load and at others up to a quarter of where strain begins.
+    pub fn relaxed(&self) -> Vec<&'a Point> {
+        let (Some(sweep), Some(from)) = (self.sweep(), self.strained_from()) else { return Vec::new() };
+        let first = sweep.levels.first().map_or(0.0, |level| level.load);
+        let loads = sweep.levels.iter().map(|level| level.load);
+        let loads = loads.filter(|load| *load < from && (*load == first || *load <= from / 4.0));
+        quiet_first(&loads.flat_map(|load| self.points_at(sweep.sweep, load)).collect::<Vec<_>>())
     }
 
     /// The points at the lowest load; none where that is under strain already.
     pub fn lowest(&self) -> Vec<&'a Point> {
         let (Some(sweep), Some(from)) = (self.sweep(), self.strained_from()) else { return Vec::new() };
         let first = sweep.levels.first().map(|level| level.load).filter(|load| *load < from);
-        first.map(|load| self.points_at(sweep.sweep, load).collect()).unwrap_or_default()
+        first.map(|load| self.quiet_at(sweep.sweep, load)).unwrap_or_default()
     }
 
     /// The first level of any sweep in most of whose points something holds, in words, with its points.
@@ -144,4 +172,13 @@ pub fn pooled(points: &[&Point], name: &str) -> Option<(f64, f64)> {
     });
     let (sum, n) = each.fold((0.0, 0.0), |(sum, n), (value, count)| (sum + value, n + count));
     (n > 0.0).then(|| (sum / n, n))
+}
+
+/// The lower end of the interval of a share that was sampled `n` times (Wilson's, so many standard errors wide).
+pub fn at_least(share: f64, n: f64, errors: f64) -> f64 {
+    let share = share.clamp(0.0, 1.0);
+    let squared = errors * errors;
+    let centre = share + squared / (2.0 * n);
+    let spread = errors * (share * (1.0 - share) / n + squared / (4.0 * n * n)).sqrt();
+    ((centre - spread) / (1.0 + squared / n)).max(0.0)
 }

@@ -1,13 +1,12 @@
 //! What each rule of the table looks at in a run. A function says what was seen and what to try, or nothing.
 
+use super::Certainty;
 use super::command::{more_descriptors, of_server, quoted, server_pid};
-use super::evidence::{Evidence, pooled, typical};
+use super::evidence::{Evidence, at_least, pooled, typical};
 use super::rules::*;
-use crate::growth;
 use crate::text::{grouped, plain};
 use crate::zones::{load_words, percent};
-use record::layers::Layer;
-use record::units::{format_bytes, format_si};
+use record::units::format_si;
 use record::{Point, Sweep, names};
 
 /// What a rule found.
@@ -18,10 +17,12 @@ pub struct Told {
     pub remedy: String,
     /// The commands alone.
     pub commands: Vec<String>,
+    /// How sure it is.
+    pub certainty: Certainty,
 }
 
-fn told(because: String, remedy: String, commands: &[String]) -> Option<Told> {
-    Some(Told { because, remedy, commands: commands.to_vec() })
+pub(super) fn told(because: String, remedy: String, commands: &[String]) -> Option<Told> {
+    Some(Told { because, remedy, commands: commands.to_vec(), certainty: Certainty::Cause })
 }
 
 /// Requests that the client could not send for want of a port.
@@ -83,6 +84,37 @@ pub fn descriptors(evidence: &Evidence<'_>) -> Option<Told> {
     )
 }
 
+/// Answers that are not 2xx or 3xx from a load on.
+pub fn server_errors(evidence: &Evidence<'_>) -> Option<Told> {
+    let limit = evidence.criteria().error_ratio;
+    let share = |point: &Point| point.outcomes.non_2xx as f64 / point.outcomes.sent.max(1) as f64;
+    let (at, points) = evidence.first_level(|point| share(point) > limit && point.outcomes.non_2xx >= LEAST_ERRORS)?;
+    let bad: u64 = points.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.non_2xx));
+    let sent: u64 = points.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.sent));
+    let lowest = evidence.lowest();
+    let below = if !lowest.is_empty() && lowest.iter().all(|point| point.outcomes.non_2xx == 0) {
+        ", none at the lowest load"
+    } else {
+        ""
+    };
+    let url = quoted(&evidence.run.record.scenario.url);
+    let command =
+        format!("straingauge load {url} --connections {}", points.iter().map(|point| point.connections).max()?);
+    told(
+        format!(
+            "The server itself answers with errors from {at} on: {} of {} answers there were not 2xx or 3xx{below}. Its throughput \
+             beyond counts errors, too.",
+            grouped(bad as f64),
+            grouped(sent as f64)
+        ),
+        format!(
+            "To try: its error log (what it printed is kept as `server.log` in the run's folder) says which limit it reached; `{command}` \
+             repeats that load alone."
+        ),
+        &[command],
+    )
+}
+
 /// Threads asleep in write, sync or read of a file.
 pub fn slow_file(evidence: &Evidence<'_>) -> Option<Told> {
     /// The watcher looks at no more threads at a time.
@@ -91,7 +123,8 @@ pub fn slow_file(evidence: &Evidence<'_>) -> Option<Told> {
     let (share, looks) = pooled(&points, names::SERVER_FILE_WAITS)?;
     let threads = typical(&points, names::SERVER_THREADS)?.clamp(1.0, LOOKED_AT);
     let asleep = share * threads;
-    if asleep < FILE_SLEEPERS || evidence.is_saturated(&points) == Some(true) {
+    let is_chance = looks < LEAST_LOOKS || at_least(share, looks, 3.0) * threads < FILE_SLEEPERS_AT_LEAST;
+    if is_chance || asleep < FILE_SLEEPERS || evidence.is_saturated(&points) == Some(true) {
         return None;
     }
     let fact = evidence.run.record.server_facts.get("waited_for").map(|fact| plain(fact, 240));
@@ -124,11 +157,14 @@ pub fn slow_file(evidence: &Evidence<'_>) -> Option<Told> {
 
 /// Threads asleep for a lock, more of them with load.
 pub fn lock(evidence: &Evidence<'_>) -> Option<Told> {
-    let (points, lowest) = (evidence.strained(), evidence.lowest());
+    let (points, lowest) = (evidence.strained(), evidence.relaxed());
     let (share, looks) = pooled(&points, names::SERVER_LOCK_WAITS)?;
-    let (before, _) = pooled(&lowest, names::SERVER_LOCK_WAITS)?;
+    let (before, before_looks) = pooled(&lowest, names::SERVER_LOCK_WAITS)?;
     let is_idle = evidence.is_saturated(&points) == Some(false);
-    if share < LOCK_RATIO || share - before < LOCK_GROWTH || !is_idle {
+    let at_most_before = 1.0 - at_least(1.0 - before, before_looks, 2.0);
+    let is_chance =
+        looks < LEAST_LOOKS || before_looks < LEAST_LOOKS_BELOW || at_least(share, looks, 2.0) < at_most_before;
+    if is_chance || share < LOCK_RATIO || share - before < LOCK_GROWTH || !is_idle {
         return None;
     }
     let switches = match (typical(&lowest, names::SERVER_SWITCHES), typical(&points, names::SERVER_SWITCHES)) {
@@ -141,8 +177,8 @@ pub fn lock(evidence: &Evidence<'_>) -> Option<Told> {
     let command = format!("gdb -p {} -batch -ex 'thread apply all backtrace'", server_pid(evidence.run));
     told(
         format!(
-            "The server's threads wait for a lock: {} of the looks beyond the yield point found one asleep for it (n = {}), {} at the lowest \
-             load{switches}; throughput stopped{}.",
+            "The server's threads wait for a lock: {} of the looks beyond the yield point found one asleep for it (n = {}), {} at low \
+             loads{switches}; throughput stopped{}.",
             percent(share),
             grouped(looks),
             percent(before),
@@ -176,7 +212,7 @@ pub fn scalable_select(evidence: &Evidence<'_>) -> Option<Told> {
         return None;
     }
     let cpu = evidence.findings.connections.as_ref().and_then(|closed| closed.cpu.as_ref());
-    let grown = cpu.filter(|cpu| cpu.ratio >= GROWTH_RATIO && cpu.highest_load > cpu.lowest_load);
+    let grown = cpu.filter(|cpu| cpu.is_growth() && cpu.ratio.min(cpu.fitted_ratio) >= GROWTH_RATIO);
     let cold = points().filter_map(|point| point.value(names::COLD)).fold(0.0, f64::max);
     let (because, idle) = match grown {
         Some(cpu) => {
@@ -204,63 +240,6 @@ pub fn scalable_select(evidence: &Evidence<'_>) -> Option<Told> {
     )
 }
 
-/// User time of a request that grows with connections while the same functions run and memory grows beyond the cache.
-pub fn memory_bound(evidence: &Evidence<'_>) -> Option<Told> {
-    let closed = evidence.findings.connections.as_ref()?;
-    let cpu = closed.cpu.as_ref().filter(|cpu| cpu.ratio >= GROWTH_RATIO && cpu.highest_load > cpu.lowest_load)?;
-    let at = |load: f64| -> Vec<&Point> {
-        let is_there = |point: &&Point| point.sweep == closed.sweep && point.connections as f64 == load;
-        evidence.run.points.iter().filter(is_there).collect()
-    };
-    let (low, high) = (at(cpu.lowest_load), at(cpu.highest_load));
-    let user = (typical(&low, names::SERVER_CPU_USER)?, typical(&high, names::SERVER_CPU_USER)?);
-    let grown = user.1 - user.0;
-    let of_all = (cpu.highest_us - cpu.lowest_us).max(1e-9);
-    if grown < USER_GROWTH_SHARE * of_all || user.1 < USER_GROWTH_RATIO * user.0 {
-        return None;
-    }
-    let cache = evidence.run.record.machine.l2_cache_bytes.unwrap_or(1 << 20) as f64;
-    let memory = (typical(&low, names::SERVER_MEMORY)?, typical(&high, names::SERVER_MEMORY)?);
-    // Memory that is not given back makes the low loads look large, too: what is held per connection then is what counts.
-    let most = memory.1.max(memory.0);
-    if most < cache || !are_same_functions(&low, &high, evidence.criteria().confidence_ratio) {
-        return None;
-    }
-    let command = "memwalk -p BUILD --report".to_string();
-    told(
-        format!(
-            "A request's time in the server's own code grew from {:.1} us at {} to {:.1} us at {}, more than the kernel's, in the same \
-             functions, while the server held {} of memory: what it keeps for each connection no longer fits the second-level cache ({}).",
-            user.0,
-            load_words(cpu.lowest_load, closed.sweep),
-            user.1,
-            load_words(cpu.highest_load, closed.sweep),
-            format_bytes(most),
-            evidence
-                .run
-                .record
-                .machine
-                .l2_cache_bytes
-                .map_or("size not known".into(), |bytes| format_bytes(bytes as f64)),
-        ),
-        format!(
-            "To try: `{command}` on its source (BUILD has compile_commands.json) shows what each stage holds for a connection; \
-             `straingauge simulate` counts the misses. Should a list be searched for each request, it shows there, too."
-        ),
-        &[command],
-    )
-}
-
-/// Where functions were sampled: the user function that grew most was there at the low load. Unknown counts as the same.
-fn are_same_functions(low: &[&Point], high: &[&Point], confidence: f64) -> bool {
-    let is_user = |name: &str| {
-        let mut known = high.iter().flat_map(|point| &point.functions);
-        known.any(|cost| cost.function == name && cost.layer == Some(Layer::User))
-    };
-    let grown = growth::functions(low, high, confidence);
-    grown.iter().find(|growth| is_user(&growth.name)).is_none_or(|growth| growth.low_us > 0.0)
-}
-
 /// One CPU does all receive processing and is full while another has time.
 pub fn interrupts(evidence: &Evidence<'_>) -> Option<Told> {
     let points = evidence.strained();
@@ -268,7 +247,13 @@ pub fn interrupts(evidence: &Evidence<'_>) -> Option<Told> {
     let (busy, softirq) = (value(names::SERVER_SOFTIRQ_CPU_BUSY)?, value(names::SERVER_SOFTIRQ_CPU)?);
     let (share, idlest) = (value(names::SERVER_SOFTIRQ_CONCENTRATION)?, value(names::SERVER_IDLEST_CPU_BUSY)?);
     let is_full = busy >= evidence.criteria().saturation_ratio;
-    if !is_full || softirq < SOFTIRQ_RATIO || share < SOFTIRQ_CONCENTRATION || idlest >= IDLE_CPU_BUSY {
+    let ticks: u64 = points.iter().filter_map(|point| point.figures.get(names::SERVER_SOFTIRQ_CONCENTRATION)?.n).sum();
+    if ticks < LEAST_TICKS
+        || !is_full
+        || softirq < SOFTIRQ_RATIO
+        || share < SOFTIRQ_CONCENTRATION
+        || idlest >= IDLE_CPU_BUSY
+    {
         return None;
     }
     let record = &evidence.run.record;

@@ -6,6 +6,7 @@
 
 use super::evidence::Evidence;
 use super::judge::{self, Told};
+use super::{growth, waits};
 
 /// One rule.
 pub struct Rule {
@@ -17,10 +18,14 @@ pub struct Rule {
     pub evidence: &'static str,
     /// From which values on it holds.
     pub threshold: &'static str,
+    /// What would show that it is not the cause.
+    pub refuted_by: &'static str,
     /// What to try, with the command's general form.
     pub remedy: &'static str,
     /// Where the rule comes from.
     pub source: &'static str,
+    /// Whether it rests on events that the kernel or the client counted, which other work on the machine does not make.
+    pub is_counted: bool,
     /// Rules whose holding makes this one a consequence.
     pub hidden_by: &'static [&'static str],
     /// Looks at a run.
@@ -58,15 +63,56 @@ pub const IDLE_CPU_BUSY: f64 = 0.7;
 /// Share of a link's speed, headers included.
 pub const LINK_RATIO: f64 = 0.85;
 
+/// Looks at threads, and looks below the yield point, that a share of them rests on at least.
+pub const LEAST_LOOKS: f64 = 20.0;
+/// See [`LEAST_LOOKS`].
+pub const LEAST_LOOKS_BELOW: f64 = 4.0;
+/// The lower end of the interval of [`FILE_SLEEPERS`].
+pub const FILE_SLEEPERS_AT_LEAST: f64 = 0.1;
+/// Ticks of the kernel's clock that a division of CPU time rests on at least.
+pub const LEAST_TICKS: u64 = 20;
+/// Requests that a cost or a rate rests on at least.
+pub const LEAST_REQUESTS: f64 = 30.0;
+/// Events (errors, overflows, lost sends) that a rate of them rests on at least.
+pub const LEAST_ERRORS: u64 = 5;
+/// User time at the dear load over that at the cheap one, and the wait for a CPU over the CPU time, from which on threads spin.
+pub const SPIN_RATIO: f64 = 2.0;
+/// See [`SPIN_RATIO`].
+pub const SPIN_WAITED: f64 = 1.0;
+/// CPU time of a request at the last visit of a load over that at the first, and loads that were visited twice.
+pub const TIME_GROWTH_RATIO: f64 = 1.25;
+/// See [`TIME_GROWTH_RATIO`].
+pub const LEAST_LOADS: usize = 3;
+/// A leak: bytes, their ratio, points, the share that a line explains, the late slope over the early one, bytes a request.
+pub const LEAK_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
+/// See [`LEAK_BYTES`].
+pub const LEAK_RATIO: f64 = 1.5;
+/// See [`LEAK_BYTES`].
+pub const LEAST_LEAK_POINTS: usize = 8;
+/// See [`LEAK_BYTES`].
+pub const LEAK_EXPLAINED: f64 = 0.95;
+/// See [`LEAK_BYTES`].
+pub const LEAK_STEADY: f64 = 0.6;
+/// See [`LEAK_BYTES`].
+pub const LEAST_LEAK_PER_REQUEST: f64 = 64.0;
+/// Requests at once over workers may differ from 1 by this; threads beside the workers; looks that find an event loop.
+pub const POOL_TOLERANCE: f64 = 0.2;
+/// See [`POOL_TOLERANCE`].
+pub const HELPER_THREADS: u8 = 2;
+/// See [`POOL_TOLERANCE`].
+pub const POOL_EVENTS: f64 = 0.6;
+
 /// All rules.
-pub const RULES: [Rule; 11] = [
+pub const RULES: [Rule; 17] = [
     Rule {
         id: "client-ports",
         cause: "the client had no local port left",
         evidence: "requests that ended for want of a local port or descriptor (`local_limit`)",
         threshold: "more than the criterion `error_ratio` of the requests in most points of a load",
+        refuted_by: "the same requests over keep-alive, or from more addresses, are sent",
         remedy: "`sysctl -w net.ipv4.ip_local_port_range='1024 65535' net.ipv4.tcp_tw_reuse=1` on the client, `--source-address`, keep-alive",
         source: "Almeida, Almeida and Yates (1996), section 5.5: ports wait in TIME_WAIT for a minute",
+        is_counted: true,
         hidden_by: &[],
         judge: judge::client_ports,
     },
@@ -75,8 +121,10 @@ pub const RULES: [Rule; 11] = [
         cause: "the client was the bottleneck",
         evidence: "`client.cpu_utilisation_ratio` and the client's doubts against the server's busiest thread and CPUs",
         threshold: "the client saturated (criterion `saturation_ratio`), the server not, and no yield point before",
+        refuted_by: "a second client machine gets no more out of the server",
         remedy: "`--client 'ssh HOST straingauge load --worker'`, `--cpus`, `--threads`",
         source: "Banga and Druschel (1997): a client must be able to overload the server",
+        is_counted: false,
         hidden_by: &["client-ports"],
         judge: judge::client,
     },
@@ -85,58 +133,130 @@ pub const RULES: [Rule; 11] = [
         cause: "the server's descriptor limit",
         evidence: "`server.descriptors_used_ratio`; failing points, connections that nobody accepted (`tcp.accept_queue_max`)",
         threshold: "97 % of the limit in use in most points of a load, and requests failed or connections waited",
+        refuted_by: "`/proc/PID/limits` is far above what is open",
         remedy: "`sh -c 'ulimit -n 65536; exec SERVER'`; `LimitNOFILE=` in a unit of systemd",
         source: "accept(2), EMFILE",
+        is_counted: true,
         hidden_by: &[],
         judge: judge::descriptors,
+    },
+    Rule {
+        id: "server-errors",
+        cause: "the server answers with errors above a load",
+        evidence: "answers that are not 2xx or 3xx (`non_2xx`), by load",
+        threshold: "more than the criterion `error_ratio`, and 5 or more, in most points of a load",
+        refuted_by: "the errors are there at every load: then the request is wrong, not the load",
+        remedy: "its error log; `straingauge load URL --connections N` at that load",
+        source: "RFC 9110, section 15.6: the server knows that it failed",
+        is_counted: true,
+        hidden_by: &["client-ports", "descriptors"],
+        judge: judge::server_errors,
     },
     Rule {
         id: "slow-file",
         cause: "the server waits for a file or a slow log",
         evidence: "`server.file_waits_ratio` times threads, the file's name; `machine.cpu_iowait_ratio`",
-        threshold: "0.3 threads or more asleep in write, sync or read of a file at any time beyond the yield point, no CPU of the server saturated",
+        threshold: "0.3 threads or more asleep in write, sync or read of a file at any time beyond the yield point (20 looks or more, 0.1 at the lower end of the interval), no CPU of the server saturated",
+        refuted_by: "the log on /dev/shm brings no more throughput",
         remedy: "`findmnt -T FILE`; write it buffered and without a sync for each request, or to another device",
         source: "Almeida, Almeida and Yates (1996), table 5: logging took most of a small request's elapsed time",
+        is_counted: false,
         hidden_by: &["client"],
         judge: judge::slow_file,
     },
     Rule {
         id: "lock",
         cause: "threads wait for each other's lock",
-        evidence: "`server.lock_waits_ratio` beyond the yield point and at the lowest load, `server.context_switches_per_request`, idle CPU",
-        threshold: "half of the looks or more found a thread asleep for a lock, a quarter more than at the lowest load; no CPU of the server saturated",
+        evidence: "`server.lock_waits_ratio` beyond the yield point and at low loads, `server.context_switches_per_request`, idle CPU",
+        threshold: "half of the looks or more (20 or more) found a thread asleep for a lock, a quarter more than at low loads (a quarter of the strained ones or the lowest; the 95 % intervals apart); no CPU of the server saturated",
+        refuted_by: "`gdb` shows the threads asleep for work, not for a mutex that another thread holds",
         remedy: "`gdb -p PID -batch -ex 'thread apply all backtrace'` under load names it",
         source: "futex(2); Gunther (2007): contention is what keeps throughput flat with idle CPUs",
+        is_counted: false,
         hidden_by: &["client", "slow-file"],
         judge: judge::lock,
+    },
+    Rule {
+        id: "worker-pool",
+        cause: "a fixed pool of workers is busy",
+        evidence: "throughput beyond the yield point times the response time at the lowest load (requests at once), `server.threads`, `server.event_waits_ratio`",
+        threshold: "requests at once within 20 % of the number of threads (one or two beside the workers), the same number at all loads, twice as many connections, no event loop (60 % of the looks), no CPU of the server saturated",
+        refuted_by: "more workers bring no more throughput",
+        remedy: "more workers in its configuration, or shorter requests; `grep -H . /proc/PID/task/*/wchan` shows what they sleep for",
+        source: "Little's law",
+        is_counted: false,
+        hidden_by: &["client", "slow-file", "lock"],
+        judge: waits::worker_pool,
+    },
+    Rule {
+        id: "backend",
+        cause: "the server waits for its backend",
+        evidence: "`server.outgoing_connections`, idle CPUs, response time at the lowest load",
+        threshold: "one connection or more to another server beyond the yield point, 30 answers or more, no CPU of the server saturated, no rule above",
+        refuted_by: "the backend alone takes more",
+        remedy: "`straingauge find http://BACKEND/` measures the backend alone",
+        source: "utilisation law: who is idle is not the bottleneck",
+        is_counted: false,
+        hidden_by: &["client", "slow-file", "lock", "worker-pool", "server-errors"],
+        judge: waits::backend,
+    },
+    Rule {
+        id: "slows-with-time",
+        cause: "the server slows down with each request served",
+        evidence: "CPU per request at the first and the last visit of each load; the yardstick",
+        threshold: "1.25 times in the median of three loads or more, 1.1 times at each of them, the machine's own change (yardstick) taken off",
+        refuted_by: "a new start of the server brings no speed back",
+        remedy: "`perf top -p PID` names the function; bound what is kept for each request",
+        source: "comparison within a load: time, not load",
+        is_counted: false,
+        hidden_by: &["client"],
+        judge: growth::slows_with_time,
     },
     Rule {
         id: "scalable-select",
         cause: "select or poll over many idle connections",
         evidence: "`server.select_or_poll_waits_ratio`, `server.select_set_descriptors`, growth of CPU per request, cold connections",
-        threshold: "90 % of 5 or more sleeps, sets of 64 or more, and 1.25 times the CPU per request or 64 cold connections",
+        threshold: "90 % of 5 or more sleeps, sets of 64 or more, and 1.25 times the CPU per request (medians, and within repeats) or 64 cold connections",
+        refuted_by: "`straingauge scale --compare` shows no difference",
         remedy: "`straingauge scale -- SERVER`",
         source: "Banga and Mogul (1998)",
+        is_counted: false,
         hidden_by: &["client"],
         judge: judge::scalable_select,
     },
     Rule {
+        id: "spin",
+        cause: "threads spin for a lock",
+        evidence: "user part of CPU per request by load, `server.run_queue_wait_us_per_request`, `server.threads`",
+        threshold: "as `memory-bound`, twice the user time, and a wait for a CPU as long as the CPU time; always a possibility",
+        refuted_by: "`perf top` shows the time in functions that do work",
+        remedy: "`perf top -p PID` names the function; a lock that sleeps",
+        source: "Gunther (2007): coherency and contention",
+        is_counted: false,
+        hidden_by: &["client", "scalable-select", "slows-with-time", "leak"],
+        judge: growth::spin,
+    },
+    Rule {
         id: "memory-bound",
         cause: "the server's own state outgrew the cache",
-        evidence: "user part of CPU per request by load, `server.memory_bytes`, second-level cache, functions by sampling",
-        threshold: "CPU per request grew 1.25 times, half of it or more in user mode, which grew 1.5 times; memory grew by more than the cache; the same functions",
+        evidence: "user part of CPU per request by load, growth of `server.memory_bytes` with the connections, second-level cache, functions by sampling, cache misses where the hardware counts them",
+        threshold: "CPU per request grew 1.25 times, half of it or more in user mode, which grew 1.5 times and by more than three standard errors (20 ticks and 30 requests or more on both sides), the CPU saturated; memory grew by more than the cache; the same functions; without counters a possibility",
+        refuted_by: "`straingauge simulate` or `perf stat -e LLC-load-misses` counts no more misses per request",
         remedy: "`memwalk -p BUILD --report` on its source; `straingauge simulate` counts the misses",
         source: "Bhatia, Consel and Lawall (2006)",
-        hidden_by: &["client", "scalable-select"],
-        judge: judge::memory_bound,
+        is_counted: false,
+        hidden_by: &["client", "scalable-select", "slows-with-time", "leak", "spin"],
+        judge: growth::memory_bound,
     },
     Rule {
         id: "interrupts",
         cause: "one CPU takes all receive processing",
         evidence: "`server.softirq_cpu_busy_ratio`, `server.softirq_cpu_softirq_ratio`, `server.softirq_concentration_ratio`, `server.idlest_cpu_busy_ratio`",
-        threshold: "the CPU saturated, 25 % of its time or more softirq, 80 % of all softirq on it, another CPU of the server less than 70 % busy",
+        threshold: "the CPU saturated, 25 % of its time or more softirq, 80 % of all softirq on it, another CPU of the server less than 70 % busy; 20 ticks of softirq or more",
+        refuted_by: "steering to more CPUs brings no more throughput",
         remedy: "`echo MASK > /sys/class/net/DEVICE/queues/rx-0/rps_cpus`, `ethtool -L DEVICE combined N`",
         source: "Linux, Documentation/networking/scaling.rst (RSS, RPS)",
+        is_counted: false,
         hidden_by: &["client"],
         judge: judge::interrupts,
     },
@@ -145,9 +265,11 @@ pub const RULES: [Rule; 11] = [
         cause: "the listen backlog is too small",
         evidence: "`tcp.listen_overflows_per_sec`, `tcp.accept_queue_limit`, net.core.somaxconn",
         threshold: "1 overflow a second or more in most points of a load",
+        refuted_by: "a larger backlog leaves the overflows (the server does not accept at all)",
         remedy: "a larger backlog in the server's configuration (nginx `listen ... backlog=4096`, Apache `ListenBacklog`), `sysctl -w net.core.somaxconn=4096`",
         source: "listen(2); Banga and Druschel (1997): a full queue drops SYNs, and each costs a second or more",
-        hidden_by: &["client", "descriptors", "slow-file", "scalable-select"],
+        is_counted: false,
+        hidden_by: &["client", "descriptors", "slow-file", "scalable-select", "lock", "worker-pool", "backend"],
         judge: judge::backlog,
     },
     Rule {
@@ -155,8 +277,10 @@ pub const RULES: [Rule; 11] = [
         cause: "the server's TIME_WAIT sockets reached their limit",
         evidence: "`tcp.time_wait_overflows_per_sec`, `time-wait` connections",
         threshold: "1 a second or more in most points of a load",
+        refuted_by: "`ss -tan state time-wait` is far below net.ipv4.tcp_max_tw_buckets",
         remedy: "let clients close first (keep-alive), `sysctl -w net.ipv4.tcp_max_tw_buckets=262144`",
         source: "Almeida, Almeida and Yates (1996), section 5.5",
+        is_counted: true,
         hidden_by: &["client-ports"],
         judge: judge::time_wait,
     },
@@ -165,9 +289,23 @@ pub const RULES: [Rule; 11] = [
         cause: "the network's bandwidth",
         evidence: "bytes received over the emulated path's bandwidth, or `net.busiest_link_used_ratio`; the server's CPUs",
         threshold: "85 % or more of the link beyond the yield point, no CPU of the server saturated",
+        refuted_by: "smaller answers bring no more requests a second",
         remedy: "smaller answers (compression, caching by clients), or a faster link: `ethtool DEVICE` tells its speed",
         source: "utilisation law: a resource that is busy all the time is the bottleneck",
+        is_counted: false,
         hidden_by: &["client"],
         judge: judge::bandwidth,
+    },
+    Rule {
+        id: "leak",
+        cause: "memory grows with each request",
+        evidence: "`server.memory_bytes` against the requests served",
+        threshold: "16 MiB, 1.5 times and 64 bytes a request or more, a straight line explains 95 %, the second half grows at 60 % of the first half's rate or more, 8 points or more",
+        refuted_by: "the growth ends under a steady load (a cache that fills)",
+        remedy: "`grep VmRSS /proc/PID/status` under a steady load; heaptrack, valgrind --tool=massif",
+        source: "a leak is a straight line over requests, a cache is not",
+        is_counted: true,
+        hidden_by: &[],
+        judge: growth::leak,
     },
 ];

@@ -3,8 +3,8 @@
 use super::curve::isotonic;
 use crate::statistics::{interval_of, random};
 use crate::text::grouped;
+use crate::text::shown::{nanos_against, percent_against};
 use rand::RngExt;
-use record::units::format_nanos;
 use record::{Criteria, Pace, Point, names};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,12 +32,8 @@ pub fn crossed(point: &Point, criteria: &Criteria) -> Option<Vec<String>> {
             .map(|(kind, count)| format!("{count} {kind}"))
             .collect();
         kinds.truncate(3);
-        found.push(format!(
-            "{} of the requests failed ({}), more than {}",
-            percent(failed_ratio),
-            kinds.join(", "),
-            percent(criteria.error_ratio)
-        ));
+        let (share, limit) = percent_against(failed_ratio, criteria.error_ratio);
+        found.push(format!("{share} of the requests failed (limit {limit}): {}", kinds.join(", ")));
     }
     let is_the_clients = outcomes.local_limit > 0 && outcomes.unfinished == 0;
     if outcomes.completed() == 0 && failed == 0 && !is_the_clients {
@@ -56,20 +52,14 @@ pub fn crossed(point: &Point, criteria: &Criteria) -> Option<Vec<String>> {
     if let (Some(offered), Some(goodput)) = (offered_per_sec(point), point.value(names::GOODPUT))
         && goodput < criteria.goodput_ratio * offered
     {
-        found.push(format!(
-            "{} of the offered load was answered in time, less than {}",
-            percent(goodput / offered),
-            percent(criteria.goodput_ratio)
-        ));
+        let (share, limit) = percent_against(goodput / offered, criteria.goodput_ratio);
+        found.push(format!("{share} of the offered load was answered in time (limit {limit})"));
     }
     if let Some(p99_us) = point.value(names::RESPONSE_P99)
         && p99_us * 1e3 > criteria.p99_limit_ns as f64
     {
-        found.push(format!(
-            "response time p99 was {}, more than {}",
-            format_nanos(p99_us * 1e3),
-            format_nanos(criteria.p99_limit_ns as f64)
-        ));
+        let (time, limit) = nanos_against(p99_us * 1e3, criteria.p99_limit_ns as f64);
+        found.push(format!("response time p99 was {time} (limit {limit})"));
     }
     Some(found)
 }

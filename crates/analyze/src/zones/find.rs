@@ -5,6 +5,7 @@ use super::doubts;
 use super::failure::{self, Bracket, Trial, percent};
 use super::{CpuGrowth, Drift, Findings, Level, Peak, Place, PointFinding, SweepFindings, Zone, levels};
 use crate::statistics::{DRAWS, coefficient_of_variation, interval_of, median, random};
+use crate::text::shown::{cost_us, rate};
 use record::{Criteria, Point, RunDir, Sweep, names};
 
 /// Seeds differ by use, so that no two bootstraps draw alike; they are fixed, so that a run always reads the same.
@@ -72,13 +73,14 @@ fn sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> Option<SweepFin
     let mut repeats: Vec<u32> = groups.iter().flat_map(|(_, points)| points).map(|point| point.repeat).collect();
     repeats.sort_unstable();
     repeats.dedup();
+    let grown = cpu.as_ref().and_then(|curve| growth(curve, &groups, &levels));
     Some(SweepFindings {
         sweep,
         load_unit: if sweep == Sweep::Rate { "1/s" } else { "connections" }.into(),
-        efficiency_point: efficiency_point(cpu.as_ref(), sweep, criteria),
+        efficiency_point: efficiency_point(cpu.as_ref(), &levels, sweep, criteria),
         doubts: doubts::of_sweep(&levels, &trials, &yield_point, &failure_point, repeats.len(), sweep),
         peak: throughput.as_ref().and_then(|curve| peak(curve, &levels, criteria)),
-        cpu: cpu.as_ref().and_then(|curve| growth(curve, &levels)),
+        cpu: grown,
         levels,
         yield_point,
         failure_point,
@@ -179,13 +181,9 @@ fn closed_yield(curve: Option<&BlockCurve>, levels: &[Level], criteria: &Criteri
     let limit = percent(gain);
     point.reason = match found {
         Some(Crossing::At(load)) => {
-            let gained = curve.value_at((load * 2.0).min(highest)) / curve.value_at(load) - 1.0;
             let cause =
                 super::first_beyond(levels, load).map(|level| saturation_words(level, criteria)).unwrap_or_default();
-            format!(
-                "doubling the connections from here changes throughput by {:+.0} %, less than +{limit}{cause}",
-                gained * 100.0
-            )
+            format!("from here on doubling the connections raises throughput by less than {limit}{cause}")
         }
         Some(Crossing::Below) => format!(
             "already at {} doubling the connections raises throughput by less than {limit}",
@@ -248,7 +246,7 @@ fn others_cpus(groups: &[(f64, Vec<&Point>)]) -> f64 {
     median(&points.filter_map(|point| point.value(names::MACHINE_OTHERS)).collect::<Vec<_>>()).unwrap_or(0.0)
 }
 
-fn efficiency_point(cpu: Option<&BlockCurve>, sweep: Sweep, criteria: &Criteria) -> PointFinding {
+fn efficiency_point(cpu: Option<&BlockCurve>, levels: &[Level], sweep: Sweep, criteria: &Criteria) -> PointFinding {
     let Some(curve) = cpu else {
         return PointFinding::none(criteria, 0, "the server's CPU was not measured");
     };
@@ -257,13 +255,25 @@ fn efficiency_point(cpu: Option<&BlockCurve>, sweep: Sweep, criteria: &Criteria)
         let (at, lowest_us) = curve.lowest();
         Some(curve.rises_to(lowest_us * rise, at))
     });
-    let (_, lowest_us) = curve.lowest();
     let highest = curve.loads[curve.loads.len() - 1];
     let limit = percent(criteria.efficiency_loss_ratio);
+    // The curve compares within repeats, the table shows medians: a loss that only one of them shows is none.
+    let medians: Vec<f64> = levels.iter().filter_map(|level| Some(level.cpu_us_per_request?.median)).collect();
+    let rises = medians.iter().scan(f64::INFINITY, |lowest, us| {
+        *lowest = lowest.min(*us);
+        Some(us / *lowest)
+    });
+    let shown = rises.reduce(f64::max);
+    if point.estimate.is_some() && shown.is_none_or(|ratio| ratio < rise) {
+        let reason = format!(
+            "cannot be told: compared within repeats the CPU time of a request rises by {limit}, the medians over repeats do not show it"
+        );
+        return PointFinding::none(criteria, curve.repeats, reason);
+    }
     point.reason = match found {
-        Some(Crossing::At(_)) => format!("the CPU time of a request is {limit} above its lowest, {lowest_us:.1} us"),
+        Some(Crossing::At(_)) => format!("the CPU time of a request is {limit} above its lowest"),
         _ => format!(
-            "not reached up to {}: the CPU time of a request stays within {limit} of its lowest, {lowest_us:.1} us",
+            "not reached up to {}: compared within repeats the CPU time of a request stays within {limit} of its lowest",
             load_words(highest, sweep)
         ),
     };
@@ -318,9 +328,9 @@ fn failure_point(
 
 fn peak(curve: &BlockCurve, levels: &[Level], criteria: &Criteria) -> Option<Peak> {
     let top = |levels: &[f64]| (0..levels.len()).max_by(|a, b| levels[*a].total_cmp(&levels[*b]));
-    let at = top(&curve.levels)?;
-    let load = curve.loads[at];
-    let measured = levels.iter().find(|level| level.load == load)?.throughput_per_sec?;
+    // The table's own highest, the lowest load of those that read alike.
+    let measured = levels.iter().filter_map(|level| Some((level.load, level.throughput_per_sec?.median)));
+    let (load, per_sec) = measured.reduce(|best, other| if rate(other.1) > rate(best.1) { other } else { best })?;
     let mut random = random(PEAK_SEED);
     let draws: Vec<f64> = (0..DRAWS)
         .filter_map(|_| {
@@ -329,7 +339,6 @@ fn peak(curve: &BlockCurve, levels: &[Level], criteria: &Criteria) -> Option<Pea
         })
         .collect();
     let interval = interval_of(&draws, criteria.confidence_ratio).filter(|_| curve.repeats >= 2);
-    let per_sec = measured.median;
     Some(Peak {
         load,
         per_sec,
@@ -339,11 +348,27 @@ fn peak(curve: &BlockCurve, levels: &[Level], criteria: &Criteria) -> Option<Pea
     .filter(|peak| peak.per_sec > 0.0)
 }
 
-fn growth(curve: &BlockCurve, levels: &[Level]) -> Option<CpuGrowth> {
-    let (lowest, _) = curve.lowest();
-    let highest = (lowest..curve.loads.len()).max_by(|a, b| curve.levels[*a].total_cmp(&curve.levels[*b]))?;
-    let level = |at: usize| levels.iter().find(|level| level.load == curve.loads[at]);
-    let (low, high) = (level(lowest)?, level(highest)?);
+/// Requests below which what one cost is chance.
+const REQUESTS_FOR_COST: u64 = 30;
+/// CPU time of all of them below which it is chance, too: part of it (softirq) is told by ticks of 10 ms.
+const CPU_FOR_COST_US: f64 = 100_000.0;
+
+/// The cheapest load and the dearest beyond it, by the medians that the table shows.
+fn growth(curve: &BlockCurve, groups: &[(f64, Vec<&Point>)], levels: &[Level]) -> Option<CpuGrowth> {
+    let completed =
+        |points: &[&Point]| points.iter().fold(0u64, |sum, point| sum.saturating_add(point.outcomes.completed()));
+    let known: Vec<(&Level, f64)> = groups
+        .iter()
+        .zip(levels)
+        .filter_map(|((_, points), level)| Some((completed(points), level, level.cpu_us_per_request?.median)))
+        .filter(|(requests, _, us)| *requests >= REQUESTS_FOR_COST && *requests as f64 * us >= CPU_FOR_COST_US)
+        .map(|(_, level, us)| (level, us))
+        .collect();
+    let lowest = (0..known.len()).reduce(|best, at| if known[at].1 < known[best].1 { at } else { best })?;
+    let beyond = lowest..known.len();
+    let highest = beyond.reduce(|best, at| if known[at].1 > known[best].1 { at } else { best })?;
+    let ((low, _), (high, _)) = (known[lowest], known[highest]);
+    let (lowest_us, highest_us) = (cost_us(known[lowest].1), cost_us(known[highest].1));
     let parts = [
         ("user", low.cpu_user_us_per_request, high.cpu_user_us_per_request),
         ("system", low.cpu_system_us_per_request, high.cpu_system_us_per_request),
@@ -351,16 +376,18 @@ fn growth(curve: &BlockCurve, levels: &[Level]) -> Option<CpuGrowth> {
     ];
     let grew_most = parts
         .into_iter()
-        .filter_map(|(name, low, high)| Some((name.to_string(), low?.median, high?.median)))
+        .filter_map(|(name, low, high)| Some((name.to_string(), cost_us(low?.median), cost_us(high?.median))))
         .filter(|(_, low, high)| high > low)
         .max_by(|a, b| (a.2 - a.1).total_cmp(&(b.2 - b.1)));
-    let ratio = curve.value(highest) / curve.value(lowest);
-    ratio.is_finite().then_some(CpuGrowth {
+    let fitted = |level: &Level| curve.value_at(level.load);
+    let (ratio, fitted_ratio) = (highest_us / lowest_us, fitted(high) / fitted(low));
+    (ratio.is_finite() && fitted_ratio.is_finite()).then_some(CpuGrowth {
         lowest_load: low.load,
-        lowest_us: low.cpu_us_per_request?.median,
+        lowest_us,
         highest_load: high.load,
-        highest_us: high.cpu_us_per_request?.median,
+        highest_us,
         ratio,
+        fitted_ratio,
         grew_most,
     })
 }

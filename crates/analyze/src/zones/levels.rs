@@ -2,6 +2,7 @@
 
 use super::failure::{Trial, crossed};
 use super::{Level, Spread, Zone, curve::Reading};
+use crate::disturbance::{DISTURBED_WEIGHT, is_disturbed, quiet_first};
 use crate::statistics::{median, range};
 use record::{Criteria, DoubtKind, Point, Sweep, names};
 
@@ -58,8 +59,10 @@ pub(crate) fn cpu_us(point: &Point) -> Option<f64> {
     Some(own + point.value(names::SERVER_SOFTIRQ).unwrap_or(0.0)).filter(|cpu| *cpu > 0.0)
 }
 
-/// Points of nearly the full length: the first pass's short ones speak only where nothing better exists.
+/// Points of nearly the full length: the first pass's short ones, and those that other work disturbed, speak only where
+/// nothing better exists.
 fn full_length<'a>(points: &[&'a Point]) -> Vec<&'a Point> {
+    let points = quiet_first(points);
     let longest = points.iter().map(|point| point.duration_ns).max().unwrap_or(0);
     points.iter().filter(|point| point.duration_ns as f64 >= 0.6 * longest as f64).copied().collect()
 }
@@ -95,9 +98,10 @@ pub(super) fn level(load: f64, points: &[&Point], criteria: &Criteria) -> Level 
     }
 }
 
-/// A point's weight: its length as a share of the sweep's longest.
+/// A point's weight: its length as a share of the sweep's longest; less where other work disturbed it.
 fn weight(point: &Point, longest_ns: u64) -> f64 {
-    (point.duration_ns as f64 / longest_ns.max(1) as f64).clamp(0.01, 1.0)
+    let length = (point.duration_ns as f64 / longest_ns.max(1) as f64).clamp(0.01, 1.0);
+    if is_disturbed(point) { DISTURBED_WEIGHT * length } else { length }
 }
 
 pub(super) fn longest_ns(groups: &[(f64, Vec<&Point>)]) -> u64 {

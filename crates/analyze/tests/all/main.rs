@@ -18,6 +18,7 @@ mod search;
 mod server;
 mod simulated;
 mod simulation;
+mod told;
 
 /// Whether what is long by nature runs at its full length (`make test-long`).
 fn long_run() -> bool {

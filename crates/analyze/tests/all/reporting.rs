@@ -121,3 +121,28 @@ fn a_single_point_has_a_report_of_its_own() {
     assert!(page.contains("<svg"));
     assert!(summary(&run).contains("at 1 connection, response time p99"), "{}", summary(&run));
 }
+
+#[test]
+fn loads_that_were_not_profiled_are_gaps_in_the_chart_of_layers() {
+    let paths_with = |profiled: &[u64]| {
+        let mut points = fixture::points();
+        for point in points.iter_mut().filter(|point| profiled.contains(&point.connections)) {
+            for (_, name) in analyze::growth::LAYERS {
+                point.figures.set(name, Figure::new(2.0, "us", 100, Origin::Sampled));
+            }
+        }
+        let (_folder, run) = written(fixture::record(), &points);
+        let page = report::html(&run);
+        let chart =
+            page.split("<svg").find(|svg| svg.contains("CPU time by layer against connections")).expect("a chart");
+        let of_first = |shape: &str| {
+            let shapes =
+                chart.split('<').filter(|element| element.starts_with(shape) && element.contains("class=\"layer n1\""));
+            shapes.count()
+        };
+        (of_first("path"), of_first("rect"))
+    };
+    assert_eq!(paths_with(&[1, 2, 4, 8, 16, 32, 64, 256, 1024, 4096]), (1, 0), "all were profiled");
+    assert_eq!(paths_with(&[1, 2, 256, 1024]), (2, 0), "nothing between 2 and 256");
+    assert_eq!(paths_with(&[1, 2, 1024]), (1, 1), "a load alone is a bar");
+}

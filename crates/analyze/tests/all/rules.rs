@@ -2,9 +2,10 @@
 
 use crate::fixture;
 use crate::server::{Bench, Server};
-use analyze::verdict::{self, Verdict, rules::RULES};
+use analyze::verdict::{self, Certainty, Verdict, rules::RULES};
 use analyze::zones;
-use record::{Figure, Origin, Point, RunDir, RunRecord, names};
+use record::{Doubt, DoubtKind, Figure, Origin, Point, RunDir, RunRecord, Severity, names};
+use std::cell::Cell;
 
 fn set(point: &mut Point, name: &str, value: f64, n: u64) {
     let unit = names::ALL.iter().find(|(known, ..)| *known == name).map(|(_, unit, _)| *unit).expect("a known figure");
@@ -46,7 +47,7 @@ fn every_rule_is_told_once_and_hides_only_rules_that_exist() {
         for hidden_by in rule.hidden_by {
             assert!(RULES.iter().any(|other| other.id == *hidden_by), "{}: {hidden_by}", rule.id);
         }
-        for text in [rule.cause, rule.evidence, rule.threshold, rule.remedy, rule.source] {
+        for text in [rule.cause, rule.evidence, rule.threshold, rule.refuted_by, rule.remedy, rule.source] {
             assert!(!text.is_empty(), "{}", rule.id);
         }
     }
@@ -58,8 +59,8 @@ fn the_page_for_readers_has_the_table_as_it_is() {
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/verdict.md")).expect("the page");
     for rule in &RULES {
         let row = format!(
-            "| `{}` | {} | {} | {} | {} | {} |",
-            rule.id, rule.cause, rule.evidence, rule.threshold, rule.remedy, rule.source
+            "| `{}` | {} | {} | {} | {} | {} | {} |",
+            rule.id, rule.cause, rule.evidence, rule.threshold, rule.refuted_by, rule.remedy, rule.source
         );
         assert!(page.contains(&row), "docs/verdict.md lacks this row:\n{row}");
     }
@@ -304,6 +305,214 @@ fn cpus_that_other_work_filled_are_not_the_servers_limit() {
     };
     let verdict = judged(waits(), fixture::record(), crowded);
     assert!(verdict.sentences[0].contains("its own work took only 3"), "{:?}", verdict.sentences);
+}
+
+#[test]
+fn cache_misses_are_a_cause_only_where_they_were_counted() {
+    let grows = Server { doubles_at: 60.0, ..healthy() };
+    let counted = |misses: Option<(f64, f64)>| {
+        move |point: &mut Point| {
+            let cpu = point.value(names::SERVER_CPU).unwrap();
+            set(point, names::SERVER_CPU_USER, 3.0 + 0.9 * (cpu - 12.0), 1000);
+            set(point, names::SERVER_MEMORY, 65536.0 * point.connections as f64, 1);
+            if let Some((few, many)) = misses {
+                let value = if point.connections > 16 { many } else { few };
+                let name = names::event_per_packet("user", "llc-load-misses");
+                point.figures.set(&name, Figure::new(value, "count", 100, Origin::Sampled));
+            }
+        }
+    };
+    let without = judged(grows.clone(), fixture::record(), counted(None));
+    assert_eq!(without.causes[0].certainty, Certainty::Possibility, "{:?}", without.causes);
+    assert!(without.causes[0].sentence().starts_with("Possible, not proven"), "{:?}", without.causes);
+    let more = judged(grows.clone(), fixture::record(), counted(Some((10.0, 90.0))));
+    assert_eq!(more.causes[0].certainty, Certainty::Cause, "{:?}", more.causes);
+    let same = judged(grows, fixture::record(), counted(Some((10.0, 11.0))));
+    assert!(same.causes.is_empty(), "{:?}", same.causes);
+}
+
+#[test]
+fn user_time_of_a_handful_of_requests_or_on_idle_cpus_is_no_matter_of_the_cache() {
+    let grows = |point: &mut Point| {
+        let load = point.connections as f64;
+        set(point, names::SERVER_CPU, 12.0 + load, 1000);
+        set(point, names::SERVER_CPU_USER, 3.0 + load, 1000);
+        set(point, names::SERVER_MEMORY, 65536.0 * load, 1);
+    };
+    assert_eq!(found(&judged(healthy(), fixture::record(), grows)), ["memory-bound"], "what the others lack");
+    let seldom = judged(healthy(), fixture::record(), |point| {
+        grows(point);
+        if point.connections > 16 {
+            (point.outcomes.sent, point.outcomes.ok) = (7, 7);
+        }
+    });
+    assert!(seldom.causes.is_empty(), "seven answers: {:?}", seldom.causes);
+    let idle = judged(waits(), fixture::record(), grows);
+    assert!(idle.causes.is_empty(), "its CPUs have time: {:?}", idle.causes);
+    let held = judged(healthy(), fixture::record(), |point| {
+        grows(point);
+        set(point, names::SERVER_MEMORY, 8e6, 1);
+    });
+    assert!(held.causes.is_empty(), "memory that does not grow with connections: {:?}", held.causes);
+}
+
+#[test]
+fn threads_that_spin_are_a_possibility_with_the_command_that_tells() {
+    let grows = Server { doubles_at: 30.0, ..healthy() };
+    let spins = |waited: f64| {
+        move |point: &mut Point| {
+            let cpu = point.value(names::SERVER_CPU).unwrap();
+            set(point, names::SERVER_CPU_USER, 3.0 + 0.95 * (cpu - 12.0), 1000);
+            set(point, names::SERVER_THREADS, point.connections as f64 + 1.0, 1);
+            set(point, names::SERVER_RUN_QUEUE, waited * cpu * point.connections as f64, 1000);
+            set(point, names::SERVER_MEMORY, 65536.0 * point.connections as f64, 1);
+        }
+    };
+    let verdict = judged(grows.clone(), fixture::record(), spins(0.5));
+    assert_eq!(found(&verdict), ["spin"], "{:?}", verdict.sentences);
+    assert_eq!(verdict.causes[0].certainty, Certainty::Possibility);
+    assert_eq!(verdict.causes[0].commands, ["perf top -p PID"]);
+    assert_eq!(found(&judged(grows, fixture::record(), spins(0.0))), ["memory-bound"], "nobody waits for a CPU");
+}
+
+/// Eight requests of 5 ms at once, whoever serves them.
+fn eight_at_once() -> Server {
+    Server { path: 5e-3, hidden_limit: 1600.0, noise: 0.02, drift: 0.05, ..Server::default() }
+}
+
+fn threads_and_looks(point: &mut Point, threads: f64, event_waits: f64) {
+    set(point, names::SERVER_THREADS, threads, 1);
+    set(point, names::SERVER_LOCK_WAITS, 0.0, 20);
+    set(point, names::SERVER_FILE_WAITS, 0.0, 20);
+    set(point, names::SERVER_EVENT_WAITS, event_waits, 20);
+}
+
+#[test]
+fn a_pool_of_workers_is_named_with_its_size() {
+    let verdict = judged(eight_at_once(), fixture::record(), |point| threads_and_looks(point, 9.0, 0.1));
+    assert_eq!(found(&verdict), ["worker-pool"], "{:?}", verdict.sentences);
+    assert!(verdict.causes[0].because.contains("its 8 workers serve"), "{:?}", verdict.causes[0]);
+    assert!(verdict.sentences[0].contains("named below"), "{:?}", verdict.sentences);
+    let by_connection =
+        judged(eight_at_once(), fixture::record(), |point| threads_and_looks(point, point.connections as f64, 0.1));
+    assert!(by_connection.causes.is_empty(), "a thread a connection: {:?}", by_connection.causes);
+    let many = judged(eight_at_once(), fixture::record(), |point| threads_and_looks(point, 64.0, 0.1));
+    assert!(many.causes.is_empty(), "most of its threads have nothing to do: {:?}", many.causes);
+    let event_loop = judged(eight_at_once(), fixture::record(), |point| threads_and_looks(point, 8.0, 1.0));
+    assert!(event_loop.causes.is_empty(), "its threads wait for events: {:?}", event_loop.causes);
+}
+
+#[test]
+fn a_backend_is_named_where_an_idle_event_loop_has_connections_to_it() {
+    let mut record = fixture::record();
+    record.server_facts.insert("backend".into(), "10.0.0.2:8080".into());
+    let passes_on = |outgoing: f64| {
+        move |point: &mut Point| {
+            threads_and_looks(point, 1.0, 1.0);
+            set(point, names::SERVER_OUTGOING, outgoing.min(point.connections as f64), 1);
+        }
+    };
+    let verdict = judged(eight_at_once(), record.clone(), passes_on(64.0));
+    assert_eq!(found(&verdict), ["backend"], "{:?}", verdict.sentences);
+    assert_eq!(verdict.causes[0].commands, ["straingauge find http://10.0.0.2:8080/"]);
+    assert!(judged(eight_at_once(), record.clone(), passes_on(0.0)).causes.is_empty(), "no connection to it");
+    assert!(judged(healthy(), record, passes_on(64.0)).causes.is_empty(), "the proxy itself is full");
+}
+
+#[test]
+fn what_an_idle_server_waits_for_always_gets_a_next_step() {
+    let verdict = judged(waits(), fixture::record(), |_| ());
+    assert!(verdict.causes.is_empty(), "{:?}", verdict.causes);
+    assert!(verdict.sentences[0].contains("`strace -f -c -p PID`"), "{:?}", verdict.sentences);
+}
+
+#[test]
+fn errors_of_the_server_above_a_load_are_named() {
+    let fails = |share: f64| {
+        move |point: &mut Point| {
+            if point.connections > 16 {
+                point.outcomes.non_2xx = (point.outcomes.sent as f64 * share) as u64;
+                point.outcomes.ok -= point.outcomes.non_2xx;
+            }
+        }
+    };
+    let verdict = judged(healthy(), fixture::record(), fails(0.3));
+    assert_eq!(found(&verdict), ["server-errors"], "{:?}", verdict.sentences);
+    assert!(verdict.causes[0].because.contains("from 32 connections on"), "{:?}", verdict.causes[0]);
+    assert!(verdict.causes[0].because.contains("none at the lowest load"), "{:?}", verdict.causes[0]);
+    assert!(judged(healthy(), fixture::record(), fails(0.0001)).causes.is_empty());
+}
+
+#[test]
+fn a_server_that_slows_with_each_request_is_told_from_one_that_slows_with_load() {
+    let by_time = |slope: f64| {
+        move |point: &mut Point| {
+            let cpu = point.value(names::SERVER_CPU).unwrap() * (1.0 + slope * f64::from(point.index));
+            set(point, names::SERVER_CPU, cpu, 1000);
+            set(point, names::SERVER_CPU_USER, cpu * 0.8, 1000);
+        }
+    };
+    let verdict = judged(healthy(), fixture::record(), by_time(0.05));
+    assert_eq!(found(&verdict), ["slows-with-time"], "{:?}", verdict.sentences);
+    assert!(judged(healthy(), fixture::record(), by_time(0.0)).causes.is_empty());
+    let by_load = Server { doubles_at: 30.0, ..healthy() };
+    assert!(!found(&judged(by_load, fixture::record(), |_| ())).contains(&"slows-with-time"));
+}
+
+#[test]
+fn memory_that_every_request_keeps_is_a_leak_and_memory_of_connections_is_none() {
+    let served = Cell::new(0u64);
+    let verdict = judged(healthy(), fixture::record(), |point| {
+        served.set(served.get() + point.outcomes.ok);
+        set(point, names::SERVER_MEMORY, 4e6 + 256.0 * served.get() as f64, 1);
+    });
+    assert_eq!(found(&verdict), ["leak"], "{:?}", verdict.sentences);
+    assert!(verdict.causes[0].because.contains("256 B for each"), "{:?}", verdict.causes[0]);
+    let most = Cell::new(0u64);
+    let of_connections = judged(healthy(), fixture::record(), |point| {
+        most.set(most.get().max(point.connections));
+        set(point, names::SERVER_MEMORY, 4e6 + 1e6 * most.get() as f64, 1);
+    });
+    assert!(of_connections.causes.is_empty(), "{:?}", of_connections.causes);
+}
+
+#[test]
+fn disturbed_points_alone_prove_no_cause() {
+    let disturb = |point: &mut Point| {
+        let what = "the hypervisor took 12.0 % of the CPU time away (12.0 % of the server's CPUs)";
+        point.doubts.push(Doubt::new(DoubtKind::Steal, Severity::Warning, what, "repeat it"));
+    };
+    let locks = |point: &mut Point| {
+        set(point, names::SERVER_LOCK_WAITS, 1.0 - 1.0 / point.connections as f64, 100);
+        set(point, names::SERVER_THREADS, point.connections as f64 + 1.0, 1);
+    };
+    let all = judged(waits(), fixture::record(), |point| {
+        locks(point);
+        disturb(point);
+    });
+    assert_eq!(all.causes[0].certainty, Certainty::Possibility, "{:?}", all.causes);
+    assert!(all.sentences.iter().any(|said| said.contains("not quiet enough") && said.contains("12.0 %")), "{all:?}");
+    let nothing_known = judged(waits(), fixture::record(), disturb);
+    assert!(!nothing_known.sentences.iter().any(|said| said.contains("it waits for")), "{nothing_known:?}");
+    let some = judged(waits(), fixture::record(), |point| {
+        locks(point);
+        if point.repeat % 2 == 0 {
+            disturb(point);
+        }
+    });
+    assert_eq!(some.causes[0].certainty, Certainty::Cause, "{:?}", some.causes);
+    let counted = judged(healthy(), fixture::record(), |point| {
+        disturb(point);
+        let used = (point.connections + 8).min(48);
+        set(point, names::SERVER_DESCRIPTORS, used as f64 / 48.0, used);
+        set(point, names::ACCEPT_QUEUE_MAX, if used == 48 { 9.0 } else { 0.0 }, 10);
+    });
+    assert_eq!(
+        counted.causes[0].certainty,
+        Certainty::Cause,
+        "a full table is full on any machine: {:?}",
+        counted.causes
+    );
 }
 
 /// Recorded by `bench/planted-faults/run --keep`, 10 s each on a busy machine; of the points' figures those that rules read.

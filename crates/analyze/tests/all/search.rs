@@ -2,7 +2,7 @@
 
 use crate::server::{Bench, Server, plan};
 use analyze::zones::{self, Findings};
-use record::DoubtKind;
+use record::{Criteria, DoubtKind, names};
 
 /// Seeds of each server.
 fn seeds() -> u64 {
@@ -149,4 +149,78 @@ fn the_same_seed_gives_the_same_sweep() {
         bench.points
     };
     assert_eq!(run(), run());
+}
+
+/// Sweeps with a planner while other work disturbs some points; says how often each load was measured in the first repeat.
+fn visits_beside_other_work(disturbs: impl Fn(u64, u32, usize) -> bool) -> std::collections::BTreeMap<u64, usize> {
+    let plan = plan(90);
+    let mut sweep = analyze::sweep::ConnectionSweep::new(&plan, 3);
+    let mut bench = Bench::new(Server { noise: 0.02, drift: 0.05, ..Server::default() }, 3);
+    let mut visits = std::collections::BTreeMap::new();
+    for _ in 0..2000 {
+        match sweep.next(&bench.points, bench.elapsed_ns) {
+            analyze::sweep::Step::Measure { connections, repeat, duration_ns, .. } => {
+                bench.closed(connections, repeat, duration_ns);
+                let visit = visits.entry((repeat, connections)).or_insert(0usize);
+                *visit += 1;
+                if disturbs(connections, repeat, *visit) {
+                    let doubt = record::Doubt::new(
+                        record::DoubtKind::NoisyNeighbour,
+                        record::Severity::Warning,
+                        "other work used 0.50 CPUs during the window",
+                        "stop it",
+                    );
+                    bench.points.last_mut().unwrap().doubts.push(doubt);
+                }
+            }
+            analyze::sweep::Step::Yardstick => bench.yardstick(0),
+            analyze::sweep::Step::Done { .. } => {
+                return visits
+                    .into_iter()
+                    .filter(|((repeat, _), _)| *repeat == 1)
+                    .map(|((_, load), n)| (load, n))
+                    .collect();
+            }
+        }
+    }
+    panic!("the sweep does not end");
+}
+
+#[test]
+fn a_disturbed_point_is_measured_again_once_where_most_are_quiet() {
+    let quiet = visits_beside_other_work(|_, _, _| false);
+    assert!(quiet.values().all(|visits| *visits == 1), "{quiet:?}");
+    let once = visits_beside_other_work(|load, repeat, visit| load == 8 && repeat == 1 && visit == 1);
+    assert_eq!(once[&8], 2, "{once:?}");
+    assert!(once.iter().all(|(load, visits)| *load == 8 || *visits == 1), "{once:?}");
+    let again = visits_beside_other_work(|load, repeat, _| load == 8 && repeat == 1);
+    assert_eq!(again[&8], 2, "once more, not for ever: {again:?}");
+    let always = visits_beside_other_work(|_, _, _| true);
+    assert!(always.values().all(|visits| *visits == 1), "measuring again would not help: {always:?}");
+}
+
+#[test]
+fn a_disturbed_point_does_not_speak_where_a_quiet_one_does() {
+    let mut bench = Bench::new(Server { noise: 0.0, drift: 0.0, ..Server::default() }, 3);
+    for repeat in 0..3 {
+        for load in [1, 2, 4, 8, 16, 32] {
+            bench.closed(load, repeat, 1_000_000_000);
+        }
+    }
+    let quiet = zones::find(&bench.points, &Criteria::default());
+    for point in bench.points.iter_mut().filter(|point| point.repeat == 1) {
+        let rate = point.value(names::THROUGHPUT).unwrap() / 3.0;
+        point.figures.set(names::THROUGHPUT, record::Figure::new(rate, "1/s", 1000, record::Origin::Counted));
+        let doubt =
+            record::Doubt::new(record::DoubtKind::Steal, record::Severity::Warning, "12 % were stolen", "repeat it");
+        point.doubts.push(doubt);
+    }
+    let disturbed = zones::find(&bench.points, &Criteria::default());
+    let lowest = |found: &Findings| -> Vec<Option<f64>> {
+        let levels = &found.connections.as_ref().unwrap().levels;
+        levels.iter().map(|level| Some(level.throughput_per_sec?.min)).collect()
+    };
+    for (a, b) in lowest(&disturbed).into_iter().zip(lowest(&quiet)) {
+        assert!((a.unwrap() / b.unwrap() - 1.0).abs() < 1e-6, "{a:?} {b:?}");
+    }
 }

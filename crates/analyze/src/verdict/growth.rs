@@ -1,0 +1,322 @@
+//! Rules on what a request costs: by load (the cache, a lock that spins) and by time (what piles up with each request).
+
+use super::Certainty;
+use super::command::server_pid;
+use super::evidence::{Evidence, typical};
+use super::judge::{Told, told};
+use super::rules::*;
+use crate::disturbance::quiet_first;
+use crate::growth;
+use crate::statistics::{mean, median};
+use crate::zones::{load_words, percent};
+use record::layers::Layer;
+use record::units::{format_bytes, format_si};
+use record::{Point, Sweep, names};
+use std::collections::BTreeMap;
+
+/// The kernel divides CPU time into user and system by what it finds at its ticks.
+const TICKS_PER_SEC: f64 = 100.0;
+
+/// User time of a request over points: all of it over all requests, with its standard error.
+struct UserTime {
+    us: f64,
+    error_us: f64,
+}
+
+fn user_time(points: &[&Point]) -> Option<UserTime> {
+    let (mut user_us, mut cpu_us, mut requests, mut each) = (0.0, 0.0, 0.0, Vec::new());
+    for point in points {
+        let completed = point.outcomes.completed() as f64;
+        let (Some(user), Some(cpu)) = (point.value(names::SERVER_CPU_USER), point.value(names::SERVER_CPU)) else {
+            continue;
+        };
+        if user.is_finite() && cpu.is_finite() && completed > 0.0 {
+            user_us += user * completed;
+            cpu_us += cpu * completed;
+            requests += completed;
+            each.push(user);
+        }
+    }
+    let ticks = cpu_us * 1e-6 * TICKS_PER_SEC;
+    if requests < LEAST_REQUESTS || ticks < LEAST_TICKS as f64 {
+        return None;
+    }
+    let (us, share) = (user_us / requests, (user_us / cpu_us).clamp(0.0, 1.0));
+    let by_ticks = (share * (1.0 - share) / ticks).sqrt().max(1.0 / ticks) * cpu_us / requests;
+    // Points that scatter more than their ticks explain say so themselves.
+    let middle = mean(&each)?;
+    let squares: f64 = each.iter().map(|user| (user - middle).powi(2)).sum();
+    let n = each.len() as f64;
+    let by_points = if n > 1.0 { (squares / (n - 1.0) / n).sqrt() } else { 0.0 };
+    Some(UserTime { us, error_us: by_ticks.max(by_points) })
+}
+
+/// A user time that grew with connections by more than chance, on CPUs that are full at the dear load.
+struct UserGrowth<'a> {
+    low: Vec<&'a Point>,
+    high: Vec<&'a Point>,
+    loads: (f64, f64),
+    us: (f64, f64),
+    /// The least that it grew, three standard errors off.
+    at_least_us: f64,
+}
+
+fn user_growth<'a>(evidence: &Evidence<'a>) -> Option<UserGrowth<'a>> {
+    let closed = evidence.findings.connections.as_ref()?;
+    let cpu = closed.cpu.as_ref().filter(|cpu| cpu.is_growth() && cpu.ratio.min(cpu.fitted_ratio) >= GROWTH_RATIO)?;
+    let loads = (cpu.lowest_load, cpu.highest_load);
+    // Few connections are few ticks: all loads up to the cheapest one speak for it.
+    let up_to_cheapest = closed.levels.iter().map(|level| level.load).filter(|load| *load <= loads.0);
+    let low: Vec<&Point> = up_to_cheapest.flat_map(|load| evidence.quiet_at(closed.sweep, load)).collect();
+    let high = evidence.quiet_at(closed.sweep, loads.1);
+    let (before, after) = (user_time(&low)?, user_time(&high)?);
+    let grown = after.us - before.us;
+    let at_least_us = grown - 3.0 * before.error_us.hypot(after.error_us);
+    let is_chance = at_least_us <= 0.0;
+    let is_minor =
+        grown < USER_GROWTH_SHARE * (cpu.highest_us - cpu.lowest_us) || after.us < USER_GROWTH_RATIO * before.us;
+    // A dear request is no limit while the server's CPUs have time.
+    if is_chance || is_minor || evidence.is_saturated(&high) == Some(false) {
+        return None;
+    }
+    Some(UserGrowth { low, high, loads, us: (before.us, after.us), at_least_us })
+}
+
+impl UserGrowth<'_> {
+    fn words(&self) -> String {
+        format!(
+            "A request's time in the server's own code grew from {:.1} us at up to {} to {:.1} us at {} (by {:.1} us or more)",
+            self.us.0,
+            load_words(self.loads.0, Sweep::Connections),
+            self.us.1,
+            load_words(self.loads.1, Sweep::Connections),
+            self.at_least_us
+        )
+    }
+
+    /// Memory that came with the connections: from the earliest visit of the low load, as what was given back later or never
+    /// says nothing of connections.
+    fn memory(&self) -> Option<f64> {
+        let value = |points: &[&Point], first: bool| {
+            let known = points.iter().filter_map(|point| Some((point.index, point.value(names::SERVER_MEMORY)?)));
+            if first { known.min_by_key(|(index, _)| *index) } else { known.max_by_key(|(index, _)| *index) }
+        };
+        Some(value(&self.high, true)?.1 - value(&self.low, true)?.1)
+    }
+}
+
+/// User time that grows with connections while memory does, too, beyond the cache.
+pub fn memory_bound(evidence: &Evidence<'_>) -> Option<Told> {
+    let grown = user_growth(evidence)?;
+    let cache = evidence.run.record.machine.l2_cache_bytes;
+    let memory = grown.memory()?;
+    if memory < cache.unwrap_or(1 << 20) as f64
+        || !are_same_functions(&grown.low, &grown.high, evidence.criteria().confidence_ratio)
+    {
+        return None;
+    }
+    let misses = misses_grew(&grown.low, &grown.high);
+    if misses == Some(false) {
+        return None;
+    }
+    let counted = if misses.is_some() { "; its cache misses, counted by the hardware, grew with it" } else { "" };
+    let cache = cache.map_or("size not known".into(), |bytes| format_bytes(bytes as f64));
+    let command = "memwalk -p BUILD --report".to_string();
+    let mut told = told(
+        format!(
+            "{}, more than the kernel's, and its memory by {} with the connections, more than the second-level cache ({cache}){counted}.",
+            grown.words(),
+            format_bytes(memory)
+        ),
+        format!(
+            "To tell cache misses from more work: `straingauge simulate` counts the misses, `perf top -p {}` under load shows a list that is \
+             searched; `{command}` on its source (BUILD has compile_commands.json) shows what each stage holds for a connection.",
+            server_pid(evidence.run)
+        ),
+        &[command],
+    )?;
+    if misses.is_none() {
+        told.certainty = Certainty::Possibility;
+    }
+    Some(told)
+}
+
+/// Whether misses of a cache grew by half, where the hardware's counters were read.
+fn misses_grew(low: &[&Point], high: &[&Point]) -> Option<bool> {
+    let of = |points: &[&Point], event: &str| typical(points, &names::event_per_packet("user", event));
+    let events = ["llc-load-misses", "l1d-load-misses"];
+    let known: Vec<(f64, f64)> = events.iter().filter_map(|event| Some((of(low, event)?, of(high, event)?))).collect();
+    (!known.is_empty())
+        .then(|| known.iter().any(|(before, after)| *after >= USER_GROWTH_RATIO * before && *after > 0.0))
+}
+
+/// Where functions were sampled: the user function that grew most was there at the low load. Unknown counts as the same.
+fn are_same_functions(low: &[&Point], high: &[&Point], confidence: f64) -> bool {
+    let is_user = |name: &str| {
+        let mut known = high.iter().flat_map(|point| &point.functions);
+        known.any(|cost| cost.function == name && cost.layer == Some(Layer::User))
+    };
+    let grown = growth::functions(low, high, confidence);
+    grown.iter().find(|growth| is_user(&growth.name)).is_none_or(|growth| growth.low_us > 0.0)
+}
+
+/// User time that grows with the threads that want a CPU at once: they look at a lock again and again instead of sleeping.
+pub fn spin(evidence: &Evidence<'_>) -> Option<Told> {
+    let grown = user_growth(evidence)?;
+    let waited = typical(&grown.high, names::SERVER_RUN_QUEUE)?;
+    let cpu = typical(&grown.high, names::SERVER_CPU)?;
+    let threads = typical(&grown.high, names::SERVER_THREADS)?;
+    if threads < 2.0 || grown.us.1 < SPIN_RATIO * grown.us.0 || waited < SPIN_WAITED * cpu {
+        return None;
+    }
+    let pid = server_pid(evidence.run);
+    let command = format!("perf top -p {pid}");
+    let mut told = told(
+        format!(
+            "{}, while its {threads:.0} threads waited {} us for a CPU for each request: they use the CPU without getting on.",
+            grown.words(),
+            format_si(waited)
+        ),
+        format!(
+            "To tell: `{command}` (or `--profile always`) names the function that they spin in; a lock that sleeps (pthread_mutex) gives the \
+             CPU to its holder."
+        ),
+        &[command],
+    )?;
+    told.certainty = Certainty::Possibility;
+    Some(told)
+}
+
+/// A figure at the first and the last visit of each load, the loads that were visited twice.
+fn visits<'a>(
+    evidence: &Evidence<'a>,
+    value: impl Fn(&Point) -> Option<f64>,
+) -> Vec<((&'a Point, f64), (&'a Point, f64))> {
+    let Some(sweep) = evidence.sweep() else { return Vec::new() };
+    let mut by_load: BTreeMap<u64, Vec<(&Point, f64)>> = BTreeMap::new();
+    let of_sweep: Vec<&Point> = evidence.run.points.iter().filter(|point| point.sweep == sweep.sweep).collect();
+    for point in quiet_first(&of_sweep) {
+        let load = point.offered_per_sec().unwrap_or(point.connections as f64);
+        if let Some(value) = value(point).filter(|value| value.is_finite() && *value > 0.0) {
+            by_load.entry(load.to_bits()).or_default().push((point, value));
+        }
+    }
+    let ends = by_load.into_values().filter_map(|mut visits| {
+        visits.sort_by_key(|(point, _)| point.index);
+        (visits.len() > 1).then(|| (visits[0], visits[visits.len() - 1]))
+    });
+    ends.collect()
+}
+
+/// Answers of the whole run until a point began.
+fn served_before(evidence: &Evidence<'_>, index: u32) -> f64 {
+    let earlier = evidence.run.points.iter().filter(|point| point.index < index);
+    earlier.map(|point| point.outcomes.completed() as f64).sum()
+}
+
+/// A request that costs more the more were served before, at every load alike.
+pub fn slows_with_time(evidence: &Evidence<'_>) -> Option<Told> {
+    let cost =
+        |point: &Point| crate::zones::cpu_us(point).filter(|_| point.outcomes.completed() as f64 >= LEAST_REQUESTS);
+    let visits = visits(evidence, cost);
+    if visits.len() < LEAST_LOADS {
+        return None;
+    }
+    let ratios: Vec<f64> = visits.iter().map(|((_, first), (_, last))| last / first).collect();
+    let speeds: Vec<f64> = evidence
+        .run
+        .points
+        .iter()
+        .filter(|point| point.sweep == Sweep::Yardstick)
+        .filter_map(|point| point.value(names::YARDSTICK_CPU))
+        .collect();
+    let machine = match (speeds.first(), speeds.last()) {
+        (Some(first), Some(last)) if *last > 0.0 => (first / last).max(1.0),
+        _ => 1.0,
+    };
+    let rose = median(&ratios)? / machine;
+    if rose < TIME_GROWTH_RATIO || ratios.iter().any(|ratio| ratio / machine < 1.1) {
+        return None;
+    }
+    let ((first, low), (last, high)) = *visits.iter().max_by_key(|((first, _), (last, _))| last.index - first.index)?;
+    let served = served_before(evidence, last.index) - served_before(evidence, first.index);
+    let pid = server_pid(evidence.run);
+    let command = format!("perf top -p {pid}");
+    told(
+        format!(
+            "The server slows down with what it has served, not with load: at each of {} loads a request cost more CPU at the last visit than at \
+             the first; at {} {low:.1} us, and {high:.1} us after {} more requests ({} more in the middle of all loads).",
+            visits.len(),
+            load_words(first.offered_per_sec().unwrap_or(first.connections as f64), first.sweep),
+            format_si(served),
+            percent(rose - 1.0)
+        ),
+        format!(
+            "To try: `{command}` under load names the function that grows (a list that is searched, a log or cache that is kept whole); bound \
+             what is kept for each request."
+        ),
+        &[command],
+    )
+}
+
+/// Memory that grows with each request and is not given back.
+pub fn leak(evidence: &Evidence<'_>) -> Option<Told> {
+    let points: Vec<(f64, f64)> = evidence
+        .run
+        .points
+        .iter()
+        .filter(|point| point.sweep != Sweep::Yardstick)
+        .filter_map(|point| {
+            let at_end = served_before(evidence, point.index) + point.outcomes.completed() as f64;
+            Some((at_end, point.value(names::SERVER_MEMORY)?))
+        })
+        .filter(|(_, bytes)| bytes.is_finite())
+        .collect();
+    let (first, last) = (*points.first()?, *points.last()?);
+    let middle = (first.0 + last.0) / 2.0;
+    let halves: (Vec<(f64, f64)>, Vec<(f64, f64)>) = points.iter().partition(|(served, _)| *served <= middle);
+    let (grown, served) = (last.1 - first.1, last.0 - first.0);
+    if points.len() < LEAST_LEAK_POINTS
+        || grown < LEAK_BYTES
+        || last.1 < LEAK_RATIO * first.1
+        || served < LEAST_REQUESTS
+    {
+        return None;
+    }
+    let (slope, share) = line(&points)?;
+    let (early, late) = (line(&halves.0)?.0, line(&halves.1)?.0);
+    // What grows with connections, or while a cache fills, ends; a leak does not.
+    if share < LEAK_EXPLAINED || late < LEAK_STEADY * early || slope < LEAST_LEAK_PER_REQUEST {
+        return None;
+    }
+    let pid = server_pid(evidence.run);
+    let command = format!("grep -E 'VmRSS|VmData' /proc/{pid}/status");
+    told(
+        format!(
+            "The server's memory grew with every request and was not given back: from {} to {} over {} requests, {} for each (a straight line \
+             explains {} of it, n = {} points).",
+            format_bytes(first.1),
+            format_bytes(last.1),
+            format_si(served),
+            format_bytes(slope),
+            percent(share),
+            points.len()
+        ),
+        format!(
+            "To try: `{command}` under a steady load; a heap profiler (heaptrack, valgrind --tool=massif) on the server shows what is kept."
+        ),
+        &[command],
+    )
+}
+
+/// Least squares: slope, and the share of the scatter that the line explains.
+fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
+    let n = points.len() as f64;
+    if n < 3.0 {
+        return None;
+    }
+    let (x, y) = (points.iter().map(|p| p.0).sum::<f64>() / n, points.iter().map(|p| p.1).sum::<f64>() / n);
+    let sum = |of: fn(f64, f64) -> f64| points.iter().map(|p| of(p.0 - x, p.1 - y)).sum::<f64>();
+    let (xx, xy, yy) = (sum(|a, _| a * a), sum(|a, b| a * b), sum(|_, b| b * b));
+    (xx > 0.0 && yy > 0.0).then(|| (xy / xx, xy * xy / (xx * yy)))
+}

@@ -1,0 +1,112 @@
+//! Rules on what an idle server waits for by its own design: its workers, its backend.
+
+use super::command::server_pid;
+use super::evidence::{Evidence, pooled, typical};
+use super::judge::{Told, told};
+use super::rules::*;
+use crate::text::{grouped, plain};
+use crate::zones::percent;
+use record::units::{format_nanos, format_si};
+use record::{Point, names};
+
+/// What an idle server under strain does: requests at once by Little's law, and how its threads sleep.
+struct Idle<'a> {
+    strained: Vec<&'a Point>,
+    throughput: f64,
+    /// Response time at the lowest load, where nothing queues, seconds.
+    alone_s: f64,
+    /// Share of the looks that found a thread waiting for events, as an event loop does.
+    events_ratio: Option<f64>,
+}
+
+fn idle<'a>(evidence: &Evidence<'a>) -> Option<Idle<'a>> {
+    let (strained, lowest) = (evidence.strained(), evidence.lowest());
+    if evidence.is_saturated(&strained) != Some(false) {
+        return None;
+    }
+    let responses: u64 = strained.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.completed()));
+    // What disturbs a request alone only makes it longer.
+    let alone = lowest.iter().filter_map(|point| point.value(names::RESPONSE_P50)).filter(|us| us.is_finite());
+    let alone_us = alone.reduce(f64::min)?;
+    let events = pooled(&strained, names::SERVER_EVENT_WAITS).filter(|(_, looks)| *looks >= LEAST_LOOKS);
+    (responses as f64 >= LEAST_REQUESTS && alone_us > 0.0).then_some(Idle {
+        throughput: typical(&strained, names::THROUGHPUT)?,
+        alone_s: alone_us * 1e-6,
+        events_ratio: events.map(|(share, _)| share),
+        strained,
+    })
+}
+
+impl Idle<'_> {
+    fn at_once(&self) -> f64 {
+        self.throughput * self.alone_s
+    }
+}
+
+/// A fixed number of workers, all asleep in a request: throughput is workers over time.
+pub fn worker_pool(evidence: &Evidence<'_>) -> Option<Told> {
+    let idle = idle(evidence)?;
+    let threads: Vec<f64> = idle.strained.iter().filter_map(|point| point.value(names::SERVER_THREADS)).collect();
+    let (least, most) = crate::statistics::range(&threads)?;
+    let loads = idle.strained.iter().map(|point| point.connections as f64);
+    let most_connections = loads.fold(0.0, f64::max);
+    let at_once = idle.at_once();
+    // One or two threads of a pool accept or keep time.
+    let workers = (0..=HELPER_THREADS)
+        .map(|helpers| most - f64::from(helpers))
+        .filter(|workers| *workers >= 1.0 && (at_once / workers - 1.0).abs() <= POOL_TOLERANCE)
+        .min_by(|a, b| (at_once / a - 1.0).abs().total_cmp(&(at_once / b - 1.0).abs()))?;
+    let is_event_loop = idle.events_ratio? > POOL_EVENTS;
+    if most - least > 1.0 || is_event_loop || most_connections < 2.0 * workers {
+        return None;
+    }
+    let pid = server_pid(evidence.run);
+    let command = format!("grep -H . /proc/{pid}/task/*/wchan");
+    let word = if workers == 1.0 { "worker serves one request" } else { "workers serve that many requests" };
+    told(
+        format!(
+            "The server has a fixed pool: its {} {word} at a time, {} each, and sleep meanwhile; {}/s x {} = {:.1} at once, however many \
+             connections there are ({} threads at up to {} connections, no CPU of the server saturated).",
+            grouped(workers),
+            format_nanos(idle.alone_s * 1e9),
+            format_si(idle.throughput),
+            format_nanos(idle.alone_s * 1e9),
+            at_once,
+            grouped(most),
+            grouped(most_connections)
+        ),
+        format!(
+            "To try: more workers (threads, processes) in its configuration, or shorter requests; `{command}` under load shows what they sleep for."
+        ),
+        &[command],
+    )
+}
+
+/// An event loop that has time, with connections of its own to another server.
+pub fn backend(evidence: &Evidence<'_>) -> Option<Told> {
+    let idle = idle(evidence)?;
+    let outgoing = typical(&idle.strained, names::SERVER_OUTGOING).filter(|count| *count >= 1.0)?;
+    let lowest = typical(&evidence.lowest(), names::SERVER_OUTGOING);
+    let address = evidence.run.record.server_facts.get("backend").map(|address| plain(address, 60));
+    let named = address.clone().unwrap_or_else(|| "another server".into());
+    let before = lowest.map(|count| format!(" ({} at the lowest load)", grouped(count))).unwrap_or_default();
+    let own =
+        evidence.own_typical(&idle.strained).map(|own| format!(", and its own work took {} of its CPUs", percent(own)));
+    let url = address.map_or("http://BACKEND/".into(), |address| format!("http://{address}/"));
+    let command = format!("straingauge find {url}");
+    told(
+        format!(
+            "The server waits for its backend {named}: beyond the yield point it held {} connections to it{before}{}. The backend answers {}/s; at \
+             {} a request that is {:.1} at once.",
+            grouped(outgoing),
+            own.unwrap_or_default(),
+            format_si(idle.throughput),
+            format_nanos(idle.alone_s * 1e9),
+            idle.at_once()
+        ),
+        format!(
+            "To try: `{command}` measures the backend alone; then more of it, or fewer and cheaper requests to it."
+        ),
+        &[command],
+    )
+}
