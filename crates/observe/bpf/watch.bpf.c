@@ -13,6 +13,7 @@
 #include "requests.h"
 #include "cpu_time.h"
 #include "looks.h"
+#include "states.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -335,8 +336,8 @@ static __always_inline void on_end(struct sock *sk, struct tcp_sock *tp, int old
     __sync_fetch_and_add(&counts.closed_retransmits, tp->total_retrans);
     if (sk->sk_err)
         __sync_fetch_and_add(&counts.aborted, 1);
-    else if (old_state == TCP_FIN_WAIT2 || old_state == TCP_CLOSING || old_state == TCP_FIN_WAIT1)
-        __sync_fetch_and_add(&counts.time_wait_entered, 1);
+    else if (old_state == TCP_FIN_WAIT2 || old_state == TCP_CLOSING)
+        enter_time_wait(sk);
     if (!r)
         return;
     if (r->bytes_in) {
@@ -362,15 +363,16 @@ int BPF_PROG(on_state, struct sock *sk, int old_state, int new_state) {
         return 0;
     /* An accepted child is a copy of its listener, which stays. CLOSE is no state to be counted in. */
     if (old_state != TCP_CLOSE && !(old_state == TCP_LISTEN && new_state == TCP_SYN_RECV))
-        __sync_fetch_and_sub(&counts.states[old_state & 15], 1);
+        __sync_fetch_and_add(&counts.left[old_state & 15], 1);
     if (new_state != TCP_CLOSE)
-        __sync_fetch_and_add(&counts.states[new_state & 15], 1);
+        __sync_fetch_and_add(&counts.entered[new_state & 15], 1);
     if (old_state == TCP_LISTEN || new_state == TCP_LISTEN)
         return 0;
 
     hash = sk->__sk_common.skc_hash;
     if (new_state == TCP_ESTABLISHED && old_state == TCP_SYN_RECV) {
         __sync_fetch_and_add(&counts.accepted, 1);
+        end_time_wait(sk);
         r = claim((__u64)sk, hash, &slot);
         if (r) {
             r->begun_ns = bpf_ktime_get_ns();
@@ -459,6 +461,7 @@ static long sweep_one(struct bpf_map *map, const __u32 *slot, struct request *r,
 SEC("syscall")
 int sweep(void *context) {
     swept.now_ns = bpf_ktime_get_ns();
+    swept.now_jiffies = bpf_jiffies64();
     bpf_for_each_map_elem(&requests, sweep_one, 0, 0);
     return 0;
 }

@@ -49,6 +49,7 @@ pub fn measure(hooks: KernelHooks) -> Result<EventCosts, WatchError> {
         class_below_bytes: [u64::MAX; SIZE_CLASSES - 1],
         slots: 16,
         has_boundaries: false,
+        waiting_clients: 1,
     };
     let mut programs = Programs::load(hooks, &options)?;
     let mut pieces = || -> Result<f64, WatchError> {

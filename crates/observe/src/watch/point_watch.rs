@@ -282,7 +282,7 @@ impl Holder {
         }
         // What the load before, or a first look at the server, left unfinished would be counted as this one's.
         self.edges.wait_until_over(&mut self.watcher);
-        self.watcher.reconcile(monotonic_ns());
+        self.watcher.reconcile();
         self.now.before = self.watcher.read_still();
     }
 

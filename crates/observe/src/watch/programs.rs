@@ -9,7 +9,10 @@ use super::layout::{
 };
 use super::mapped::Mapped;
 use super::pack_places::Place;
-use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramInput, ProgramMut, UprobeOpts};
+use super::timer_wheel::TimerWheel;
+use libbpf_rs::{
+    Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramInput, ProgramMut, UprobeOpts,
+};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -37,6 +40,8 @@ pub struct PortOptions {
     pub slots: u32,
     /// Functions of the server may be probed.
     pub has_boundaries: bool,
+    /// Clients with sockets in TIME_WAIT that are known one by one, at most.
+    pub waiting_clients: u32,
 }
 
 /// Loaded programs. Links are dropped before the object they belong to.
@@ -46,6 +51,7 @@ pub struct Programs {
     always: Vec<Link>,
     object: Object,
     hooks: KernelHooks,
+    wheel: TimerWheel,
     /// Looks fetched so far.
     looked: u32,
     /// Connections and losses.
@@ -70,6 +76,7 @@ impl Programs {
     /// Loads the programs for a port; none is attached yet.
     pub fn load(hooks: KernelHooks, options: &PortOptions) -> Result<Self, WatchError> {
         let cpus = libbpf_rs::num_possible_cpus().map_err(|error| refused(&error))?;
+        let wheel = TimerWheel::of_this_kernel();
         let slots = options.slots.clamp(WAYS, 1 << 20).next_power_of_two();
         let fixed = ProgramOptions {
             class_below_bytes: options.class_below_bytes,
@@ -79,6 +86,8 @@ impl Programs {
             split_syscalls: split_syscalls(),
             read_syscalls: [libc::SYS_read, libc::SYS_recvfrom, libc::SYS_readv, libc::SYS_recvmsg]
                 .map(|call| call as i32),
+            time_wait_jiffies: wheel.minute as u32,
+            time_wait_shift: wheel.shift,
             port: options.port,
             reserved: 0,
         };
@@ -89,7 +98,7 @@ impl Programs {
             .into_iter()
             .chain(hooks.send_programs())
             .chain(hooks.window_programs())
-            .chain([hooks.receive_program(), "on_syscall", "sweep"])
+            .chain([hooks.receive_program(), "on_syscall", "sweep", "forget_waiting"])
             .chain(options.has_boundaries.then_some("on_boundary"))
             .collect();
         for mut program in open.progs_mut() {
@@ -100,6 +109,7 @@ impl Programs {
             let sized = match map.name().to_str().unwrap_or_default() {
                 "requests" => map.set_max_entries(slots),
                 "marks" if options.has_boundaries => map.set_max_entries(slots),
+                "waiting_clients" => map.set_max_entries(options.waiting_clients.max(1)),
                 "classes" | "phases" => map.set_max_entries(rows as u32),
                 ".rodata.options" => match map.initial_value_mut() {
                     Some(bytes) if bytes.len() >= size_of::<ProgramOptions>() => {
@@ -113,7 +123,7 @@ impl Programs {
             sized.map_err(|error| refused(&error))?;
         }
         let object = open.load().map_err(|error| refused(&error))?;
-        let programs = Programs {
+        let mut programs = Programs {
             counts: mapped(&object, ".bss.counts", 1)?,
             classes: mapped(&object, "classes", rows)?,
             phases: mapped(&object, "phases", rows)?,
@@ -129,9 +139,12 @@ impl Programs {
             always: Vec::new(),
             object,
             hooks,
+            wheel,
             looked: 0,
         };
         programs.sum_by_thread(true);
+        let moment = programs.sweep()?;
+        programs.wheel = wheel.at(moment.now_jiffies, moment.now_ns);
         Ok(programs)
     }
 
@@ -249,6 +262,26 @@ impl Programs {
         Ok(self.swept.get(0))
     }
 
+    /// The kernel's timer wheel, by which sockets leave TIME_WAIT.
+    pub fn wheel(&self) -> TimerWheel {
+        self.wheel
+    }
+
+    /// Lets the programs know clients whose sockets entered TIME_WAIT unseen, and the steps at which these leave; and forget
+    /// those that have left. Where the table is full, clients that come back before their time are not noticed: a scan shows it.
+    pub fn update_waiting_clients(&mut self, clients: &[(u64, u64)]) -> Result<(), WatchError> {
+        self.program("forget_waiting")?.test_run(ProgramInput::default()).map_err(|error| refused(&error))?;
+        if !clients.is_empty() {
+            let bytes =
+                |of: fn(&(u64, u64)) -> u64| -> Vec<u8> { clients.iter().flat_map(|c| of(c).to_ne_bytes()).collect() };
+            let (keys, values, count) = (bytes(|client| client.0), bytes(|client| client.1), clients.len() as u32);
+            let map = self.object.maps().find(|map| map.name() == "waiting_clients");
+            let map = map.ok_or_else(|| odd_object("a map is missing"))?;
+            let _ = map.update_batch(&keys, &values, count, MapFlags::ANY, MapFlags::ANY);
+        }
+        Ok(())
+    }
+
     /// The reads that were looked into since the last call, and leave to look into the next [`LOOKS`].
     pub fn looks(&mut self) -> Vec<LookRecord> {
         let taken = self.look_count.get(0).taken;
@@ -291,6 +324,7 @@ pub fn try_out() -> Result<String, WatchError> {
         class_below_bytes: [u64::MAX; SIZE_CLASSES - 1],
         slots: 16,
         has_boundaries: false,
+        waiting_clients: 1,
     };
     let mut programs = Programs::load(hooks, &options)?;
     programs.attach_states()?;

@@ -136,6 +136,14 @@ impl ServerSide {
         }
     }
 
+    /// Counts from now on: what came before, while programs were calibrated and attached, is nobody's.
+    pub fn restart(&mut self) {
+        self.table.scan();
+        self.group.admit(&self.table);
+        self.group.restart();
+        self.network_at_start = self.network.read();
+    }
+
     /// Reads processes, listeners and counters. Follows the port to a server that was started anew.
     pub fn read(&mut self) -> ServerReading {
         let (network, before) = (self.network.read(), self.network_at_start.clone());

@@ -13,6 +13,7 @@ use super::programs::{PortOptions, Programs};
 use super::reading::{ClassTotals, CostTotals, PackTotals, PhaseTotals};
 use super::schedule::{DRAIN, Mode, Schedule, WINDOW};
 use super::shares::WINDOW_COST_PER_CPU_NS;
+use super::timer_wheel::TimerWheel;
 use super::totals;
 use super::traffic::Traffic;
 use super::watcher::WatchOptions;
@@ -24,6 +25,8 @@ const TRANSITIONS_PER_CONNECTION: f64 = 6.0;
 const SPLIT_EVERY: u32 = 12;
 const FEWEST_SLOTS: u32 = 16 << 10;
 const MOST_SLOTS: u32 = 128 << 10;
+/// A client has some 28,000 ports to come from; clients beyond this number are counted in TIME_WAIT, but not seen to come back.
+const MOST_WAITING_CLIENTS: u32 = 64 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -87,6 +90,7 @@ impl Tracer {
                 class_below_bytes: options.classes.upper_ends(),
                 slots,
                 has_boundaries: options.pack.is_some(),
+                waiting_clients: MOST_WAITING_CLIENTS,
             },
         )?;
         programs.attach_states()?;
@@ -405,6 +409,16 @@ impl Tracer {
     /// Connections and losses: reads memory, nothing else.
     pub fn counts(&self) -> PortCounts {
         self.programs.counts.get(0)
+    }
+
+    /// See [`Programs::wheel`].
+    pub fn wheel(&self) -> TimerWheel {
+        self.programs.wheel()
+    }
+
+    /// See [`Programs::update_waiting_clients`].
+    pub fn update_waiting_clients(&mut self, clients: &[(u64, u64)]) -> Result<(), WatchError> {
+        self.programs.update_waiting_clients(clients)
     }
 
     /// The requests that no event has ended yet.

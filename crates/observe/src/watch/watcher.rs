@@ -10,8 +10,9 @@ use super::pack::Pack;
 use super::reading::{ConnectionTotals, CpuTotals, Log2Histogram, Losses, Reading};
 use super::schedule::Mode;
 use super::server::{Roots, ServerReading, ServerSide, namespace_number};
-use super::states::{ByState, StateModel};
+use super::states::{ByState, Scan, StateModel, Stillness};
 use super::system::{SystemReader, SystemTotals};
+use super::timer_wheel::TimerWheel;
 use super::traffic::Traffic;
 #[cfg(feature = "bpf")]
 use super::{totals, tracer::Tracer};
@@ -27,10 +28,14 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Scans correct the model of the states at this interval at the most.
+/// Scans check the states at this interval, whether connections move or not.
 const RECONCILE: Duration = Duration::from_secs(10);
-/// A scan may take this share of one CPU.
-const RECONCILE_SHARE: u64 = 1000;
+/// Scans may take one part in so many of one CPU.
+const SCAN_SHARE: u64 = 1000;
+/// CPU time for scans that may be saved up.
+const MOST_SCAN_CREDIT_NS: i64 = 50_000_000;
+/// Where nothing moved for so long, a scan is likely to be undisturbed.
+const STILL_NS: u64 = 100_000_000;
 /// A sleep is cut into pieces, so that a signal that came just before it is seen.
 const NAP_NS: u64 = 200_000_000;
 
@@ -97,7 +102,11 @@ pub struct Watcher {
     pub(super) states: StateModel,
     started_ns: u64,
     own_cpu_at_start_ns: u64,
-    next_scan_ns: u64,
+    stillness: Stillness,
+    /// CPU time that scans may take now, nanoseconds, and when it was last added to.
+    scan_credit_ns: i64,
+    scan_credit_at_ns: u64,
+    last_scan_ns: u64,
     scan_error: Option<String>,
     last: Reading,
     slow: Slow,
@@ -166,6 +175,11 @@ impl Watcher {
         let (tracer, why_no_programs) = start_tracer(&options, seen);
         #[cfg(not(feature = "bpf"))]
         let () = tracer;
+        #[cfg(feature = "bpf")]
+        let wheel = tracer.as_ref().map_or_else(TimerWheel::of_this_kernel, Tracer::wheel);
+        #[cfg(not(feature = "bpf"))]
+        let wheel = TimerWheel::of_this_kernel();
+        server.restart();
         let started_ns = monotonic_ns();
         let mut watcher = Watcher {
             options,
@@ -173,16 +187,19 @@ impl Watcher {
             tracer,
             why_no_programs,
             server,
-            states: StateModel::default(),
+            states: StateModel::new(wheel),
             started_ns,
             own_cpu_at_start_ns,
-            next_scan_ns: started_ns,
+            stillness: Stillness::default(),
+            scan_credit_ns: MOST_SCAN_CREDIT_NS,
+            scan_credit_at_ns: started_ns,
+            last_scan_ns: 0,
             scan_error: None,
             last: Reading::default(),
             slow: Slow::new(),
         };
         watcher.take_up_pack();
-        watcher.reconcile(started_ns);
+        watcher.reconcile();
         watcher.last = watcher.read();
         Ok(watcher)
     }
@@ -223,6 +240,8 @@ impl Watcher {
     pub fn wait_until(&mut self, deadline_ns: u64, stop: &AtomicBool) {
         loop {
             let now_ns = monotonic_ns();
+            let counts = self.counts();
+            self.stillness.look(now_ns, &counts);
             let next_ns = self.step(now_ns).unwrap_or(u64::MAX).min(deadline_ns);
             if now_ns >= deadline_ns || stop.load(Ordering::Relaxed) {
                 return;
@@ -265,29 +284,44 @@ impl Watcher {
         self.states.read(monotonic_ns(), &counts)
     }
 
-    /// Compares the states with a scan now, and corrects them.
-    pub fn reconcile(&mut self, now_ns: u64) {
-        let before = self.counts();
+    /// Compares the states with a scan now, and learns from it.
+    pub fn reconcile(&mut self) {
+        let cpu_before_ns = cpu_clock::of_this_thread();
+        let (before, began_ns) = (self.counts(), monotonic_ns());
         match self.server.scan() {
             Ok((sockets, cost_ns)) => {
-                let after = self.counts();
-                self.states.reconcile(now_ns, &before, &after, &sockets.by_state, cost_ns);
-                let rest_ns = (cost_ns * RECONCILE_SHARE).max(RECONCILE.as_nanos() as u64);
-                self.next_scan_ns = now_ns + rest_ns;
-                self.scan_error = None;
+                let (ended_ns, after) = (monotonic_ns(), self.counts());
+                let scan = Scan { began_ns, ended_ns, before: &before, after: &after, sockets: &sockets, cost_ns };
+                let clients = self.states.reconcile(&scan);
+                #[cfg(feature = "bpf")]
+                if let Some(tracer) = &mut self.tracer {
+                    self.scan_error = tracer.update_waiting_clients(&clients).err().map(|error| error.to_string());
+                }
+                #[cfg(not(feature = "bpf"))]
+                drop(clients);
             }
-            Err(error) => {
-                self.scan_error = Some(error.to_string());
-                self.next_scan_ns = now_ns + RECONCILE.as_nanos() as u64;
-            }
+            Err(error) => self.scan_error = Some(error.to_string()),
         }
+        self.last_scan_ns = began_ns;
+        self.scan_credit_ns -= (cpu_clock::of_this_thread() - cpu_before_ns) as i64;
+    }
+
+    /// Whether a scan is worth its cost now: where connections rest and it would show something, and now and then anyway.
+    fn is_scan_due(&mut self, now_ns: u64) -> bool {
+        let saved_ns = now_ns.saturating_sub(self.scan_credit_at_ns) / SCAN_SHARE;
+        self.scan_credit_ns = (self.scan_credit_ns + saved_ns as i64).min(MOST_SCAN_CREDIT_NS);
+        self.scan_credit_at_ns += saved_ns * SCAN_SHARE;
+        let counts = self.counts();
+        let is_still = self.stillness.look(now_ns, &counts) >= STILL_NS;
+        let is_late = now_ns.saturating_sub(self.last_scan_ns) >= RECONCILE.as_nanos() as u64;
+        self.scan_credit_ns > 0 && (is_late || (is_still && self.states.is_unsettled(&counts)))
     }
 
     /// Reads everything.
     pub fn read(&mut self) -> Reading {
         let before_ns = monotonic_ns();
-        if before_ns >= self.next_scan_ns || !self.has_programs() {
-            self.reconcile(before_ns);
+        if !self.has_programs() || self.is_scan_due(before_ns) {
+            self.reconcile();
         }
         // The counts and their clock are of one moment; the server's processes are asked right after.
         let now_ns = monotonic_ns();

@@ -83,7 +83,7 @@ fn thousands_of_connections_at_once_are_counted_and_nothing_is_lost_silently() {
     println!("table: {:?}", reading.losses);
     assert_eq!(reading.all().requests + lost, 2 * CONNECTIONS as u64);
     assert_eq!(lost, 0, "every response was written when its record was displaced");
-    watcher.reconcile(record::time::monotonic_ns());
+    watcher.reconcile();
     assert_eq!(watcher.read().connections.reconciliation.last_difference, 0, "a scan shows the same states");
     drop(pairs);
     settle(&mut watcher);
