@@ -77,6 +77,11 @@ fn a_load_is_counted_kept_and_reported() {
     for words in ["Requests by size class", "Service demands", "Machine", "Connections by state", "Sources against"] {
         assert!(said.contains(words), "'{words}' is not in:\n{said}");
     }
+    let tables = &report(&out, &["--json"]).exits_with(0).json()["tables"]["tables"];
+    assert_eq!(tables[0]["title"], "Requests by size class", "{tables:#}");
+    let rows = tables[0]["rows"].as_array().expect("rows");
+    let reported: f64 = rows.iter().filter_map(|row| row[1][0]["value"].as_f64()).sum();
+    assert_eq!(reported as u64, requests(last), "the report loses nothing of the recording");
     let page = std::fs::read_to_string(out.join("report.html")).expect("the page is written");
     assert!(page.contains("Requests per second") || page.contains("Stalls: not measured"), "{page}");
     assert!(!page.contains("<script"), "no script");

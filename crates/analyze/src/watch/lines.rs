@@ -90,18 +90,22 @@ pub fn find(recording: &Recording) -> Result<Lines, String> {
     Ok(Lines { cpus: if idle.is_some() { recording.cpus } else { 0 }, windows, window_s, idle, server, user, kernel })
 }
 
+/// The windows hold all samples: what is too short for one more belongs to the last.
 fn cut(samples: &[Sample], window_s: f64) -> Vec<Window> {
-    let mut windows = Vec::new();
-    let Some(mut begin) = samples.first() else { return windows };
+    let Some(mut begin) = samples.first() else { return Vec::new() };
+    let mut edges = vec![begin];
     for sample in samples {
         // Half an interval's jitter must not make every window one reading longer.
-        if sample.seconds - begin.seconds < window_s * 0.95 {
-            continue;
+        if sample.seconds - begin.seconds >= window_s * 0.95 {
+            edges.push(sample);
+            begin = sample;
         }
-        windows.extend(between(begin, sample));
-        begin = sample;
     }
-    windows
+    if edges.len() > 1 {
+        edges.pop();
+        edges.extend(samples.last());
+    }
+    edges.windows(2).filter_map(|pair| between(pair[0], pair[1])).collect()
 }
 
 fn between(begin: &Sample, end: &Sample) -> Option<Window> {

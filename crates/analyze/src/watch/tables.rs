@@ -345,16 +345,16 @@ fn machine(span: &Span<'_>) -> Option<Table> {
 }
 
 fn states(recording: &Recording) -> Option<Table> {
-    let samples = &recording.samples;
-    let mut names: Vec<&String> = samples.iter().flat_map(|sample| sample.states.keys()).collect();
+    let samples: Vec<_> = recording.samples.iter().filter_map(|sample| sample.states.as_ref()).collect();
+    let mut names: Vec<&String> = samples.iter().flat_map(|states| states.keys()).collect();
     names.sort();
     names.dedup();
     let rows: Vec<(String, Vec<Cell>)> = names
         .into_iter()
         .take(16)
         .map(|name| {
-            let of = |sample: &super::recording::Sample| sample.states.get(name).copied().unwrap_or(0);
-            let mean = samples.iter().map(|sample| of(sample) as f64).sum::<f64>() / samples.len() as f64;
+            let of = |states: &&BTreeMap<String, u64>| states.get(name).copied().unwrap_or(0);
+            let mean = samples.iter().map(|states| of(states) as f64).sum::<f64>() / samples.len() as f64;
             let most = samples.iter().map(of).max().unwrap_or(0);
             (crate::text::plain(name, 20), vec![mean.into(), (most as f64).into()])
         })
@@ -362,7 +362,7 @@ fn states(recording: &Recording) -> Option<Table> {
     (!rows.is_empty()).then(|| Table {
         title: "Connections by state",
         note: format!(
-            "Means and maxima over {} readings; counted at each transition, TIME_WAIT is modelled.",
+            "Means and maxima over {} readings; counted at each transition. Sockets leave TIME_WAIT by the kernel's timers, which are computed.",
             samples.len()
         ),
         columns: vec![("mean", "sockets"), ("most", "sockets")],

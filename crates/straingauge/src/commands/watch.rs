@@ -46,6 +46,9 @@ pub fn run(args: WatchArgs) -> Result<ExitCode> {
     let ends_ns = args.duration.map(|duration| started_ns + duration.nanos());
     let first = watcher.read();
     demands.add(&first);
+    if let Some(recording) = &mut recording {
+        recording.add(&first, &Rates::default(), &watcher)?;
+    }
     let mut earlier = first.clone();
     loop {
         let deadline_ns = (earlier.at_ns + interval.as_nanos() as u64).min(ends_ns.unwrap_or(u64::MAX));
