@@ -18,6 +18,48 @@ struct {
     __type(value, __u64);
 } waiting_clients SEC(".maps");
 
+/* Transitions that on_state() saw on this CPU and on_missed_state() has not passed by yet. */
+#define SEEN 4
+struct seen {
+    __u64 sk[SEEN];
+    __u32 change[SEEN];
+    __u32 next;
+    __u32 reserved;
+};
+struct {
+    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, __u32);
+    __type(value, struct seen);
+} seen_states SEC(".maps");
+
+static __always_inline void note_seen(const struct sock *sk, int old_state, int new_state) {
+    __u32 zero = 0, i;
+    struct seen *seen = bpf_map_lookup_elem(&seen_states, &zero);
+
+    if (!seen)
+        return;
+    i = seen->next++ & (SEEN - 1);
+    seen->change[i] = old_state << 8 | new_state;
+    *(volatile __u64 *)&seen->sk[i] = (__u64)sk;
+}
+
+static __always_inline bool was_seen(const struct sock *sk, int old_state, int new_state) {
+    __u32 zero = 0;
+    struct seen *seen = bpf_map_lookup_elem(&seen_states, &zero);
+
+    if (!seen)
+        return 1;
+#pragma unroll
+    for (int i = 0; i < SEEN; i++) {
+        if (seen->sk[i] == (__u64)sk && seen->change[i] == (old_state << 8 | new_state)) {
+            seen->sk[i] = 0;
+            return 1;
+        }
+    }
+    return 0;
+}
+
 static __always_inline __u64 mixed(__u64 hash, __u32 word) {
     hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
     return hash ^ hash >> 29;
@@ -75,6 +117,14 @@ static __always_inline void end_time_wait(const struct sock *sk) {
         __sync_fetch_and_add(&counts.time_wait_reused, 1);
     }
     bpf_map_delete_elem(&waiting_clients, &key);
+}
+
+/* Run by the reader: a moment in both clocks. */
+SEC("syscall")
+int moment(void *context) {
+    swept.now_jiffies = bpf_jiffies64();
+    swept.now_ns = bpf_ktime_get_ns();
+    return 0;
 }
 
 /* Run by the reader: forgets sockets that have left. */

@@ -98,6 +98,7 @@ struct port_counts {
     /* Sockets in TIME_WAIT that entered it since attach, by the step of the timer wheel at which they leave: the number
      * of the step in the upper half, a signed count in the lower one. Valid for as long as the step is to come. */
     __u64 time_waits[TIME_WAIT_SLOTS];
+    __u64 states_missed; /* transitions that came while the program that counts them was interrupted; counted, too */
     __u64 accepted;   /* -> ESTABLISHED from SYN_RECV */
     __u64 closed;
     __u64 time_wait_entered;
@@ -122,6 +123,13 @@ struct port_counts {
     __u64 switches_seen, syscalls_seen; /* events that ended a phase */
     __u64 boundaries_seen;              /* functions of the server that were hit, in windows */
 };
+
+/* How often programs ran on one CPU, whether the event was the port's or not: each run costs. */
+struct run_row {
+    __u64 receives, sends, switches, syscalls, disk_reads;
+    __u64 others; /* states, retransmissions, resets: also in softirq */
+    __u64 reserved[2];
+} __attribute__((aligned(64)));
 
 /* Fixed before the programs are loaded: the verifier sees constants. */
 struct watch_options {
@@ -182,8 +190,9 @@ struct sweep {
 };
 
 _Static_assert(sizeof(struct watch_options) == 128, "layout.rs");
+_Static_assert(sizeof(struct run_row) == 64, "layout.rs");
 _Static_assert(sizeof(struct look) == 1040, "layout.rs");
-_Static_assert(sizeof(struct port_counts) == 1360, "layout.rs");
+_Static_assert(sizeof(struct port_counts) == 1368, "layout.rs");
 _Static_assert(sizeof(struct sweep) == 12664, "layout.rs");
 _Static_assert(sizeof(struct request) == 128, "two cache lines");
 _Static_assert(sizeof(struct thread) == 128, "two cache lines");

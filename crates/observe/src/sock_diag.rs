@@ -5,6 +5,7 @@
 //! wanted; the kernel still walks its hash of connections. A dump of listeners only walks the listeners and is cheap.
 //! Message layout: include/uapi/linux/{netlink,sock_diag,inet_diag}.h.
 
+use record::time::monotonic_ns;
 use rustix::fd::OwnedFd;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
@@ -95,8 +96,8 @@ pub struct Remnant {
     pub client: [u32; 4],
     /// See `client`.
     pub server: [u32; 4],
-    /// Until its timer is due, milliseconds; it fires at the next step of the timer wheel after that.
-    pub remaining_ms: u32,
+    /// When its timer is due, CLOCK_MONOTONIC; it fires at the next step of the timer wheel after that.
+    pub due_ns: u64,
 }
 
 impl PortSockets {
@@ -200,12 +201,17 @@ impl DiagSocket {
     fn dump(&mut self, port: u16, scope: Scope, interface: Interface, sockets: &mut PortSockets) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         rustix::net::send(&self.socket, &request(port, scope, interface, self.sequence), SendFlags::empty())?;
+        // The kernel fills the next datagram before it returns from sending or receiving.
+        let mut filled_ns = monotonic_ns();
         loop {
             let (received, length) = rustix::net::recv(&self.socket, &mut self.buffer[..], RecvFlags::TRUNC)?;
+            let (known, this_filled_ns) = (sockets.remnants.len(), std::mem::replace(&mut filled_ns, monotonic_ns()));
             if length > received {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "inet_diag sent more than a datagram holds"));
             }
-            if read_datagram(&self.buffer[..received], self.sequence, sockets)? == Progress::Complete {
+            let progress = read_datagram(&self.buffer[..received], self.sequence, sockets)?;
+            sockets.remnants[known..].iter_mut().for_each(|remnant| remnant.due_ns += this_filled_ns);
+            if progress == Progress::Complete {
                 return Ok(());
             }
         }
@@ -339,7 +345,8 @@ fn add_socket(message: &[u8], sockets: &mut PortSockets) {
                 client_port: u16::from_ne_bytes([message[6], message[7]]),
                 client: words(24),
                 server: words(8),
-                remaining_ms: u32_at(message, 52),
+                // What is left of it; the reader of the datagram knows since when.
+                due_ns: u64::from(u32_at(message, 52)) * 1_000_000,
             });
         }
     }

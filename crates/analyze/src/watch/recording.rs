@@ -75,8 +75,8 @@ pub struct Sample {
     pub seconds: f64,
     /// Requests so far.
     pub requests: u64,
-    /// The server's CPU time so far, seconds, and the user part of it.
-    pub server_cpu_s: f64,
+    /// The server's CPU time so far, seconds, and the user part of it; absent where its processes were not seen.
+    pub server_cpu_s: Option<f64>,
     /// See `server_cpu_s`.
     pub server_user_s: Option<f64>,
     /// Of the machine, with the moment of its own reading.
@@ -125,7 +125,7 @@ pub(crate) struct Totals {
     pub(crate) pack: Option<Pack>,
     pub(crate) connections: Connections,
     pub(crate) processes: Vec<Process>,
-    pub(crate) cpu: Cpu,
+    pub(crate) cpu: Option<Cpu>,
     pub(crate) cost: Cost,
     pub(crate) losses: BTreeMap<String, u64>,
     pub(crate) system: System,
@@ -178,8 +178,8 @@ pub(crate) struct Estimate {
 pub(crate) struct Connections {
     pub(crate) states: BTreeMap<String, u64>,
     pub(crate) reconciliation: BTreeMap<String, u64>,
-    pub(crate) accepted: u64,
-    pub(crate) closed: u64,
+    pub(crate) accepted: Option<u64>,
+    pub(crate) closed: Option<u64>,
     pub(crate) aborted: u64,
     pub(crate) retransmits: Option<u64>,
 }
@@ -360,13 +360,13 @@ impl Recording {
         }
         self.has_requests |= !totals.classes.is_empty();
         self.cpus = self.cpus.max(totals.system.cpus);
-        let cpu = &totals.cpu;
-        let server_cpu_s = cpu.group_ns as f64 / 1e9;
+        let server_cpu_s = totals.cpu.map(|cpu| cpu.group_ns as f64 / 1e9);
+        let user_ratio = totals.cpu.and_then(|cpu| cpu.user_ratio).filter(|ratio| (0.0..=1.0).contains(ratio));
         let sample = Sample {
             seconds: totals.elapsed_ns as f64 / 1e9,
             requests: totals.classes.iter().fold(0, |sum, class| sum.saturating_add(class.requests)),
             server_cpu_s,
-            server_user_s: cpu.user_ratio.filter(|ratio| (0.0..=1.0).contains(ratio)).map(|ratio| server_cpu_s * ratio),
+            server_user_s: server_cpu_s.zip(user_ratio).map(|(cpu_s, ratio)| cpu_s * ratio),
             machine: totals.system.cpu.map(|modes| (totals.system.read_ns("cpu") as f64 / 1e9, modes)),
             states: Some(
                 totals.connections.states.iter().take(MOST_ENTRIES).map(|(name, n)| (name.clone(), *n)).collect(),
@@ -378,11 +378,13 @@ impl Recording {
                 at_ns: totals.at_ns.saturating_sub(totals.elapsed_ns),
                 system: totals.system.clone(),
                 io: totals.io,
+                cpu: totals.cpu.map(|_| Cpu::default()),
                 ..Totals::default()
             };
             if totals.elapsed_ns > 0 {
                 let server_user_s = sample.server_user_s.map(|_| 0.0);
-                let beginning = Sample { server_user_s, machine: sample.machine, ..Sample::default() };
+                let server_cpu_s = server_cpu_s.map(|_| 0.0);
+                let beginning = Sample { server_cpu_s, server_user_s, machine: sample.machine, ..Sample::default() };
                 self.keep(beginning, thinning);
             }
         }

@@ -58,7 +58,8 @@ pub struct Stalls {
     /// Begin of each interval (seconds) and requests per second in it.
     #[serde(skip)]
     pub rates: Vec<(f64, f64)>,
-    /// Without a request at the beginning of the recording and at its end, seconds: nobody asked, or nobody answered.
+    /// With less than a twentieth of the usual rate at the beginning of the recording and at its end, seconds: nobody asked, or nobody
+    /// answered.
     pub silent_before_s: f64,
     /// See `silent_before_s`.
     pub silent_after_s: f64,
@@ -87,10 +88,18 @@ pub fn find(recording: &Recording) -> Result<Stalls, String> {
             intervals.push((pair[0].seconds, seconds, requests));
         }
     }
-    // Before the first and after the last request it cannot be told whether anybody asked.
-    let first = intervals.iter().position(|(_, _, requests)| *requests > 0.0);
-    let last = intervals.iter().rposition(|(_, _, requests)| *requests > 0.0);
-    let (Some(first), Some(last)) = (first, last) else { return Err("not measured: there was no request".into()) };
+    let busy: Vec<f64> = intervals.iter().filter(|(_, _, n)| *n > 0.0).map(|(_, seconds, n)| n / seconds).collect();
+    let Some(usual_per_sec) = crate::statistics::median(&busy) else {
+        return Err("not measured: there was no request".into());
+    };
+    let is_silent = |(_, seconds, requests): &(f64, f64, f64)| requests / seconds < SILENT_RATIO * usual_per_sec;
+    // A stall lies between intervals with more. At the ends it cannot be told whether anybody asked; and a load that begins or ends
+    // within an interval leaves little in it.
+    let (Some(first), Some(last)) =
+        (intervals.iter().position(|one| !is_silent(one)), intervals.iter().rposition(|one| !is_silent(one)))
+    else {
+        return Err("not measured: there was no request".into());
+    };
     let rates = intervals.iter().map(|(at, seconds, requests)| (*at, requests / seconds)).collect();
     let length_of = |intervals: &[(f64, f64, f64)]| intervals.iter().map(|(_, seconds, _)| seconds).sum();
     let (silent_before_s, silent_after_s) = (length_of(&intervals[..first]), length_of(&intervals[last + 1..]));
@@ -101,8 +110,6 @@ pub fn find(recording: &Recording) -> Result<Stalls, String> {
             intervals.len()
         ));
     }
-    let busy: Vec<f64> = intervals.iter().filter(|(_, _, n)| *n > 0.0).map(|(_, seconds, n)| n / seconds).collect();
-    let usual_per_sec = crate::statistics::median(&busy).unwrap_or(0.0);
     let lengths: Vec<f64> = intervals.iter().map(|(_, seconds, _)| *seconds).collect();
     let interval_s = crate::statistics::median(&lengths).unwrap_or(0.0);
     if usual_per_sec * interval_s < FEWEST_REQUESTS {
@@ -113,8 +120,8 @@ pub fn find(recording: &Recording) -> Result<Stalls, String> {
     }
     let mut stalls: Vec<Stall> = Vec::new();
     let mut was_silent = false;
-    for (at, seconds, requests) in intervals {
-        let is_silent = requests / seconds < SILENT_RATIO * usual_per_sec;
+    for interval in intervals {
+        let ((at, seconds, _), is_silent) = (interval, is_silent(interval));
         if is_silent && was_silent {
             if let Some(stall) = stalls.last_mut() {
                 stall.length_s += seconds;
@@ -204,12 +211,13 @@ pub fn sentences(found: &Stalls) -> Vec<String> {
     let mut said = of_stalls(found);
     let ends: Vec<String> = [(found.silent_before_s, "first"), (found.silent_after_s, "last")]
         .into_iter()
-        .filter(|(seconds, _)| *seconds > 0.0)
+        .filter(|(seconds, _)| *seconds > 0.95 * found.interval_s)
         .map(|(seconds, which)| format!("the {which} {}", record::units::format_nanos(seconds * 1e9)))
         .collect();
     if !ends.is_empty() {
         said.push(format!(
-            "No request was counted in {}: there was no load, or the server did not answer; the watch cannot tell which.",
+            "Less than {:.0} % of it came in {}: there was no load, or the server did not answer; the watch cannot tell which.",
+            SILENT_RATIO * 100.0,
             ends.join(" and ")
         ));
     }
@@ -219,7 +227,7 @@ pub fn sentences(found: &Stalls) -> Vec<String> {
 fn of_stalls(found: &Stalls) -> Vec<String> {
     if found.stalls.is_empty() {
         return vec![format!(
-            "No stall from the first request to the last: no interval of {} had less than {:.0} % of the usual {}/s.",
+            "No stall between the load's begin and end: no interval of {} had less than {:.0} % of the usual {}/s.",
             record::units::format_nanos(found.interval_s * 1e9),
             SILENT_RATIO * 100.0,
             record::units::format_si(found.usual_per_sec)

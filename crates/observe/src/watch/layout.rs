@@ -129,6 +129,7 @@ pub struct PortCounts {
     pub entered: [u64; 16],
     pub left: [u64; 16],
     pub time_waits: [u64; TIME_WAIT_SLOTS],
+    pub states_missed: u64,
     pub accepted: u64,
     pub closed: u64,
     pub time_wait_entered: u64,
@@ -160,6 +161,19 @@ pub struct PortCounts {
     pub switches_seen: u64,
     pub syscalls_seen: u64,
     pub boundaries_seen: u64,
+}
+
+/// `struct run_row`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct RunRow {
+    pub receives: u64,
+    pub sends: u64,
+    pub switches: u64,
+    pub syscalls: u64,
+    pub disk_reads: u64,
+    pub others: u64,
+    pub reserved: [u64; 2],
 }
 
 /// `struct watch_options`.
@@ -248,8 +262,8 @@ pub struct Sweep {
 }
 
 shared! {
-    RequestRecord = 128, ThreadRecord = 128, ClassRow = 384, PhaseRow = 2048, PortCounts = 1360, ProgramOptions = 128,
-    Control = 16, LookCount = 8, LookRecord = 1040, OpenRecord = 48, SweepRow = 40, Sweep = 12664,
+    RequestRecord = 128, ThreadRecord = 128, ClassRow = 384, PhaseRow = 2048, PortCounts = 1368, ProgramOptions = 128,
+    RunRow = 64, Control = 16, LookCount = 8, LookRecord = 1040, OpenRecord = 48, SweepRow = 40, Sweep = 12664,
 }
 
 /// A value of all zeros.

@@ -4,8 +4,8 @@
 use super::error::WatchError;
 use super::kernel::KernelHooks;
 use super::layout::{
-    ClassRow, Control, LOOKS, LookCount, LookRecord, PhaseRow, PortCounts, ProgramOptions, RequestRecord, SIZE_CLASSES,
-    Shared, Sweep, SweepRow, ThreadRecord, WAYS, bytes_of, zeroed,
+    ClassRow, Control, LOOKS, LookCount, LookRecord, PhaseRow, PortCounts, ProgramOptions, RequestRecord, RunRow,
+    SIZE_CLASSES, Shared, Sweep, SweepRow, ThreadRecord, WAYS, bytes_of, zeroed,
 };
 use super::mapped::Mapped;
 use super::pack_places::Place;
@@ -68,6 +68,7 @@ pub struct Programs {
     pub requests: Mapped<RequestRecord>,
     control: Mapped<Control>,
     swept: Mapped<Sweep>,
+    runs: Mapped<RunRow>,
     looks: Mapped<LookRecord>,
     look_count: Mapped<LookCount>,
 }
@@ -98,7 +99,7 @@ impl Programs {
             .into_iter()
             .chain(hooks.send_programs())
             .chain(hooks.window_programs())
-            .chain([hooks.receive_program(), "on_syscall", "sweep", "forget_waiting"])
+            .chain([hooks.receive_program(), "on_syscall", "sweep", "forget_waiting", "moment"])
             .chain(options.has_boundaries.then_some("on_boundary"))
             .collect();
         for mut program in open.progs_mut() {
@@ -109,6 +110,7 @@ impl Programs {
             let sized = match map.name().to_str().unwrap_or_default() {
                 "requests" => map.set_max_entries(slots),
                 "marks" if options.has_boundaries => map.set_max_entries(slots),
+                "runs" => map.set_max_entries(cpus as u32),
                 "waiting_clients" => map.set_max_entries(options.waiting_clients.max(1)),
                 "classes" | "phases" => map.set_max_entries(rows as u32),
                 ".rodata.options" => match map.initial_value_mut() {
@@ -123,7 +125,7 @@ impl Programs {
             sized.map_err(|error| refused(&error))?;
         }
         let object = open.load().map_err(|error| refused(&error))?;
-        let mut programs = Programs {
+        let programs = Programs {
             counts: mapped(&object, ".bss.counts", 1)?,
             classes: mapped(&object, "classes", rows)?,
             phases: mapped(&object, "phases", rows)?,
@@ -132,6 +134,7 @@ impl Programs {
             requests: mapped(&object, "requests", slots as usize)?,
             control: mapped(&object, ".bss.control", 1)?,
             swept: mapped(&object, ".bss.swept", 1)?,
+            runs: mapped(&object, "runs", cpus)?,
             looks: mapped(&object, "looks", LOOKS)?,
             look_count: mapped(&object, ".bss.looks", 1)?,
             receive: None,
@@ -143,8 +146,6 @@ impl Programs {
             looked: 0,
         };
         programs.sum_by_thread(true);
-        let moment = programs.sweep()?;
-        programs.wheel = wheel.at(moment.now_jiffies, moment.now_ns);
         Ok(programs)
     }
 
@@ -262,9 +263,17 @@ impl Programs {
         Ok(self.swept.get(0))
     }
 
-    /// The kernel's timer wheel, by which sockets leave TIME_WAIT.
-    pub fn wheel(&self) -> TimerWheel {
-        self.wheel
+    /// What the kernel offers.
+    pub fn hooks(&self) -> KernelHooks {
+        self.hooks
+    }
+
+    /// The kernel's timer wheel, by which sockets leave TIME_WAIT; known the better the more often it is asked for.
+    pub fn wheel(&mut self) -> Result<TimerWheel, WatchError> {
+        self.program("moment")?.test_run(ProgramInput::default()).map_err(|error| refused(&error))?;
+        let moment = self.swept.get(0);
+        self.wheel.learn(moment.now_jiffies, moment.now_ns);
+        Ok(self.wheel)
     }
 
     /// Lets the programs know clients whose sockets entered TIME_WAIT unseen, and the steps at which these leave; and forget
@@ -280,6 +289,19 @@ impl Programs {
             let _ = map.update_batch(&keys, &values, count, MapFlags::ANY, MapFlags::ANY);
         }
         Ok(())
+    }
+
+    /// How often programs ran since they were loaded, on all CPUs.
+    pub fn runs(&self) -> RunRow {
+        self.runs.iter().fold(zeroed(), |sum: RunRow, row| RunRow {
+            receives: sum.receives + row.receives,
+            sends: sum.sends + row.sends,
+            switches: sum.switches + row.switches,
+            syscalls: sum.syscalls + row.syscalls,
+            disk_reads: sum.disk_reads + row.disk_reads,
+            others: sum.others + row.others,
+            reserved: [0; 2],
+        })
     }
 
     /// The reads that were looked into since the last call, and leave to look into the next [`LOOKS`].
@@ -418,4 +440,80 @@ fn split_syscalls() -> [i32; super::layout::SYSCALLS] {
         *number = call as i32;
     }
     numbers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use libbpf_rs::libbpf_sys;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+    /// How often a program ran, by the kernel's own statistics.
+    fn run_count(programs: &Programs, name: &str) -> u64 {
+        let program = programs.program(name).expect("it is loaded");
+        let mut info: libbpf_sys::bpf_prog_info = Default::default();
+        let mut length = size_of_val(&info) as u32;
+        // SAFETY: `info` is live and as long as `length` says.
+        let read = unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &mut info, &mut length) };
+        assert_eq!(read, 0, "{name}");
+        info.run_cnt
+    }
+
+    fn exchange(listener: &TcpListener, times: usize) {
+        let mut client = TcpStream::connect(listener.local_addr().expect("bound")).expect("it accepts");
+        let (mut server, _) = listener.accept().expect("a connection");
+        let mut byte = [0];
+        for _ in 0..times {
+            client.write_all(b"q").expect("sent");
+            server.read_exact(&mut byte).expect("received");
+            server.write_all(b"a").expect("sent");
+            client.read_exact(&mut byte).expect("received");
+        }
+    }
+
+    /// What is printed as cost is runs times prices: the runs must be all that there are, those on other ports' events, too.
+    #[test]
+    fn every_run_of_a_program_is_in_the_cost_as_the_kernel_counts_them() {
+        // SAFETY: no memory is passed.
+        let stats = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
+        if stats < 0 {
+            eprintln!("SKIPPED every_run_of_a_program_is_in_the_cost: the kernel's statistics of BPF need root");
+            return;
+        }
+        // SAFETY: a new descriptor that nothing else owns; the statistics end with it.
+        let _stats = unsafe { OwnedFd::from_raw_fd(stats) };
+        let (ours, others) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+        let hooks = KernelHooks::detect().expect("types");
+        let mut programs = Programs::load(
+            hooks,
+            &PortOptions {
+                port: ours.local_addr().unwrap().port(),
+                netns_inum: 0,
+                class_below_bytes: [u64::MAX; SIZE_CLASSES - 1],
+                slots: 16,
+                has_boundaries: false,
+                waiting_clients: 16,
+            },
+        )
+        .expect("root may load them");
+        programs.attach_states().unwrap();
+        programs.attach_receive().unwrap();
+        programs.open_window(1, true).unwrap();
+        exchange(&ours, 100);
+        exchange(&others, 1000);
+        // Detached first, so that both counts stand still.
+        programs.close_window();
+        programs.detach_receive();
+        programs.always.clear();
+        let runs = programs.runs();
+        let of_kernel = |names: &[&str]| names.iter().map(|name| run_count(&programs, name)).sum::<u64>();
+        assert!(runs.receives >= 2 * 1100 && runs.sends >= 2 * 1100, "both ends of both connections: {runs:?}");
+        assert_eq!(runs.receives, of_kernel(&[hooks.receive_program()]));
+        assert_eq!(runs.sends, of_kernel(&hooks.send_programs()));
+        assert_eq!(runs.switches, of_kernel(&["on_switch"]));
+        assert_eq!(runs.syscalls, of_kernel(&["on_syscall"]));
+        assert_eq!(runs.others, of_kernel(&hooks.always()));
+    }
 }

@@ -106,6 +106,11 @@ impl StateModel {
         }
     }
 
+    /// Learns a moment in the timer wheel's clock.
+    pub fn set_wheel(&mut self, wheel: TimerWheel) {
+        self.wheel = wheel;
+    }
+
     /// Takes in a scan. Returns the clients whose sockets in TIME_WAIT the programs should know, with the step at which they
     /// leave; empty where they know them.
     pub fn reconcile(&mut self, scan: &Scan<'_>) -> Vec<(u64, u64)> {
@@ -164,32 +169,26 @@ impl StateModel {
         let expired = expected - self.in_time_wait(scan.ended_ns, scan.before);
         let (least, most) = (expected - reused - expired, expected + came);
         let off = (least - scanned).max(scanned - most).max(0) as u64;
-        let had_remnants = std::mem::replace(&mut self.remnants, 0) > 0;
-        if is_still {
-            self.remnants = seen.remnants_in_fin_wait_2;
-        }
-        // Remnants get a new minute when they become TIME_WAIT, without an event.
-        if off == 0 && !had_remnants && self.remnants == 0 {
+        self.remnants = if is_still { seen.remnants_in_fin_wait_2 } else { 0 };
+        if off == 0 && !is_still {
             return (0, Vec::new());
         }
-        let middle_ns = scan.began_ns.midpoint(scan.ended_ns);
-        let steps: Vec<u64> = seen
-            .remnants
-            .iter()
-            .map(|remnant| self.wheel.step_after(middle_ns + u64::from(remnant.remaining_ms) * 1_000_000))
-            .collect();
+        // Remnants get a new minute when their client closes, without an event: mostly some milliseconds after they began, so
+        // also where the number is right the kernel knows better when they leave.
+        let steps: Vec<u64> = seen.remnants.iter().map(|remnant| self.wheel.step_after(remnant.due_ns)).collect();
         self.corrections.clear();
         for step in &steps {
             *self.corrections.entry(self.wheel.ns_of(*step)).or_default() += 1;
         }
         // Beyond what is listed: as old as the youngest, so that none leaves before its time.
         let unlisted = scanned - steps.len() as i64;
-        let last_ns = steps.iter().max().map_or(middle_ns, |step| self.wheel.ns_of(*step));
+        let last_ns = steps.iter().max().map_or(scan.ended_ns, |step| self.wheel.ns_of(*step));
         *self.corrections.entry(last_ns).or_default() += unlisted;
         for (leaves_ns, sockets) in by_step(self.wheel, scan.after) {
             *self.corrections.entry(leaves_ns).or_default() -= sockets;
         }
-        (off, seen.remnants.iter().map(client_key).zip(steps).collect())
+        let clients = if off > 0 { seen.remnants.iter().map(client_key).zip(steps).collect() } else { Vec::new() };
+        (off, clients)
     }
 
     fn in_time_wait(&self, now_ns: u64, counts: &PortCounts) -> i64 {
@@ -273,8 +272,8 @@ mod tests {
         model.reconcile(&Scan { began_ns: at_ns, ended_ns: at_ns, before, after, sockets, cost_ns: 1 });
     }
 
-    fn remnants(count: usize, remaining_ms: u32) -> Vec<Remnant> {
-        let remnant = Remnant { is_ipv6: false, client_port: 1, client: [1; 4], server: [1; 4], remaining_ms };
+    fn remnants(count: usize, due_ns: u64) -> Vec<Remnant> {
+        let remnant = Remnant { is_ipv6: false, client_port: 1, client: [1; 4], server: [1; 4], due_ns };
         vec![remnant; count]
     }
 
@@ -347,7 +346,7 @@ mod tests {
         scan(&mut model, 0, &counts, &counts, &scanned(&[(1, 5)]));
         counts.entered[1] = 1;
         let mut sockets = scanned(&[(1, 8), (6, 60)]);
-        sockets.remnants = remnants(60, 30_000);
+        sockets.remnants = remnants(60, 31 * S);
         scan(&mut model, S, &counts, &counts, &sockets);
         assert_eq!(model.reconciliation().last_difference, 2 + 60);
         assert_eq!((model.read(S, &counts)[1], model.read(S, &counts)[TIME_WAIT]), (8, 60));
@@ -363,14 +362,14 @@ mod tests {
         counts.left[5] = 1;
         counts.entered[5] = 1;
         let mut sockets = scanned(&[(5, 1)]);
-        (sockets.remnants, sockets.remnants_in_fin_wait_2) = (remnants(1, 59_000), 1);
+        (sockets.remnants, sockets.remnants_in_fin_wait_2) = (remnants(1, 61 * S), 1);
         scan(&mut model, 2 * S, &counts, &counts, &sockets);
         let states = model.read(2 * S, &counts);
         assert_eq!((states[FIN_WAIT_2], states[TIME_WAIT]), (1, 0));
         assert!(model.is_unsettled(&counts));
         // Half a minute later its client closes: a minute begins then.
         let mut sockets = scanned(&[(6, 1)]);
-        sockets.remnants = remnants(1, 60_000);
+        sockets.remnants = remnants(1, 91 * S);
         scan(&mut model, 31 * S, &counts, &counts, &sockets);
         let states = model.read(80 * S, &counts);
         assert_eq!((states[FIN_WAIT_2], states[TIME_WAIT]), (0, 1));

@@ -44,6 +44,17 @@ impl TimerWheel {
         TimerWheel { at: (ticks, ns), ..self }
     }
 
+    /// Learns another moment. A tick has begun some time before it is read: the earliest reading is the nearest to its begin.
+    pub fn learn(&mut self, ticks: u64, ns: u64) {
+        if self.at == (0, 0) || self.ticks(ns) < ticks || i128::from(ns) < self.begin_of(ticks) {
+            self.at = (ticks, ns);
+        }
+    }
+
+    fn begin_of(&self, ticks: u64) -> i128 {
+        i128::from(self.at.1) + (i128::from(ticks) - i128::from(self.at.0)) * i128::from(self.tick_ns)
+    }
+
     /// The number of the step at which a timer fires that is due at this time.
     pub fn step_after(&self, due_ns: u64) -> u64 {
         (self.ticks(due_ns) >> self.shift) + 1
@@ -51,8 +62,7 @@ impl TimerWheel {
 
     /// When a step is made.
     pub fn ns_of(&self, step: u64) -> u64 {
-        let ticks = i128::from(step << self.shift) - i128::from(self.at.0);
-        (i128::from(self.at.1) + ticks * i128::from(self.tick_ns)).max(0) as u64
+        self.begin_of(step << self.shift).max(0) as u64
     }
 
     fn ticks(&self, ns: u64) -> u64 {
@@ -92,6 +102,11 @@ mod tests {
         let step = wheel.step_after(1_000_000_000);
         assert_eq!(step, 6);
         assert_eq!(wheel.ns_of(step), 1_000_000_000 + (512 - 7) * 4_000_000);
+        let mut learned = wheel;
+        learned.learn(5 * 512 + 9, 1_000_000_000 + 2 * 4_000_000 + 1);
+        assert_eq!(learned, wheel, "later in its tick");
+        learned.learn(5 * 512 + 9, 1_000_000_000 + 2 * 4_000_000 - 1);
+        assert_eq!(learned.ns_of(step), wheel.ns_of(step) - 1, "earlier in its tick");
         for due_ns in (0..20_000_000_000u64).step_by(333_333_333) {
             let fires_ns = wheel.ns_of(wheel.step_after(due_ns));
             assert!(fires_ns > due_ns && fires_ns - due_ns <= 512 * 4_000_000, "{due_ns} {fires_ns}");

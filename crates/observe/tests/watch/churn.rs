@@ -44,10 +44,11 @@ fn churn(watcher: &mut Watcher, port: u16, clients: usize, connections: u64, las
 }
 
 /// At rest the readings of a watch equal scans, each second. Groups of sockets leave TIME_WAIT at once, so a scan just before or
-/// just after the reading may be the one that it equals. A socket whose client closed a tick of the clock later than its server
-/// may leave one step of the timer wheel later than computed: of some 14,000 sockets one did, for two seconds.
+/// just after the reading may be the one that it equals. When a socket's timer is due is known to a tick of the kernel's clock or
+/// two, so of each thousand sockets one may be shown for a step of the timer wheel (2 s) too long or too short.
 fn equals_scans(watcher: &mut Watcher, port: u16, seconds: u64) {
     let never = AtomicBool::new(false);
+    let uncertain = scanned(port).get("time-wait").map_or(0, |sockets| sockets / 1000);
     for second in 1..=seconds {
         watcher.wait_until(monotonic_ns() + 1_000_000_000, &never);
         let before = scanned(port);
@@ -56,9 +57,10 @@ fn equals_scans(watcher: &mut Watcher, port: u16, seconds: u64) {
         let is_equal = |scan: &BTreeMap<&'static str, u64>| {
             STATES.iter().all(|state| {
                 let [seen, shown] = [scan, &reading].map(|states| states.get(state).copied().unwrap_or(0));
-                seen.abs_diff(shown) <= if *state == "time-wait" { seen / 1000 } else { 0 }
+                seen.abs_diff(shown) <= if *state == "time-wait" { uncertain } else { 0 }
             })
         };
+        println!("{second} s after: {reading:?} {before:?} {after:?}");
         assert!(
             is_equal(&before) || is_equal(&after),
             "{second} s after: {reading:?}, scans show {before:?} and {after:?}"
@@ -105,8 +107,8 @@ fn a_client_that_comes_back_from_its_port_leaves_time_wait() {
     }
     crate::rig::settle(&mut watcher);
     let connections = watcher.read().connections;
-    assert_eq!(connections.accepted, 20);
+    assert_eq!(connections.counted.unwrap().accepted, 20);
     assert_eq!(connections.states.get("time-wait"), Some(&5), "{connections:?}");
     assert_eq!(scanned(server.port).get("time-wait"), Some(&5));
-    assert_eq!(connections.reconciliation.largest_difference, 0, "known without a scan: {connections:?}");
+    assert_eq!(connections.reconciliation.unwrap().largest_difference, 0, "known without a scan: {connections:?}");
 }
