@@ -20,8 +20,8 @@ typedef __u32 __wsum;
 typedef _Bool bool;
 
 /* include/uapi/linux/bpf.h */
-enum { BPF_MAP_TYPE_ARRAY = 2 };
-enum { BPF_F_MMAPABLE = 1024 };
+enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_PERCPU_ARRAY = 6 };
+enum { BPF_F_NO_PREALLOC = 1, BPF_F_MMAPABLE = 1024 };
 
 /* include/net/tcp_states.h */
 enum {
@@ -37,7 +37,7 @@ enum {
     TCP_LISTEN,
     TCP_CLOSING,
 };
-enum { IPPROTO_TCP = 6, MSG_PEEK = 2 };
+enum { IPPROTO_TCP = 6, MSG_PEEK = 2, AF_INET6 = 10 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -51,11 +51,23 @@ typedef struct {
     struct net *net;
 } possible_net_t;
 
+struct in6_addr {
+    union {
+        __be32 u6_addr32[4];
+    } in6_u;
+};
+
 struct sock_common {
+    __be32 skc_daddr;
+    __be32 skc_rcv_saddr;
     unsigned int skc_hash;
+    __be16 skc_dport;
     __u16 skc_num;
+    unsigned short skc_family;
     volatile unsigned char skc_state;
     possible_net_t skc_net;
+    struct in6_addr skc_v6_daddr;
+    struct in6_addr skc_v6_rcv_saddr;
 };
 struct sock {
     struct sock_common __sk_common;

@@ -49,6 +49,35 @@ struct port_counts counts SEC(".bss.counts");
 struct control control SEC(".bss.control");
 struct sweep swept SEC(".bss.swept");
 
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
+    __uint(max_entries, 1); /* set by the reader: CPUs */
+    __type(key, __u32);
+    __type(value, struct run_row);
+} runs SEC(".maps");
+
+static __always_inline struct run_row *runs_here(void) {
+    __u32 cpu = bpf_get_smp_processor_id();
+
+    return bpf_map_lookup_elem(&runs, &cpu);
+}
+
+/* Where an event of one kind cannot interrupt another of it. */
+#define RAN(kind)                                                                                                      \
+    ({                                                                                                                 \
+        struct run_row *here = runs_here();                                                                            \
+        if (here)                                                                                                      \
+            here->kind++;                                                                                              \
+    })
+
+#define RAN_ATOMICALLY(kind)                                                                                           \
+    ({                                                                                                                 \
+        struct run_row *here = runs_here();                                                                            \
+        if (here)                                                                                                      \
+            __sync_fetch_and_add(&here->kind, 1);                                                                      \
+    })
+
 static __always_inline __u32 bucket_of(__u64 ns) {
     __u64 v = ns >> 6;
     __u32 b = 1;

@@ -13,6 +13,7 @@
 #include "requests.h"
 #include "cpu_time.h"
 #include "looks.h"
+#include "states.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -146,6 +147,7 @@ SEC("tp_btf/sock_recv_length")
 int BPF_PROG(on_receive, struct sock *sk, int bytes, int flags) {
     struct tcp_sock *tp;
 
+    RAN(receives);
     if (sk->__sk_common.skc_num != options.port || bytes <= 0 || flags & MSG_PEEK)
         return 0;
     tp = bpf_skc_to_tcp_sock(sk);
@@ -159,6 +161,7 @@ SEC("?tp_btf/tcp_rcv_space_adjust")
 int BPF_PROG(on_copied, struct sock *sk) {
     struct tcp_sock *tp;
 
+    RAN(receives);
     if (sk->__sk_common.skc_num != options.port)
         return 0;
     tp = bpf_skc_to_tcp_sock(sk);
@@ -203,6 +206,7 @@ static __always_inline void sent(struct sock *sk, __u32 bytes) {
 
 SEC("?tp_btf/sock_send_length")
 int BPF_PROG(on_send, struct sock *sk, int bytes, int flags) {
+    RAN(sends);
     if (sk->__sk_common.skc_num == options.port && bytes > 0)
         sent(sk, bytes);
     return 0;
@@ -210,6 +214,7 @@ int BPF_PROG(on_send, struct sock *sk, int bytes, int flags) {
 
 SEC("?fexit/tcp_sendmsg")
 int BPF_PROG(on_sendmsg, struct sock *sk, void *message, unsigned long size, int bytes) {
+    RAN(sends);
     if (sk->__sk_common.skc_num == options.port && bytes > 0)
         sent(sk, bytes);
     return 0;
@@ -217,6 +222,7 @@ int BPF_PROG(on_sendmsg, struct sock *sk, void *message, unsigned long size, int
 
 SEC("?fexit/tcp_sendpage")
 int BPF_PROG(on_sendpage, struct sock *sk, void *page, int offset, unsigned long size, int flags, int bytes) {
+    RAN(sends);
     if (sk->__sk_common.skc_num == options.port && bytes > 0)
         sent(sk, bytes);
     return 0;
@@ -228,6 +234,7 @@ int BPF_PROG(on_switch, bool is_preempted, struct task_struct *prev) {
     struct thread *c;
     struct request *r;
 
+    RAN(switches);
     if (is_preempted || !control.window)
         return 0;
     c = thread_of(prev->pid);
@@ -251,6 +258,7 @@ int BPF_PROG(on_syscall, struct pt_regs *regs, long number) {
     __u64 now_ns;
     bool is_wanted = 0;
 
+    RAN_ATOMICALLY(syscalls);
 #pragma unroll
     for (int i = 0; i < SYSCALLS; i++)
         is_wanted |= number == options.split_syscalls[i];
@@ -279,6 +287,7 @@ int BPF_PROG(on_disk_read, struct bio *bio) {
     struct thread *c;
     __u32 pid;
 
+    RAN_ATOMICALLY(disk_reads);
     /* REQ_OP_READ is 0, the other bits are flags (include/linux/blk_types.h). */
     if (!control.window || bio->bi_opf & 0xff)
         return 0;
@@ -335,8 +344,8 @@ static __always_inline void on_end(struct sock *sk, struct tcp_sock *tp, int old
     __sync_fetch_and_add(&counts.closed_retransmits, tp->total_retrans);
     if (sk->sk_err)
         __sync_fetch_and_add(&counts.aborted, 1);
-    else if (old_state == TCP_FIN_WAIT2 || old_state == TCP_CLOSING || old_state == TCP_FIN_WAIT1)
-        __sync_fetch_and_add(&counts.time_wait_entered, 1);
+    else if (old_state == TCP_FIN_WAIT2 || old_state == TCP_CLOSING)
+        enter_time_wait(sk);
     if (!r)
         return;
     if (r->bytes_in) {
@@ -351,26 +360,27 @@ static __always_inline void on_end(struct sock *sk, struct tcp_sock *tp, int old
     r->sk = 0;
 }
 
-SEC("tp_btf/inet_sock_set_state")
-int BPF_PROG(on_state, struct sock *sk, int old_state, int new_state) {
-    struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+/* Whether a socket is of the port. skc_num may be 0 already when it closes: the port was given back. */
+static __always_inline bool is_of_port(struct sock *sk, struct tcp_sock *tp) {
+    return tp && tp->inet_conn.icsk_inet.inet_sport == __builtin_bswap16(options.port) && is_ours(sk);
+}
+
+static __always_inline int changed_state(struct sock *sk, struct tcp_sock *tp, int old_state, int new_state) {
     struct request *r;
     __u32 hash, slot = 0;
 
-    /* skc_num may be 0 already when the socket closes: the port was given back. */
-    if (!tp || tp->inet_conn.icsk_inet.inet_sport != __builtin_bswap16(options.port) || !is_ours(sk))
-        return 0;
     /* An accepted child is a copy of its listener, which stays. CLOSE is no state to be counted in. */
     if (old_state != TCP_CLOSE && !(old_state == TCP_LISTEN && new_state == TCP_SYN_RECV))
-        __sync_fetch_and_sub(&counts.states[old_state & 15], 1);
+        __sync_fetch_and_add(&counts.left[old_state & 15], 1);
     if (new_state != TCP_CLOSE)
-        __sync_fetch_and_add(&counts.states[new_state & 15], 1);
+        __sync_fetch_and_add(&counts.entered[new_state & 15], 1);
     if (old_state == TCP_LISTEN || new_state == TCP_LISTEN)
         return 0;
 
     hash = sk->__sk_common.skc_hash;
     if (new_state == TCP_ESTABLISHED && old_state == TCP_SYN_RECV) {
         __sync_fetch_and_add(&counts.accepted, 1);
+        end_time_wait(sk);
         r = claim((__u64)sk, hash, &slot);
         if (r) {
             r->begun_ns = bpf_ktime_get_ns();
@@ -387,10 +397,35 @@ int BPF_PROG(on_state, struct sock *sk, int old_state, int new_state) {
     return 0;
 }
 
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(on_state, struct sock *sk, int old_state, int new_state) {
+    struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+
+    RAN_ATOMICALLY(others);
+    if (!is_of_port(sk, tp))
+        return 0;
+    note_seen(sk, old_state, new_state);
+    return changed_state(sk, tp, old_state, new_state);
+}
+
+/* The kernel does not run a program that it has just interrupted: a transition in softirq that falls into on_state() of
+ * a task would be missed. This one is attached after it, and counts what it did not see. */
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(on_missed_state, struct sock *sk, int old_state, int new_state) {
+    struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+
+    RAN_ATOMICALLY(others);
+    if (!is_of_port(sk, tp) || was_seen(sk, old_state, new_state))
+        return 0;
+    __sync_fetch_and_add(&counts.states_missed, 1);
+    return changed_state(sk, tp, old_state, new_state);
+}
+
 #include "boundaries.h"
 
 SEC("tp_btf/tcp_retransmit_skb")
 int BPF_PROG(on_retransmit, const struct sock *sk) {
+    RAN_ATOMICALLY(others);
     if (sk->__sk_common.skc_num == options.port && is_ours(sk))
         __sync_fetch_and_add(&counts.retransmits, 1);
     return 0;
@@ -398,6 +433,7 @@ int BPF_PROG(on_retransmit, const struct sock *sk) {
 
 SEC("tp_btf/tcp_send_reset")
 int BPF_PROG(on_send_reset, const struct sock *sk) {
+    RAN_ATOMICALLY(others);
     if (sk && sk->__sk_common.skc_num == options.port && is_ours(sk))
         __sync_fetch_and_add(&counts.resets_sent, 1);
     return 0;
@@ -405,6 +441,7 @@ int BPF_PROG(on_send_reset, const struct sock *sk) {
 
 SEC("tp_btf/tcp_receive_reset")
 int BPF_PROG(on_receive_reset, const struct sock *sk) {
+    RAN_ATOMICALLY(others);
     if (sk->__sk_common.skc_num == options.port && is_ours(sk))
         __sync_fetch_and_add(&counts.resets_received, 1);
     return 0;

@@ -12,6 +12,7 @@
 #define SYSCALLS 8      /* system calls that end the parse phase */
 #define LOOKS 32        /* reads looked into until the reader fetches them */
 #define LOOK_BYTES 1024 /* of each, at most */
+#define TIME_WAIT_SLOTS 64 /* steps of the kernel's timer wheel; a minute has fewer */
 
 /* System calls that read, by where their second argument leads. */
 enum { READ_PLAIN, READ_FROM, READ_PIECES, READ_MESSAGE, READ_SYSCALLS };
@@ -92,10 +93,16 @@ struct phase_row {
 
 /* Connections of the port: counted on each transition. */
 struct port_counts {
-    __s64 states[16]; /* by the kernel's number of the state; relative to attach */
+    /* Sockets that entered and left each state since attach, by the kernel's number of the state. */
+    __u64 entered[16], left[16];
+    /* Sockets in TIME_WAIT that entered it since attach, by the step of the timer wheel at which they leave: the number
+     * of the step in the upper half, a signed count in the lower one. Valid for as long as the step is to come. */
+    __u64 time_waits[TIME_WAIT_SLOTS];
+    __u64 states_missed; /* transitions that came while the program that counts them was interrupted; counted, too */
     __u64 accepted;   /* -> ESTABLISHED from SYN_RECV */
     __u64 closed;
     __u64 time_wait_entered;
+    __u64 time_wait_reused; /* left TIME_WAIT before their time: their client connected from the same port */
     __u64 unanswered; /* requests whose connection closed before a byte of response was written */
     __u64 aborted;    /* -> CLOSE with an error on the socket: a reset came, or a timeout */
     __u64 retransmits, resets_sent, resets_received;
@@ -117,6 +124,13 @@ struct port_counts {
     __u64 boundaries_seen;              /* functions of the server that were hit, in windows */
 };
 
+/* How often programs ran on one CPU, whether the event was the port's or not: each run costs. */
+struct run_row {
+    __u64 receives, sends, switches, syscalls, disk_reads;
+    __u64 others; /* states, retransmissions, resets: also in softirq */
+    __u64 reserved[2];
+} __attribute__((aligned(64)));
+
 /* Fixed before the programs are loaded: the verifier sees constants. */
 struct watch_options {
     __u64 class_below_bytes[SIZE_CLASSES - 1]; /* upper ends of the size classes; ~0 where there is none */
@@ -125,6 +139,8 @@ struct watch_options {
     __u32 state_bank;                          /* which bank of rows is the state hook's: the number of possible CPUs */
     __s32 split_syscalls[SYSCALLS]; /* numbers of the system calls that end the parse phase; -1 where there is none */
     __s32 read_syscalls[READ_SYSCALLS]; /* read, recvfrom, readv, recvmsg */
+    __u32 time_wait_jiffies; /* how long a socket stays in TIME_WAIT */
+    __u32 time_wait_shift;   /* jiffies of a step of the timer wheel for that long, log2 */
     __u16 port;
     __u16 reserved;
 };
@@ -167,16 +183,17 @@ struct sweep {
     __u64 sending;                           /* response written, not all of it acknowledged */
     __s64 waiting_cpu_ns;
     __u64 connections; /* records in use */
-    __u64 now_ns;
+    __u64 now_ns, now_jiffies;
     __u32 listed;
     __u32 reserved;
     struct open_request open[OPEN_LISTED];
 };
 
-_Static_assert(sizeof(struct watch_options) == 120, "layout.rs");
+_Static_assert(sizeof(struct watch_options) == 128, "layout.rs");
+_Static_assert(sizeof(struct run_row) == 64, "layout.rs");
 _Static_assert(sizeof(struct look) == 1040, "layout.rs");
-_Static_assert(sizeof(struct port_counts) == 712, "layout.rs");
-_Static_assert(sizeof(struct sweep) == 12656, "layout.rs");
+_Static_assert(sizeof(struct port_counts) == 1368, "layout.rs");
+_Static_assert(sizeof(struct sweep) == 12664, "layout.rs");
 _Static_assert(sizeof(struct request) == 128, "two cache lines");
 _Static_assert(sizeof(struct thread) == 128, "two cache lines");
 _Static_assert(sizeof(struct class_row) == 384, "layout.rs");

@@ -271,6 +271,13 @@ impl ServerGroup {
         began_ns + (ended_ns - began_ns) / 2
     }
 
+    /// Counts from now on: what was used until this moment is not the group's.
+    pub fn restart(&mut self) {
+        self.read();
+        self.counters = GroupCounters { cgroup_us: self.counters.cgroup_us, ..GroupCounters::default() };
+        self.members.values_mut().for_each(|member| member.counted_ns = 0);
+    }
+
     /// Counts what a parent's waited-for children used beyond what was counted from them while they lived.
     fn count_children(&mut self, parent: u32, earlier: &ProcessStat, now: &ProcessStat) {
         let user = now.children_user_ticks.saturating_sub(earlier.children_user_ticks);

@@ -5,6 +5,7 @@
 //! wanted; the kernel still walks its hash of connections. A dump of listeners only walks the listeners and is cheap.
 //! Message layout: include/uapi/linux/{netlink,sock_diag,inet_diag}.h.
 
+use record::time::monotonic_ns;
 use rustix::fd::OwnedFd;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
@@ -23,6 +24,7 @@ const DROPS: usize = 8;
 const BC_S_GE: u8 = 2;
 const BC_S_LE: u8 = 3;
 const TCP_LISTEN: u8 = 10;
+const FIN_WAIT_2: u8 = 5;
 /// Length of `struct inet_diag_msg`.
 const MESSAGE_BYTES: usize = 72;
 pub(crate) const HEADER_BYTES: usize = 16;
@@ -30,6 +32,10 @@ pub(crate) const HEADER_BYTES: usize = 16;
 const BUFFER_BYTES: usize = 64 << 10;
 /// A listener for each CPU and address is usual (SO_REUSEPORT); more than this is not kept.
 const MAX_LISTENERS: usize = 4096;
+/// More sockets in TIME_WAIT than this are counted, but not listed.
+pub const MAX_REMNANTS: usize = 131_072;
+/// `idiag_timer` of a socket that is no more than a timer.
+const TIMER_OF_REMNANT: u8 = 3;
 
 /// Names of the TCP states by number (include/net/tcp_states.h), as used in `connection_states`. Number 12, a request
 /// that is not yet a socket of its own, is reported by the kernel as `syn-recv`.
@@ -72,6 +78,26 @@ pub struct PortSockets {
     pub by_state: [u64; STATES.len()],
     /// The listeners among them.
     pub listeners: Vec<Listener>,
+    /// The sockets that are no more than a timer: in TIME_WAIT, or in FIN_WAIT_2 after their server closed them. At most
+    /// [`MAX_REMNANTS`] are kept.
+    pub remnants: Vec<Remnant>,
+    /// How many of these are in FIN_WAIT_2.
+    pub remnants_in_fin_wait_2: u64,
+}
+
+/// A socket of which the kernel keeps a timer only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Remnant {
+    /// Address family as in the kernel's message: an IPv4 connection of an IPv6 socket is IPv6.
+    pub is_ipv6: bool,
+    /// The client's port and both addresses, as they lie in memory.
+    pub client_port: u16,
+    /// See `client_port`; an IPv4 address is the first word.
+    pub client: [u32; 4],
+    /// See `client`.
+    pub server: [u32; 4],
+    /// When its timer is due, CLOCK_MONOTONIC; it fires at the next step of the timer wheel after that.
+    pub due_ns: u64,
 }
 
 impl PortSockets {
@@ -79,7 +105,8 @@ impl PortSockets {
     ///
     /// A socket whose local address none of the listeners has is a client's that happens to have the same port number, on
     /// its way to somewhere else: it is passed over. Without a listener nothing can be told apart and all are counted.
-    pub(crate) fn add(&mut self, state: u8, socket: Listener) {
+    /// Returns whether it is one of the port's.
+    pub(crate) fn add(&mut self, state: u8, socket: Listener) -> bool {
         let index = match usize::from(state) {
             12 => 3,
             known if known < STATES.len() => known,
@@ -92,9 +119,10 @@ impl PortSockets {
         } else if !self.listeners.is_empty()
             && !self.listeners.iter().any(|listener| serves(listener.address.ip(), socket.address.ip()))
         {
-            return;
+            return false;
         }
         self.by_state[index] += 1;
+        true
     }
 }
 
@@ -173,12 +201,17 @@ impl DiagSocket {
     fn dump(&mut self, port: u16, scope: Scope, interface: Interface, sockets: &mut PortSockets) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         rustix::net::send(&self.socket, &request(port, scope, interface, self.sequence), SendFlags::empty())?;
+        // The kernel fills the next datagram before it returns from sending or receiving.
+        let mut filled_ns = monotonic_ns();
         loop {
             let (received, length) = rustix::net::recv(&self.socket, &mut self.buffer[..], RecvFlags::TRUNC)?;
+            let (known, this_filled_ns) = (sockets.remnants.len(), std::mem::replace(&mut filled_ns, monotonic_ns()));
             if length > received {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "inet_diag sent more than a datagram holds"));
             }
-            if read_datagram(&self.buffer[..received], self.sequence, sockets)? == Progress::Complete {
+            let progress = read_datagram(&self.buffer[..received], self.sequence, sockets)?;
+            sockets.remnants[known..].iter_mut().for_each(|remnant| remnant.due_ns += this_filled_ns);
+            if progress == Progress::Complete {
                 return Ok(());
             }
         }
@@ -292,7 +325,7 @@ fn add_socket(message: &[u8], sockets: &mut PortSockets) {
     } else {
         Ipv4Addr::new(address[0], address[1], address[2], address[3]).into()
     };
-    sockets.add(
+    let is_counted = sockets.add(
         message[1],
         Listener {
             address: SocketAddr::new(ip, port),
@@ -303,6 +336,20 @@ fn add_socket(message: &[u8], sockets: &mut PortSockets) {
             drops: drops(&message[MESSAGE_BYTES..]),
         },
     );
+    if is_counted && message[2] == TIMER_OF_REMNANT {
+        sockets.remnants_in_fin_wait_2 += u64::from(message[1] == FIN_WAIT_2);
+        if sockets.remnants.len() < MAX_REMNANTS {
+            let words = |at: usize| [0, 4, 8, 12].map(|offset| u32_at(message, at + offset));
+            sockets.remnants.push(Remnant {
+                is_ipv6: i32::from(message[0]) == libc::AF_INET6,
+                client_port: u16::from_ne_bytes([message[6], message[7]]),
+                client: words(24),
+                server: words(8),
+                // What is left of it; the reader of the datagram knows since when.
+                due_ns: u64::from(u32_at(message, 52)) * 1_000_000,
+            });
+        }
+    }
 }
 
 /// The count of drops among a message's attributes; 0 where none was asked for.

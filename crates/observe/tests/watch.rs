@@ -4,6 +4,8 @@
 
 #[path = "../../../testbed/guest/boot.rs"]
 mod boot;
+#[path = "watch/churn.rs"]
+mod churn;
 #[path = "watch/client.rs"]
 mod client;
 #[path = "watch/counts.rs"]

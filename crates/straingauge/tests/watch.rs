@@ -77,6 +77,11 @@ fn a_load_is_counted_kept_and_reported() {
     for words in ["Requests by size class", "Service demands", "Machine", "Connections by state", "Sources against"] {
         assert!(said.contains(words), "'{words}' is not in:\n{said}");
     }
+    let tables = &report(&out, &["--json"]).exits_with(0).json()["tables"]["tables"];
+    assert_eq!(tables[0]["title"], "Requests by size class", "{tables:#}");
+    let rows = tables[0]["rows"].as_array().expect("rows");
+    let reported: f64 = rows.iter().filter_map(|row| row[1][0]["value"].as_f64()).sum();
+    assert_eq!(reported as u64, requests(last), "the report loses nothing of the recording");
     let page = std::fs::read_to_string(out.join("report.html")).expect("the page is written");
     assert!(page.contains("Requests per second") || page.contains("Stalls: not measured"), "{page}");
     assert!(!page.contains("<script"), "no script");
@@ -160,18 +165,20 @@ fn a_server_that_stops_at_a_clock_is_found_out() {
     let mut server = serve(Kind::Nginx, port, &state);
     let mut server = Running::start(&mut server);
     server.wait_until("nginx accepts", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let url = format!("http://127.0.0.1:{port}/1k.bin");
+    let mut load = straingauge(["load", &url, "--rate", "2000", "--warmup", "0s", "--duration", "15s"]);
+    let load = Running::start(load.args(["--connections", "50", "--timeout", "10s", "--quiet"]));
+    // The load's own begin would be one more silence.
     let Some(running) = watch(port, &out, &["--interval", "100ms"]) else {
+        load.signal(libc::SIGINT);
         server.signal(libc::SIGTERM);
         return;
     };
-    let url = format!("http://127.0.0.1:{port}/1k.bin");
-    let mut load = straingauge(["load", &url, "--rate", "2000", "--warmup", "0s", "--duration", "14s"]);
-    let load = Running::start(load.args(["--connections", "50", "--timeout", "10s", "--quiet"]));
     let began = Instant::now();
     let mut begins = Vec::new();
     for number in 0..8 {
         // From a common start, so that lateness does not add up.
-        let at = Duration::from_millis(1000 + number * 1500);
+        let at = Duration::from_millis(700 + number * 1500);
         std::thread::sleep(at.saturating_sub(began.elapsed()));
         begins.push(began.elapsed().as_secs_f64());
         signal_all(&state, libc::SIGSTOP);
@@ -192,21 +199,63 @@ fn a_server_that_stops_at_a_clock_is_found_out() {
     assert!(said.contains("They come every"), "{said}");
 }
 
+/// A watch on a terminal of this size, and what it wrote there, screen by screen; `keys` are typed after a while.
+fn screens(port: u16, rows: usize, columns: usize, more: &str, keys: &[u8]) -> Vec<String> {
+    let line = format!(
+        "stty rows {rows} cols {columns}; exec {} watch :{port} --interval 200ms --system-interval 200ms {more}",
+        env!("CARGO_BIN_EXE_straingauge"),
+    );
+    let mut command = Command::new("script");
+    command.args(["-q", "-e", "-c", &line, "/dev/null"]).env("TERM", "xterm");
+    let mut script = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("script starts");
+    let mut typed = script.stdin.take().expect("piped");
+    let mut shown = Vec::new();
+    let mut out = script.stdout.take().expect("piped");
+    let mut chunk = [0; 4096];
+    loop {
+        let count = out.read(&mut chunk).expect("it is read");
+        if count == 0 {
+            break;
+        }
+        shown.extend_from_slice(&chunk[..count]);
+        // Typed once there are three screens.
+        if !keys.is_empty() && shown.windows(3).filter(|part| part == b"\x1b[H").count() == 3 {
+            let _ = typed.write_all(keys);
+        }
+    }
+    assert!(script.wait().expect("it ends").success());
+    let shown = String::from_utf8(shown).expect("text");
+    shown.split("\x1b[H").skip(1).map(str::to_string).collect()
+}
+
 #[test]
-fn on_a_terminal_a_screen_is_drawn_anew() {
+fn a_screen_fits_the_terminal_and_q_ends_it() {
     needs_server!(Kind::Nginx);
     skip_unless!(program("script").is_some(), "script is not installed (apt-get install bsdutils)");
     let server = Server::start(Kind::Nginx);
-    let line = format!(
-        "exec {} watch :{} --interval 200ms --system-interval 200ms --duration 900ms",
-        env!("CARGO_BIN_EXE_straingauge"),
-        server.port
-    );
-    let said =
-        run(Command::new("script").args(["-q", "-e", "-c", &line, "/dev/null"]).env("TERM", "xterm")).exits_with(0);
-    assert!(said.out.matches("\x1b[H").count() >= 3, "several screens: {:?}", said.out);
-    for words in ["connections", "machine, means over", "cost of watching"] {
-        assert!(said.out.contains(words), "'{words}' is not in {:?}", said.out);
+    let url = server.url("1k.bin");
+    let mut load = straingauge(["load", &url, "--warmup", "0s", "--duration", "2s", "--connections", "4", "--quiet"]);
+    let load = Running::start(load.args(["--rate", "500"]));
+    // Without --duration only the key can end it.
+    let shown = screens(server.port, 24, 80, "", b"xq");
+    load.wait().exits_with(0);
+    assert!(shown.len() >= 3, "several screens: {shown:?}");
+    for screen in &shown {
+        let plain = screen.replace("\x1b[K", "").replace("\x1b[J", "");
+        let lines: Vec<&str> = plain.trim_end_matches("\r\n").split("\r\n").collect();
+        assert!(lines.len() <= 24, "{} lines: {plain}", lines.len());
+        for line in &lines {
+            assert!(line.chars().count() <= 80 && !line.contains('\n'), "{line:?}");
+        }
+        assert!(lines[0].starts_with(&format!(":{}", server.port)), "the head is in sight: {plain}");
+        for words in ["requests  ", "connections  ", "server  "] {
+            assert!(lines.iter().any(|line| line.starts_with(words)), "'{words}' is not in {plain}");
+        }
+    }
+    let wide = screens(server.port, 60, 200, "--duration 500ms", b"");
+    let last = wide.last().expect("a screen");
+    for words in ["machine, means over", "watching adds"] {
+        assert!(last.contains(words), "'{words}' is not in {last:?}");
     }
 }
 

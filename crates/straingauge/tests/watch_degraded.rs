@@ -1,10 +1,14 @@
 //! `straingauge watch` and `doctor` with less than they could use: no rights, two capabilities, no type information, no BPF.
 //! What can be seen is shown, what cannot is said with the reason, and nothing is 0 that was not measured.
 
-use crate::rig::{Running, Said, is_root, member, needs_server, open_dir, program, run, skip_unless, straingauge};
+use crate::rig::{
+    Running, Said, free_port, is_root, member, needs_server, open_dir, program, run, skip_unless, straingauge,
+};
 use crate::server::{Kind, Server};
 use serde_json::Value;
 use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -44,7 +48,31 @@ fn shows_states_and_says(said: &Said, words: &[&str]) {
     let last = lines.last().expect("a reading");
     assert_eq!(last["totals"]["connections"]["states"]["listen"], 1, "{last:#}");
     assert_eq!(last["totals"]["classes"], serde_json::json!([]), "not counted, and not 0 either");
-    assert!(last["totals"]["connections"]["retransmits"].is_null(), "not measured, and not 0 either");
+    // Whatever needs the programs is absent: not measured, and not 0 either.
+    for (part, names) in [
+        ("/totals", &["losses", "open", "phases/0", "traffic"][..]),
+        (
+            "/totals/connections",
+            &[
+                "accepted",
+                "closed",
+                "aborted",
+                "retransmits",
+                "resets_sent",
+                "closed_bytes_received",
+                "connects",
+                "reconciliation",
+            ],
+        ),
+        ("/totals/cpu", &["requests_ns", "connect_ns", "between_ns", "elsewhere_ns"]),
+        ("/totals/cost", &["added_ns", "added_ratio", "receive_event_ns", "windows"]),
+        ("/rates", &["all", "accepted_per_sec", "closed_per_sec", "request_cpus"]),
+    ] {
+        for name in names {
+            let value = last.pointer(&format!("{part}/{name}"));
+            assert!(value.is_none_or(Value::is_null), "{part}/{name} is {value:?}");
+        }
+    }
     let doubts: Vec<&str> =
         last["doubts"].as_array().expect("a list").iter().filter_map(|doubt| doubt["what"].as_str()).collect();
     let why = doubts.iter().find(|what| what.contains("requests are not counted")).expect("it is said");
@@ -69,14 +97,50 @@ fn nobody_sees_states_and_is_told_what_is_missing() {
     let port = format!(":{}", server.port);
     let said = run(&mut as_nobody(&copy, &[], &watch_arguments(&port))).exits_with(0);
     shows_states_and_says(&said, &["not permitted", "cap_bpf"]);
+    // Whether nobody may look into nginx's worker, who is nobody too, depends on the machine: seen or said.
+    let last = lines(&said).pop().expect("a reading");
+    let is_unseen = last["doubts"].to_string().contains("the server's processes are not watched");
+    for (part, name) in [("totals", "cpu"), ("rates", "server_cpus"), ("rates", "switches_per_sec")] {
+        assert_eq!(last[part][name].is_null(), is_unseen, "{part}.{name}: {last:#}");
+    }
     let screen = run(&mut as_nobody(&copy, &[], &["watch", &port, "--duration", "300ms"])).exits_with(0).out;
-    for words in ["connections only", "retransmits not measured", "! requests are not counted"] {
+    for words in ["connections only", "accepted not measured", "retransmits not measured", "! requests are not counted"]
+    {
         assert!(screen.contains(words), "'{words}' is not in:\n{screen}");
     }
     let doctor = run(&mut as_nobody(&copy, &[], &["doctor"])).exits_with(0).out;
     for words in ["no   BPF ", "no   requests of a server", "cap_bpf"] {
         assert!(doctor.contains(words), "'{words}' is not in:\n{doctor}");
     }
+}
+
+#[test]
+fn nobodys_metrics_are_of_what_was_measured() {
+    needs_server!(Kind::Nginx);
+    skip_unless!(is_root(), "only root can become nobody");
+    skip_unless!(program("setpriv").is_some(), "setpriv is not installed (apt-get install util-linux)");
+    let (server, dir) = (Server::start(Kind::Nginx), open_dir());
+    let copy = open_copy(dir.path());
+    let (port, address) = (format!(":{}", server.port), format!("127.0.0.1:{}", free_port()));
+    let words = ["watch", &port, "--prometheus", &address, "--interval", "100ms"];
+    let mut running = Running::start(&mut as_nobody(&copy, &[], &words));
+    let get = || {
+        let mut page = String::new();
+        let Ok(mut stream) = TcpStream::connect(&address) else { return page };
+        let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").and_then(|()| stream.read_to_string(&mut page));
+        page
+    };
+    running.wait_until("a page", || get().contains("straingauge_connections{"));
+    let page = get();
+    running.signal(libc::SIGINT);
+    running.wait().exits_with(0);
+    let counters: Vec<&str> = page.lines().filter(|line| !line.starts_with('#') && line.contains("_total{")).collect();
+    let are_measured = |line: &&str| {
+        ["watch_own_cpu", "server_cpu", "port_drops", "listen_overflows"]
+            .iter()
+            .any(|name| line.starts_with(&format!("straingauge_{name}")))
+    };
+    assert!(!counters.is_empty() && counters.iter().all(are_measured), "{counters:#?}");
 }
 
 #[test]

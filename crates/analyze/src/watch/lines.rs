@@ -25,8 +25,8 @@ pub struct Window {
     pub rate_per_sec: f64,
     /// CPUs that did nothing; absent where the machine was not recorded.
     pub idle_cpus: Option<f64>,
-    /// CPUs that the server's processes used, by the scheduler.
-    pub server_cpus: f64,
+    /// CPUs that the server's processes used, by the scheduler; absent where they were not seen.
+    pub server_cpus: Option<f64>,
     /// CPUs in user mode: the machine's, or the server's where that is all there is.
     pub user_cpus: f64,
     /// CPUs in the kernel, interrupts included.
@@ -84,24 +84,28 @@ pub fn find(recording: &Recording) -> Result<Lines, String> {
         line(&points, CONFIDENCE)
     };
     let idle = fit(&|window| window.idle_cpus);
-    let server = fit(&|window| Some(window.server_cpus));
+    let server = fit(&|window| window.server_cpus);
     let user = fit(&|window| Some(window.user_cpus)).ok_or("not measured: no line fits")?;
     let kernel = fit(&|window| Some(window.kernel_cpus)).ok_or("not measured: no line fits")?;
     Ok(Lines { cpus: if idle.is_some() { recording.cpus } else { 0 }, windows, window_s, idle, server, user, kernel })
 }
 
+/// The windows hold all samples: what is too short for one more belongs to the last.
 fn cut(samples: &[Sample], window_s: f64) -> Vec<Window> {
-    let mut windows = Vec::new();
-    let Some(mut begin) = samples.first() else { return windows };
+    let Some(mut begin) = samples.first() else { return Vec::new() };
+    let mut edges = vec![begin];
     for sample in samples {
         // Half an interval's jitter must not make every window one reading longer.
-        if sample.seconds - begin.seconds < window_s * 0.95 {
-            continue;
+        if sample.seconds - begin.seconds >= window_s * 0.95 {
+            edges.push(sample);
+            begin = sample;
         }
-        windows.extend(between(begin, sample));
-        begin = sample;
     }
-    windows
+    if edges.len() > 1 {
+        edges.pop();
+        edges.extend(samples.last());
+    }
+    edges.windows(2).filter_map(|pair| between(pair[0], pair[1])).collect()
 }
 
 fn between(begin: &Sample, end: &Sample) -> Option<Window> {
@@ -116,11 +120,11 @@ fn between(begin: &Sample, end: &Sample) -> Option<Window> {
         }
         _ => {
             let user = (end.server_user_s? - begin.server_user_s?) / seconds;
-            let all = (end.server_cpu_s - begin.server_cpu_s) / seconds;
+            let all = (end.server_cpu_s? - begin.server_cpu_s?) / seconds;
             (None, user, all - user)
         }
     };
-    let server_cpus = (end.server_cpu_s - begin.server_cpu_s) / seconds;
+    let server_cpus = end.server_cpu_s.zip(begin.server_cpu_s).map(|(end, begin)| (end - begin) / seconds);
     Some(Window { at_s: begin.seconds, rate_per_sec, server_cpus, idle_cpus, user_cpus, kernel_cpus })
 }
 
@@ -215,7 +219,13 @@ mod tests {
                 let requests = second * second * 100;
                 let cpu = requests as f64 * 50e-6;
                 let seconds = second as f64 * 2.0;
-                Sample { seconds, requests, server_cpu_s: cpu, server_user_s: Some(cpu / 5.0), ..Sample::default() }
+                Sample {
+                    seconds,
+                    requests,
+                    server_cpu_s: Some(cpu),
+                    server_user_s: Some(cpu / 5.0),
+                    ..Sample::default()
+                }
             })
             .collect();
         let lines = find(&recording).unwrap();

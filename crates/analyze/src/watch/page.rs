@@ -11,6 +11,7 @@ use crate::report::{DrawnFigure, Figure, draw};
 use record::units::format_si;
 use record::{RunDir, Status};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Points of a line over time; a longer recording is averaged into as many parts.
 const MOST_POINTS: usize = 480;
@@ -84,8 +85,10 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 
 fn rates(findings: &WatchFindings) -> Option<Figure> {
     let found = findings.stalls.as_ref().ok()?;
-    let points = thinned(&found.rates);
-    let ends = points.iter().map(|(x, _)| *x).chain([findings.seconds]);
+    let mut points = thinned(&found.rates);
+    // A rate is drawn at the beginning of its interval: the last one lasts until the end.
+    points.extend(points.last().map(|(_, rate)| (findings.seconds, *rate)));
+    let ends = points.iter().map(|(x, _)| *x);
     let mut chart = Chart::empty(
         "requests per second over time",
         "time since the watch began",
@@ -156,17 +159,18 @@ fn against_rate(findings: &WatchFindings) -> Option<Figure> {
 fn states(recording: &Recording) -> Option<Figure> {
     let classes = ["s1", "s2", "s3", "s4"];
     let wanted = ["ESTABLISHED", "TIME_WAIT", "SYN_RECV", "CLOSE_WAIT"];
-    let samples = &recording.samples;
-    let has = |name: &str| samples.iter().any(|s| s.states.keys().any(|key| is_state(key, name)));
+    let samples: Vec<_> =
+        recording.samples.iter().filter_map(|sample| Some((sample.seconds, sample.states.as_ref()?))).collect();
+    let has = |name: &str| samples.iter().any(|(_, states)| states.keys().any(|key| is_state(key, name)));
     let series: Vec<Series> = wanted
         .iter()
         .zip(classes)
         .filter(|(name, _)| has(name))
         .map(|(name, class)| {
-            let count = |sample: &super::recording::Sample| {
-                sample.states.iter().filter(|(key, _)| is_state(key, name)).map(|(_, n)| *n as f64).sum()
+            let count = |states: &BTreeMap<String, u64>| {
+                states.iter().filter(|(key, _)| is_state(key, name)).map(|(_, n)| *n as f64).sum()
             };
-            let points: Vec<(f64, f64)> = samples.iter().map(|sample| (sample.seconds, count(sample))).collect();
+            let points: Vec<(f64, f64)> = samples.iter().map(|(seconds, states)| (*seconds, count(states))).collect();
             Series { name: name.to_lowercase().replace('_', " "), class, line: thinned(&points), ..Series::default() }
         })
         .collect();
@@ -184,7 +188,8 @@ fn states(recording: &Recording) -> Option<Figure> {
     chart.series = series;
     Some(Figure {
         title: "Connections by state",
-        caption: "Counted at each transition; TIME_WAIT is modelled and corrected by scans.".into(),
+        caption: "Counted at each transition. Sockets leave TIME_WAIT by the kernel's timers, which are computed."
+            .into(),
         chart,
     })
 }

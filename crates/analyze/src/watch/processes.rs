@@ -26,7 +26,7 @@ pub(super) fn table(last: &Totals) -> Option<Table> {
     }
     let cells = |row: &Process| {
         let cpu_ns = row.cpu_ns.map(|ns| ns as f64);
-        let whole_ns = last.cpu.group_ns as f64;
+        let whole_ns = last.cpu.map_or(0.0, |cpu| cpu.group_ns as f64);
         let mut cells: Vec<Cell> =
             vec![cpu_ns.map(|ns| ns / 1e9).into(), cpu_ns.map(|ns| ns * 100.0 / whole_ns).into()];
         if has_requests {
@@ -89,7 +89,7 @@ mod tests {
 
     fn totals(processes: Vec<Process>) -> Totals {
         let group_ns = processes.iter().filter_map(|row| row.cpu_ns).sum();
-        Totals { processes, cpu: Cpu { group_ns, ..Cpu::default() }, ..Totals::default() }
+        Totals { processes, cpu: Some(Cpu { group_ns, ..Cpu::default() }), ..Totals::default() }
     }
 
     fn value(table: &Table, row: usize, column: (&str, &str)) -> Option<f64> {

@@ -75,14 +75,14 @@ pub struct Sample {
     pub seconds: f64,
     /// Requests so far.
     pub requests: u64,
-    /// The server's CPU time so far, seconds, and the user part of it.
-    pub server_cpu_s: f64,
+    /// The server's CPU time so far, seconds, and the user part of it; absent where its processes were not seen.
+    pub server_cpu_s: Option<f64>,
     /// See `server_cpu_s`.
     pub server_user_s: Option<f64>,
     /// Of the machine, with the moment of its own reading.
     pub machine: Option<(f64, CpuModes)>,
-    /// Sockets by state.
-    pub states: BTreeMap<String, u64>,
+    /// Sockets by state; absent at the beginning of the watch, before its first reading.
+    pub states: Option<BTreeMap<String, u64>>,
 }
 
 /// A recording.
@@ -94,12 +94,14 @@ pub struct Recording {
     pub mode: String,
     /// Size classes.
     pub classes: Vec<Class>,
-    /// Readings in order of time.
+    /// The beginning of the watch, when all its counts were 0, and the readings in order of time.
     pub samples: Vec<Sample>,
-    /// The first and the last reading whole.
+    /// The beginning of the watch: counts since boot as of the first reading, all others 0.
     pub(crate) first: Totals,
-    /// See `first`.
+    /// The last reading whole.
     pub(crate) last: Totals,
+    /// The last reading where it was thinned out.
+    pub(crate) newest: Option<Sample>,
     /// Whether requests were counted.
     pub has_requests: bool,
     /// CPUs of the machine; 0 = not recorded.
@@ -123,7 +125,7 @@ pub(crate) struct Totals {
     pub(crate) pack: Option<Pack>,
     pub(crate) connections: Connections,
     pub(crate) processes: Vec<Process>,
-    pub(crate) cpu: Cpu,
+    pub(crate) cpu: Option<Cpu>,
     pub(crate) cost: Cost,
     pub(crate) losses: BTreeMap<String, u64>,
     pub(crate) system: System,
@@ -176,8 +178,8 @@ pub(crate) struct Estimate {
 pub(crate) struct Connections {
     pub(crate) states: BTreeMap<String, u64>,
     pub(crate) reconciliation: BTreeMap<String, u64>,
-    pub(crate) accepted: u64,
-    pub(crate) closed: u64,
+    pub(crate) accepted: Option<u64>,
+    pub(crate) closed: Option<u64>,
     pub(crate) aborted: u64,
     pub(crate) retransmits: Option<u64>,
 }
@@ -291,7 +293,8 @@ impl Recording {
 
     fn read(mut lines: impl BufRead) -> Result<Recording, Refusal> {
         let mut recording = Recording::default();
-        let (mut line, mut number, mut stride, mut last_ns) = (Vec::new(), 0u64, 1u64, None);
+        let (mut line, mut number, mut last_ns) = (Vec::new(), 0u64, None);
+        let mut thinning = Thinning { stride: 1, offered: 0 };
         loop {
             line.clear();
             let count = lines.by_ref().take(MOST_LINE_BYTES).read_until(b'\n', &mut line).map_err(Refusal::Io)?;
@@ -324,7 +327,7 @@ impl Recording {
                 }
                 Ok(Line::Reading { totals }) => {
                     last_ns = Some(totals.elapsed_ns);
-                    recording.add(*totals, &mut stride);
+                    recording.add(*totals, &mut thinning);
                 }
                 Err(error) if number == 1 => return Err(Refusal::NotAWatch(format!("not a watch's: {error}"))),
                 Err(error) => recording.refuse(number, &error.to_string()),
@@ -333,6 +336,7 @@ impl Recording {
         if number == 0 {
             return Err(Refusal::NotAWatch("the file is empty".into()));
         }
+        recording.end();
         Ok(recording)
     }
 
@@ -341,7 +345,12 @@ impl Recording {
         self.first_unreadable.get_or_insert_with(|| format!("line {number}: {}", crate::text::plain(why, 200)));
     }
 
-    fn add(&mut self, mut totals: Totals, stride: &mut u64) {
+    /// What was read last belongs to the sum, however much was thinned out before it.
+    fn end(&mut self) {
+        self.samples.extend(self.newest.take());
+    }
+
+    fn add(&mut self, mut totals: Totals, thinning: &mut Thinning) {
         totals.classes.truncate(MOST_ENTRIES);
         totals.phases.truncate(MOST_ENTRIES);
         totals.processes.truncate(MOST_PROCESSES);
@@ -351,33 +360,62 @@ impl Recording {
         }
         self.has_requests |= !totals.classes.is_empty();
         self.cpus = self.cpus.max(totals.system.cpus);
-        let cpu = &totals.cpu;
-        let server_cpu_s = cpu.group_ns as f64 / 1e9;
+        let server_cpu_s = totals.cpu.map(|cpu| cpu.group_ns as f64 / 1e9);
+        let user_ratio = totals.cpu.and_then(|cpu| cpu.user_ratio).filter(|ratio| (0.0..=1.0).contains(ratio));
         let sample = Sample {
             seconds: totals.elapsed_ns as f64 / 1e9,
             requests: totals.classes.iter().fold(0, |sum, class| sum.saturating_add(class.requests)),
             server_cpu_s,
-            server_user_s: cpu.user_ratio.filter(|ratio| (0.0..=1.0).contains(ratio)).map(|ratio| server_cpu_s * ratio),
+            server_user_s: server_cpu_s.zip(user_ratio).map(|(cpu_s, ratio)| cpu_s * ratio),
             machine: totals.system.cpu.map(|modes| (totals.system.read_ns("cpu") as f64 / 1e9, modes)),
-            states: totals.connections.states.iter().take(MOST_ENTRIES).map(|(name, n)| (name.clone(), *n)).collect(),
+            states: Some(
+                totals.connections.states.iter().take(MOST_ENTRIES).map(|(name, n)| (name.clone(), *n)).collect(),
+            ),
         };
         if self.readings == 0 {
-            self.first = totals.clone();
-        }
-        if self.readings.is_multiple_of(*stride) {
-            self.samples.push(sample);
+            // Counts are since the watch began, so the first reading's are of the time until then.
+            self.first = Totals {
+                at_ns: totals.at_ns.saturating_sub(totals.elapsed_ns),
+                system: totals.system.clone(),
+                io: totals.io,
+                cpu: totals.cpu.map(|_| Cpu::default()),
+                ..Totals::default()
+            };
+            if totals.elapsed_ns > 0 {
+                let server_user_s = sample.server_user_s.map(|_| 0.0);
+                let server_cpu_s = server_cpu_s.map(|_| 0.0);
+                let beginning = Sample { server_cpu_s, server_user_s, machine: sample.machine, ..Sample::default() };
+                self.keep(beginning, thinning);
+            }
         }
         self.readings += 1;
         self.last = totals;
+        self.keep(sample, thinning);
+    }
+
+    fn keep(&mut self, sample: Sample, thinning: &mut Thinning) {
+        self.newest = None;
+        if thinning.offered.is_multiple_of(thinning.stride) {
+            self.samples.push(sample);
+        } else {
+            self.newest = Some(sample);
+        }
+        thinning.offered += 1;
         if self.samples.len() > MOST_SAMPLES {
             let mut at = 0;
             self.samples.retain(|_| {
                 at += 1;
                 at % 2 == 1
             });
-            *stride *= 2;
+            thinning.stride *= 2;
         }
     }
+}
+
+/// One sample in `stride` is kept, of those offered.
+struct Thinning {
+    stride: u64,
+    offered: u64,
 }
 
 enum Refusal {
@@ -403,6 +441,7 @@ fn skip_line(lines: &mut impl BufRead) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const HEAD: &str = r#"{"kind":"watch","schema":1,"port":80,"mode":"counts","classes":[{"name":"html","from_bytes":0,"below_bytes":null}]}"#;
 
@@ -422,7 +461,7 @@ mod tests {
         let recording = read(&text).unwrap();
         assert_eq!((recording.readings, recording.unreadable_lines, recording.port), (1, 3, 80));
         assert!(recording.first_unreadable.unwrap().starts_with("line 3: "));
-        assert_eq!(recording.samples[0].requests, 7);
+        assert_eq!(recording.samples[1].requests, 7);
     }
 
     #[test]
@@ -443,15 +482,62 @@ mod tests {
     #[test]
     fn weeks_are_thinned_and_counts_stay_exact() {
         let mut recording = Recording::default();
-        let mut stride = 1;
-        for number in 0..500_001u64 {
+        let mut thinning = Thinning { stride: 1, offered: 0 };
+        for number in 0..500_002u64 {
             let classes = vec![ClassTotals { requests: number, ..ClassTotals::default() }];
-            recording.add(Totals { elapsed_ns: number, classes, ..Totals::default() }, &mut stride);
+            recording.add(Totals { elapsed_ns: number, classes, ..Totals::default() }, &mut thinning);
         }
-        assert!(recording.samples.len() <= MOST_SAMPLES && stride == 4);
+        assert!(recording.samples.len() <= MOST_SAMPLES && thinning.stride == 4);
         assert_eq!(recording.samples.first().unwrap().requests, 0);
         let step = recording.samples[1].requests;
         assert!(recording.samples.windows(2).all(|pair| pair[1].requests - pair[0].requests == step), "evenly spaced");
-        assert_eq!(recording.last.classes[0].requests, 500_000);
+        recording.end();
+        assert_eq!(recording.samples.last().unwrap().requests, 500_001, "the last reading is never thinned out");
+        assert_eq!(recording.last.classes[0].requests, 500_001);
+    }
+
+    proptest! {
+        /// Whatever the rate did, each part of a report adds up to what was counted since the watch began.
+        #[test]
+        fn the_parts_of_a_report_add_up_to_the_recordings_totals(
+            readings in prop::collection::vec((1u64..3_000_000_000, 0u64..500, 0u64..50), 1..60),
+            is_from_the_beginning in any::<bool>(),
+        ) {
+            let (mut text, mut elapsed_ns, mut counts) = (format!("{HEAD}\n"), 0, [0u64; 2]);
+            let mut reading = |elapsed_ns: u64, counts: [u64; 2]| text += &format!(
+                "{{\"kind\":\"reading\",\"totals\":{{\"elapsed_ns\":{elapsed_ns},\"classes\":[{{\"requests\":{}}},{{\"requests\":{}}}]}}}}\n",
+                counts[0], counts[1],
+            );
+            if is_from_the_beginning {
+                reading(0, counts);
+            }
+            for (ns, small, large) in readings {
+                elapsed_ns += ns;
+                counts = [counts[0] + small, counts[1] + large];
+                reading(elapsed_ns, counts);
+            }
+            let recording = read(&text).unwrap();
+            let all = counts[0] + counts[1];
+            let seconds = elapsed_ns as f64 / 1e9;
+            let found = crate::watch::find(&recording);
+            let is_all = |sum: f64| (sum - all as f64).abs() < 1e-6 * all as f64 + 1e-6;
+            prop_assert!((found.seconds - seconds).abs() < 1e-9);
+            prop_assert!(is_all(found.requests_per_sec.unwrap() * seconds));
+            let table = &found.tables.tables[0];
+            prop_assert!(is_all(table.rows.iter().filter_map(|(_, cells)| cells[0].value).sum()));
+            prop_assert!(is_all(table.rows.iter().filter_map(|(_, cells)| cells[2].value).sum::<f64>() * seconds));
+            if let Ok(stalls) = &found.stalls {
+                let ends = stalls.rates.iter().skip(1).map(|(at, _)| *at).chain([seconds]);
+                prop_assert!(is_all(stalls.rates.iter().zip(ends).map(|((at, rate), end)| rate * (end - at)).sum()));
+                let silent = stalls.rates.iter().filter(|(_, rate)| *rate == 0.0).count();
+                let said = stalls.stalls.len() as f64 + stalls.silent_before_s + stalls.silent_after_s;
+                prop_assert!(silent == 0 || said > 0.0, "an interval without a request is mentioned");
+            }
+            if let Ok(lines) = &found.lines {
+                let ends = lines.windows.iter().skip(1).map(|window| window.at_s).chain([seconds]);
+                let sum = lines.windows.iter().zip(ends).map(|(window, end)| window.rate_per_sec * (end - window.at_s)).sum();
+                prop_assert!(is_all(sum), "{sum} {all}");
+            }
+        }
     }
 }

@@ -58,13 +58,18 @@ pub struct Stalls {
     /// Begin of each interval (seconds) and requests per second in it.
     #[serde(skip)]
     pub rates: Vec<(f64, f64)>,
+    /// With less than a twentieth of the usual rate at the beginning of the recording and at its end, seconds: nobody asked, or nobody
+    /// answered.
+    pub silent_before_s: f64,
+    /// See `silent_before_s`.
+    pub silent_after_s: f64,
     /// Median length of an interval, seconds.
     pub interval_s: f64,
-    /// Median rate over the intervals that were not silent.
+    /// Median rate over the intervals with requests.
     pub usual_per_sec: f64,
     /// Stalls, in order; at most 2,000.
     pub stalls: Vec<Stall>,
-    /// All of them together, as a share of the recording.
+    /// All of them together, as a share of the time from the first request to the last.
     pub stalled_ratio: f64,
     /// Where they come regularly.
     pub period: Option<Period>,
@@ -83,10 +88,21 @@ pub fn find(recording: &Recording) -> Result<Stalls, String> {
             intervals.push((pair[0].seconds, seconds, requests));
         }
     }
-    // Before the first and after the last request nobody asked for anything.
-    let first = intervals.iter().position(|(_, _, requests)| *requests > 0.0);
-    let last = intervals.iter().rposition(|(_, _, requests)| *requests > 0.0);
-    let (Some(first), Some(last)) = (first, last) else { return Err("not measured: there was no request".into()) };
+    let busy: Vec<f64> = intervals.iter().filter(|(_, _, n)| *n > 0.0).map(|(_, seconds, n)| n / seconds).collect();
+    let Some(usual_per_sec) = crate::statistics::median(&busy) else {
+        return Err("not measured: there was no request".into());
+    };
+    let is_silent = |(_, seconds, requests): &(f64, f64, f64)| requests / seconds < SILENT_RATIO * usual_per_sec;
+    // A stall lies between intervals with more. At the ends it cannot be told whether anybody asked; and a load that begins or ends
+    // within an interval leaves little in it.
+    let (Some(first), Some(last)) =
+        (intervals.iter().position(|one| !is_silent(one)), intervals.iter().rposition(|one| !is_silent(one)))
+    else {
+        return Err("not measured: there was no request".into());
+    };
+    let rates = intervals.iter().map(|(at, seconds, requests)| (*at, requests / seconds)).collect();
+    let length_of = |intervals: &[(f64, f64, f64)]| intervals.iter().map(|(_, seconds, _)| seconds).sum();
+    let (silent_before_s, silent_after_s) = (length_of(&intervals[..first]), length_of(&intervals[last + 1..]));
     let intervals = &intervals[first..=last];
     if intervals.len() < FEWEST_INTERVALS {
         return Err(format!(
@@ -94,8 +110,6 @@ pub fn find(recording: &Recording) -> Result<Stalls, String> {
             intervals.len()
         ));
     }
-    let busy: Vec<f64> = intervals.iter().filter(|(_, _, n)| *n > 0.0).map(|(_, seconds, n)| n / seconds).collect();
-    let usual_per_sec = crate::statistics::median(&busy).unwrap_or(0.0);
     let lengths: Vec<f64> = intervals.iter().map(|(_, seconds, _)| *seconds).collect();
     let interval_s = crate::statistics::median(&lengths).unwrap_or(0.0);
     if usual_per_sec * interval_s < FEWEST_REQUESTS {
@@ -106,20 +120,25 @@ pub fn find(recording: &Recording) -> Result<Stalls, String> {
     }
     let mut stalls: Vec<Stall> = Vec::new();
     let mut was_silent = false;
-    for (at, seconds, requests) in intervals {
-        let is_silent = requests / seconds < SILENT_RATIO * usual_per_sec;
+    for interval in intervals {
+        let ((at, seconds, _), is_silent) = (interval, is_silent(interval));
         if is_silent && was_silent {
             if let Some(stall) = stalls.last_mut() {
                 stall.length_s += seconds;
             }
-        } else if is_silent && stalls.len() < MOST_STALLS {
+        } else if is_silent {
+            if stalls.len() == MOST_STALLS {
+                break;
+            }
             stalls.push(Stall { at_s: *at, length_s: *seconds });
         }
         was_silent = is_silent;
     }
     let span = intervals.last().map_or(0.0, |(at, seconds, _)| at + seconds) - intervals[0].0;
     Ok(Stalls {
-        rates: intervals.iter().map(|(at, seconds, requests)| (*at, requests / seconds)).collect(),
+        rates,
+        silent_before_s,
+        silent_after_s,
         interval_s,
         usual_per_sec,
         stalled_ratio: stalls.iter().map(|stall| stall.length_s).sum::<f64>() / span,
@@ -189,9 +208,26 @@ fn refine(begins: &[f64], guess: f64) -> Option<(f64, Option<Interval>)> {
 
 /// In words.
 pub fn sentences(found: &Stalls) -> Vec<String> {
+    let mut said = of_stalls(found);
+    let ends: Vec<String> = [(found.silent_before_s, "first"), (found.silent_after_s, "last")]
+        .into_iter()
+        .filter(|(seconds, _)| *seconds > 0.95 * found.interval_s)
+        .map(|(seconds, which)| format!("the {which} {}", record::units::format_nanos(seconds * 1e9)))
+        .collect();
+    if !ends.is_empty() {
+        said.push(format!(
+            "Less than {:.0} % of it came in {}: there was no load, or the server did not answer; the watch cannot tell which.",
+            SILENT_RATIO * 100.0,
+            ends.join(" and ")
+        ));
+    }
+    said
+}
+
+fn of_stalls(found: &Stalls) -> Vec<String> {
     if found.stalls.is_empty() {
         return vec![format!(
-            "No stall: no interval of {} had less than {:.0} % of the usual {}/s.",
+            "No stall between the load's begin and end: no interval of {} had less than {:.0} % of the usual {}/s.",
             record::units::format_nanos(found.interval_s * 1e9),
             SILENT_RATIO * 100.0,
             record::units::format_si(found.usual_per_sec)
@@ -285,5 +321,9 @@ mod tests {
     fn silence_before_and_after_the_load_is_no_stall() {
         let found = find(&recording(300, 200, |second| !(50..250).contains(&second))).unwrap();
         assert!(found.stalls.is_empty(), "{:?}", found.stalls);
+        assert_eq!((found.silent_before_s, found.silent_after_s), (50.0, 50.0));
+        assert_eq!(found.rates.len(), 300, "the chart goes from end to end");
+        let said = sentences(&found).join(" ");
+        assert!(said.contains("the first 50.0 s and the last 50.0 s"), "{said}");
     }
 }

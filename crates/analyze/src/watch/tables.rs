@@ -237,7 +237,7 @@ fn pack(recording: &Recording) -> Option<Table> {
 }
 
 fn demands(recording: &Recording, span: &Span<'_>) -> Table {
-    let user = span.last.cpu.user_ratio.filter(|ratio| (0.0..=1.0).contains(ratio));
+    let user = span.last.cpu.and_then(|cpu| cpu.user_ratio).filter(|ratio| (0.0..=1.0).contains(ratio));
     let rows = span.last.classes.iter().enumerate().filter(|(_, class)| class.requests > 0).map(|(index, class)| {
         let before = span.first.classes.get(index).cloned().unwrap_or_default();
         let requests = class.requests.saturating_sub(before.requests);
@@ -327,13 +327,14 @@ fn machine(span: &Span<'_>) -> Option<Table> {
     }
     // Read with every reading.
     let seconds_of_all = span.last.at_ns.saturating_sub(span.first.at_ns) as f64 / 1e9;
-    let (before, after) = (&span.first.cpu, &span.last.cpu);
-    for (words, n) in [
-        ("server: context switches", after.switches.saturating_sub(before.switches)),
-        ("server: major faults", after.major_faults.saturating_sub(before.major_faults)),
-    ] {
-        if seconds_of_all > 0.0 {
-            rows.push((words.into(), vec![(n as f64 / seconds_of_all).into(), Cell::default()]));
+    if let (Some(before), Some(after)) = (&span.first.cpu, &span.last.cpu) {
+        for (words, n) in [
+            ("server: context switches", after.switches.saturating_sub(before.switches)),
+            ("server: major faults", after.major_faults.saturating_sub(before.major_faults)),
+        ] {
+            if seconds_of_all > 0.0 {
+                rows.push((words.into(), vec![(n as f64 / seconds_of_all).into(), Cell::default()]));
+            }
         }
     }
     (!rows.is_empty()).then(|| Table {
@@ -345,16 +346,16 @@ fn machine(span: &Span<'_>) -> Option<Table> {
 }
 
 fn states(recording: &Recording) -> Option<Table> {
-    let samples = &recording.samples;
-    let mut names: Vec<&String> = samples.iter().flat_map(|sample| sample.states.keys()).collect();
+    let samples: Vec<_> = recording.samples.iter().filter_map(|sample| sample.states.as_ref()).collect();
+    let mut names: Vec<&String> = samples.iter().flat_map(|states| states.keys()).collect();
     names.sort();
     names.dedup();
     let rows: Vec<(String, Vec<Cell>)> = names
         .into_iter()
         .take(16)
         .map(|name| {
-            let of = |sample: &super::recording::Sample| sample.states.get(name).copied().unwrap_or(0);
-            let mean = samples.iter().map(|sample| of(sample) as f64).sum::<f64>() / samples.len() as f64;
+            let of = |states: &&BTreeMap<String, u64>| states.get(name).copied().unwrap_or(0);
+            let mean = samples.iter().map(|states| of(states) as f64).sum::<f64>() / samples.len() as f64;
             let most = samples.iter().map(of).max().unwrap_or(0);
             (crate::text::plain(name, 20), vec![mean.into(), (most as f64).into()])
         })
@@ -362,7 +363,7 @@ fn states(recording: &Recording) -> Option<Table> {
     (!rows.is_empty()).then(|| Table {
         title: "Connections by state",
         note: format!(
-            "Means and maxima over {} readings; counted at each transition, TIME_WAIT is modelled.",
+            "Means and maxima over {} readings; counted at each transition. Sockets leave TIME_WAIT by the kernel's timers, which are computed.",
             samples.len()
         ),
         columns: vec![("mean", "sockets"), ("most", "sockets")],
@@ -373,7 +374,7 @@ fn states(recording: &Recording) -> Option<Table> {
 /// Two sources for one thing, and their difference.
 fn sources(recording: &Recording, span: &Span<'_>) -> (Option<Table>, Option<CpuCheck>) {
     let mut rows: Vec<(String, Vec<Cell>)> = Vec::new();
-    let (before, after) = (&span.first.cpu, &span.last.cpu);
+    let (before, after) = (span.first.cpu.unwrap_or_default(), span.last.cpu.unwrap_or_default());
     let group = after.group_ns.saturating_sub(before.group_ns) as f64;
     let mut cpu_check = None;
     if group > 0.0 && recording.has_requests {
@@ -406,12 +407,13 @@ fn sources(recording: &Recording, span: &Span<'_>) -> (Option<Table>, Option<Cpu
             ],
         ));
     }
-    let accepted = span.per_sec(span.first.connections.accepted, span.last.connections.accepted);
-    let closed = span.per_sec(span.first.connections.closed, span.last.connections.closed);
-    rows.push((
-        "connections per second: closed against accepted".into(),
-        vec![closed.into(), accepted.into(), (accepted > 0.0).then(|| (closed / accepted - 1.0) * 100.0).into()],
-    ));
+    if let (Some(accepted), Some(closed)) = (span.last.connections.accepted, span.last.connections.closed) {
+        let (accepted, closed) = (span.per_sec(0, accepted), span.per_sec(0, closed));
+        rows.push((
+            "connections per second: closed against accepted".into(),
+            vec![closed.into(), accepted.into(), (accepted > 0.0).then(|| (closed / accepted - 1.0) * 100.0).into()],
+        ));
+    }
     let table = Table {
         title: "Sources against each other",
         note: "Each line sets two ways to know one thing side by side; what they do not share is the last column."
@@ -419,5 +421,5 @@ fn sources(recording: &Recording, span: &Span<'_>) -> (Option<Table>, Option<Cpu
         columns: vec![("one", ""), ("other", ""), ("difference", "%")],
         rows,
     };
-    (Some(table), cpu_check)
+    ((!table.rows.is_empty()).then_some(table), cpu_check)
 }

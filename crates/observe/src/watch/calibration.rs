@@ -1,7 +1,7 @@
 //! What one event costs, measured on a connection of this process's own.
 //!
 //! The same programs are loaded for a private port, and a thread writes to itself over loopback and reads it back, with
-//! the hook and without, in turns. In such a tight loop everything is in the caches, so a server pays more: about twice
+//! the hook and without, in turns; and the same on another port, whose events are turned away. In such a tight loop everything is in the caches, so a server pays more: about twice
 //! as much, by measurements beside servers. The figure is multiplied by that and said to be an estimate; bench/
 //! observer-overhead checks it from outside.
 
@@ -32,63 +32,88 @@ pub struct EventCosts {
     pub send_ns: f64,
     /// A read while a window is open, beyond `receive_ns`.
     pub window_receive_ns: f64,
+    /// An event of another port, or of a thread that is not the server's: the program runs, and turns it away.
+    pub away_ns: f64,
 }
 
-/// Measures both. Takes about 50 ms, on a crowded machine a few times that.
+/// Measures them. Takes about 100 ms, on a crowded machine a few times that.
 pub fn measure(hooks: KernelHooks) -> Result<EventCosts, WatchError> {
     let io = |source| WatchError::System { doing: "calibrate the cost of an event on loopback", source };
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io)?;
-    let port = listener.local_addr().map_err(io)?.port();
-    let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(io)?;
-    let (mut server, _) = listener.accept().map_err(io)?;
-    client.set_nodelay(true).map_err(io)?;
-    server.set_nodelay(true).map_err(io)?;
+    let (mut own, mut other) = (Pair::connect().map_err(io)?, Pair::connect().map_err(io)?);
     let options = PortOptions {
-        port,
+        port: own.port,
         netns_inum: 0,
         class_below_bytes: [u64::MAX; SIZE_CLASSES - 1],
         slots: 16,
         has_boundaries: false,
+        waiting_clients: 1,
     };
     let mut programs = Programs::load(hooks, &options)?;
-    let mut pieces = || -> Result<f64, WatchError> {
+    let (mut counting, mut timing) = (Vec::new(), Vec::new());
+    let (mut away, mut away_in_window) = (Vec::new(), Vec::new());
+    own.exchanges().map_err(io)?;
+    for round in 1..=ROUNDS * MORE_ROUNDS {
+        let without = own.exchanges().map_err(io)?;
+        programs.attach_receive()?;
+        let with = own.exchanges().map_err(io)?;
+        let with_other = other.exchanges().map_err(io)?;
+        programs.open_window(round, false)?;
+        timing.push(own.exchanges().map_err(io)? - with);
+        away_in_window.push(other.exchanges().map_err(io)? - with_other);
+        programs.close_window();
+        programs.detach_receive();
+        counting.push(with - without);
+        away.push(with_other - without);
+        if round % ROUNDS == 0 && rank(counting.clone(), 2) > 0.0 {
+            break;
+        }
+    }
+    // Of an exchange on the other port both reads are turned away, on the own port the client's.
+    let median = |values| f64::max(rank(values, 2), 0.0) * CACHE_FACTOR;
+    let away_ns = median(away) / 2.0;
+    let in_window = (median(timing) - median(away_in_window) / 2.0).max(0.0);
+    Ok(EventCosts {
+        receive_ns: (median(counting) - away_ns).max(0.0),
+        send_ns: in_window / 2.0,
+        window_receive_ns: in_window / 2.0,
+        away_ns,
+    })
+}
+
+/// A connection of this process to itself.
+struct Pair {
+    client: TcpStream,
+    server: TcpStream,
+    port: u16,
+}
+
+impl Pair {
+    fn connect() -> std::io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let port = listener.local_addr()?.port();
+        let client = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        let (server, _) = listener.accept()?;
+        client.set_nodelay(true)?;
+        server.set_nodelay(true)?;
+        Ok(Pair { client, server, port })
+    }
+
+    /// CPU time of an exchange, nanoseconds.
+    fn exchanges(&mut self) -> std::io::Result<f64> {
         let mut byte = [0];
         let mut took = Vec::with_capacity(PIECES);
         for _ in 0..PIECES {
             let before = cpu_clock::of_this_thread();
             for _ in 0..EXCHANGES {
-                client.write_all(b"q").map_err(io)?;
-                server.read_exact(&mut byte).map_err(io)?;
-                server.write_all(b"a").map_err(io)?;
-                client.read_exact(&mut byte).map_err(io)?;
+                self.client.write_all(b"q")?;
+                self.server.read_exact(&mut byte)?;
+                self.server.write_all(b"a")?;
+                self.client.read_exact(&mut byte)?;
             }
             took.push((cpu_clock::of_this_thread() - before) as f64 / f64::from(EXCHANGES));
         }
         Ok(rank(took, 5))
-    };
-    let (mut counting, mut timing) = (Vec::new(), Vec::new());
-    pieces()?;
-    for round in 1..=ROUNDS * MORE_ROUNDS {
-        let without = pieces()?;
-        programs.attach_receive()?;
-        let with = pieces()?;
-        programs.open_window(round, false)?;
-        timing.push(pieces()? - with);
-        programs.close_window();
-        programs.detach_receive();
-        counting.push(with - without);
-        if round % ROUNDS == 0 && rank(counting.clone(), 2) > 0.0 {
-            break;
-        }
     }
-    // The client's read and write run into the hooks, too, and are turned away by the port: part of what a server on the
-    // same machine pays as well, so it is left in.
-    let in_window = rank(timing, 2).max(0.0) * CACHE_FACTOR;
-    Ok(EventCosts {
-        receive_ns: rank(counting, 2).max(0.0) * CACHE_FACTOR,
-        send_ns: in_window / 2.0,
-        window_receive_ns: in_window / 2.0,
-    })
 }
 
 /// The value with `1 / part` of the others below it.

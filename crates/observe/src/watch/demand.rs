@@ -58,7 +58,7 @@ impl DemandTracker {
 
     /// Demands by class as of a reading.
     pub fn demands(&self, reading: &Reading) -> Vec<Demand> {
-        let user = reading.cpu.user_ratio;
+        let user = reading.cpu.and_then(|cpu| cpu.user_ratio);
         reading
             .classes
             .iter()
@@ -82,7 +82,7 @@ impl DemandTracker {
 /// Checks the law over the time between two readings; `None` where the server did not run.
 pub fn utilisation(earlier: &Reading, now: &Reading) -> Option<UtilisationCheck> {
     let elapsed_ns = now.at_ns.checked_sub(earlier.at_ns).filter(|elapsed| *elapsed > 0)? as f64;
-    let measured_ns = now.cpu.group_ns.checked_sub(earlier.cpu.group_ns).filter(|measured| *measured > 0)? as f64;
+    let measured_ns = now.group_ns()?.checked_sub(earlier.group_ns()?).filter(|measured| *measured > 0)? as f64;
     let predicted_ns: f64 = now
         .classes
         .iter()
@@ -103,7 +103,7 @@ pub fn utilisation(earlier: &Reading, now: &Reading) -> Option<UtilisationCheck>
 
 #[cfg(test)]
 mod tests {
-    use super::super::reading::ClassTotals;
+    use super::super::reading::{ClassTotals, CpuTotals};
     use super::*;
 
     fn reading(at_ns: u64, requests: u64, cpu_ns: i64, group_ns: u64) -> Reading {
@@ -112,8 +112,7 @@ mod tests {
             classes: vec![ClassTotals { requests, cpu_ns, bytes_out: requests * 100, ..ClassTotals::default() }],
             ..Reading::default()
         };
-        reading.cpu.group_ns = group_ns;
-        reading.cpu.user_ratio = Some(0.25);
+        reading.cpu = Some(CpuTotals { group_ns, user_ratio: Some(0.25), ..CpuTotals::default() });
         reading
     }
 

@@ -21,7 +21,7 @@ pub struct Glance {
 /// What events cost, nanoseconds (calibrated).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct EventPrices {
-    /// A read that counts.
+    /// A read that counts, and the client's read of the response, if it is on this machine.
     pub receive_ns: f64,
     /// What a window adds to each read.
     pub window_receive_ns: f64,
@@ -118,7 +118,7 @@ impl Watcher {
             let tracer = self.tracer.as_ref()?;
             let costs = tracer.costs();
             Some(EventPrices {
-                receive_ns: costs.receive_ns,
+                receive_ns: costs.receive_ns + costs.away_ns,
                 window_receive_ns: costs.window_receive_ns,
                 send_ns: costs.send_ns,
                 sends_per_receive: tracer.sends_per_receive(),

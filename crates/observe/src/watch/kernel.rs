@@ -90,7 +90,7 @@ impl KernelHooks {
 
     /// Programs to be attached as long as the watch runs, the states' first: it must see what the others begin.
     pub fn always(&self) -> Vec<&'static str> {
-        let mut programs = vec!["on_state"];
+        let mut programs = vec!["on_state", "on_missed_state"];
         if self.has_retransmits {
             programs.push("on_retransmit");
         }

@@ -18,6 +18,8 @@ pub const SYSCALLS: usize = 8;
 pub const LOOKS: usize = 32;
 /// Bytes kept of each, at most.
 pub const LOOK_BYTES: usize = 1024;
+/// Steps of the kernel's timer wheel that are counted apart.
+pub const TIME_WAIT_SLOTS: usize = 64;
 /// `phase` of a record whose response is being written or was written.
 pub const PHASE_LOG: u8 = 3;
 
@@ -124,10 +126,14 @@ pub struct PhaseRow {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct PortCounts {
-    pub states: [i64; 16],
+    pub entered: [u64; 16],
+    pub left: [u64; 16],
+    pub time_waits: [u64; TIME_WAIT_SLOTS],
+    pub states_missed: u64,
     pub accepted: u64,
     pub closed: u64,
     pub time_wait_entered: u64,
+    pub time_wait_reused: u64,
     pub unanswered: u64,
     pub aborted: u64,
     pub retransmits: u64,
@@ -157,6 +163,19 @@ pub struct PortCounts {
     pub boundaries_seen: u64,
 }
 
+/// `struct run_row`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct RunRow {
+    pub receives: u64,
+    pub sends: u64,
+    pub switches: u64,
+    pub syscalls: u64,
+    pub disk_reads: u64,
+    pub others: u64,
+    pub reserved: [u64; 2],
+}
+
 /// `struct watch_options`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -167,6 +186,8 @@ pub struct ProgramOptions {
     pub state_bank: u32,
     pub split_syscalls: [i32; SYSCALLS],
     pub read_syscalls: [i32; 4],
+    pub time_wait_jiffies: u32,
+    pub time_wait_shift: u32,
     pub port: u16,
     pub reserved: u16,
 }
@@ -234,14 +255,15 @@ pub struct Sweep {
     pub waiting_cpu_ns: i64,
     pub connections: u64,
     pub now_ns: u64,
+    pub now_jiffies: u64,
     pub listed: u32,
     pub reserved: u32,
     pub open: [OpenRecord; OPEN_LISTED],
 }
 
 shared! {
-    RequestRecord = 128, ThreadRecord = 128, ClassRow = 384, PhaseRow = 2048, PortCounts = 712, ProgramOptions = 120,
-    Control = 16, LookCount = 8, LookRecord = 1040, OpenRecord = 48, SweepRow = 40, Sweep = 12656,
+    RequestRecord = 128, ThreadRecord = 128, ClassRow = 384, PhaseRow = 2048, PortCounts = 1368, ProgramOptions = 128,
+    RunRow = 64, Control = 16, LookCount = 8, LookRecord = 1040, OpenRecord = 48, SweepRow = 40, Sweep = 12664,
 }
 
 /// A value of all zeros.

@@ -8,7 +8,7 @@
 //! [`Watcher`] is the entrance; it holds windows while it waits ([`Watcher::wait_until`]) and hands out [`Reading`]s.
 //! Rooms inside: `layout`, `mapped`, `programs`, `kernel` (the programs), `calibration` (their cost), `schedule`,
 //! [`pack`] (the server's own functions), [`estimate`] (windows), [`point_watch`] with [`held`], `standing`, [`shares`] and
-//! [`point`] (the watch of a load's points), [`states`] (connections), [`classes`], [`reading`], `totals`, [`by_process`], [`traffic`] (what is read), [`rates`] and
+//! [`point`] (the watch of a load's points), [`states`] with [`timer_wheel`] (connections), [`classes`], [`reading`], `totals`, [`by_process`], [`traffic`] (what is read), [`rates`] and
 //! [`demand`] (what follows).
 
 #[cfg(feature = "bpf")]
@@ -50,6 +50,8 @@ mod standing;
 pub mod states;
 pub mod system;
 pub mod system_text;
+#[cfg_attr(not(feature = "bpf"), allow(dead_code))]
+pub mod timer_wheel;
 #[cfg(feature = "bpf")]
 mod totals;
 #[cfg(feature = "bpf")]

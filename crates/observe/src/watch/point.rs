@@ -4,7 +4,7 @@ use super::classes::SizeClasses;
 use super::estimate::Estimate;
 use super::intervals::Kind;
 use super::point_watch::PointReadings;
-use super::reading::{ClassTotals, PackTotals, PhaseTotals, Reading};
+use super::reading::{ClassTotals, ConnectionCounts, Losses, PackTotals, PhaseTotals, Reading};
 use super::schedule::Mode;
 use super::shares::Shares;
 use super::system::Paging;
@@ -139,9 +139,13 @@ fn requests(seen: &mut PointSeen, readings: &PointReadings, sizes: &SizeClasses,
     let user = user_share(begin, end);
     let figures = &mut seen.figures;
     class_figures(figures, &all, span_ns, user);
-    let group_ns = end.cpu.group_ns.saturating_sub(begin.cpu.group_ns) as f64;
-    let added_ns = counted.cost.added_ns - begin.cost.added_ns;
-    let cost = if added_ns > 0.0 || all.receives == 0 {
+    let group_ns = group_between(begin, end);
+    let added = |reading: &Reading| reading.cost.added.map_or(0.0, |added| added.added_ns);
+    let added_ns = added(counted) - added(begin);
+    let cost = if group_ns.is_none() {
+        Figure::not_measured("ratio", UNSEEN)
+    } else if added_ns > 0.0 || all.receives == 0 {
+        let group_ns = group_ns.unwrap_or(0.0);
         Figure::new(added_ns / group_ns, "ratio", all.receives, Origin::Modelled)
     } else {
         Figure::not_measured("ratio", "other work hid what an event costs when that was calibrated")
@@ -150,10 +154,19 @@ fn requests(seen: &mut PointSeen, readings: &PointReadings, sizes: &SizeClasses,
     let mut ratio = |name, value: f64, n, origin| figures.set(name, Figure::new(value, "ratio", n, origin));
     ratio(names::WATCH_COUNTED, counted_ratio, 1, Origin::Timed);
     ratio(names::WATCH_TIMED_RATIO, readings.timed_ns as f64 / window_ns as f64, 1, Origin::Timed);
-    let while_counted = counted.cpu.group_ns.saturating_sub(begin.cpu.group_ns) as f64;
-    let explained = |reading: &Reading| reading.cpu.requests_ns + reading.cpu.connect_ns + reading.cpu.between_ns;
-    let explained_ns = explained(counted).saturating_sub(explained(begin)) as f64;
-    ratio(names::WATCH_EXPLAINED, explained_ns / while_counted, all.requests, Origin::Timed);
+    let explained = |reading: &Reading| {
+        reading.charged().map(|charged| charged.requests_ns + charged.connect_ns + charged.between_ns)
+    };
+    let explained_ns = explained(counted).zip(explained(begin)).map(|(after, before)| (after - before) as f64);
+    figures.set(
+        names::WATCH_EXPLAINED,
+        match (explained_ns, group_between(begin, counted)) {
+            (Some(explained_ns), Some(group_ns)) => {
+                Figure::new(explained_ns / group_ns, "ratio", all.requests, Origin::Timed)
+            }
+            _ => Figure::not_measured("ratio", UNSEEN),
+        },
+    );
     against_client(seen, readings, client, &all, counted_ratio);
     in_flight(&mut seen.figures, readings);
     phases_of_all(&mut seen.figures, readings, &classes);
@@ -162,10 +175,14 @@ fn requests(seen: &mut PointSeen, readings: &PointReadings, sizes: &SizeClasses,
         names::WATCH_OWN_CPUS,
         Figure::new(readings.own_cpu_ns as f64 / window_ns as f64, "CPUs", 1, Origin::Timed),
     );
-    let lost = end.losses.displaced_open.saturating_sub(begin.losses.displaced_open);
+    let since = |of: fn(&Losses) -> u64| {
+        let losses = |reading: &Reading| reading.losses.as_ref().map_or(0, of);
+        losses(end).saturating_sub(losses(begin))
+    };
+    let lost = since(|losses| losses.displaced_open);
     let count = |n: u64| Figure::new(n as f64, "count", n, Origin::Counted);
     seen.figures.set(names::WATCH_LOST, count(lost));
-    seen.figures.set(names::WATCH_UNANSWERED, count(end.losses.unanswered.saturating_sub(begin.losses.unanswered)));
+    seen.figures.set(names::WATCH_UNANSWERED, count(since(|losses| losses.unanswered)));
     seen.watched.classes = by_class(&classes, readings, sizes, span_ns, user);
     if counted_ratio < 0.98 {
         seen.watched.why_not = Some(
@@ -176,9 +193,17 @@ fn requests(seen: &mut PointSeen, readings: &PointReadings, sizes: &SizeClasses,
     doubts(&mut seen.doubts, readings, &all, lost);
 }
 
+/// Why there is no CPU time of the server.
+const UNSEEN: &str = "the server's processes may not be looked into";
+
+/// CPU time of the server between two readings.
+fn group_between(begin: &Reading, end: &Reading) -> Option<f64> {
+    Some(end.group_ns()?.saturating_sub(begin.group_ns()?) as f64)
+}
+
 fn user_share(begin: &Reading, end: &Reading) -> Option<f64> {
-    let user_ns = |reading: &Reading| Some(reading.cpu.user_ratio? * reading.cpu.group_ns as f64);
-    let whole_ns = end.cpu.group_ns.saturating_sub(begin.cpu.group_ns) as f64;
+    let user_ns = |reading: &Reading| Some(reading.cpu?.user_ratio? * reading.group_ns()? as f64);
+    let whole_ns = group_between(begin, end)?;
     let share = (user_ns(end)? - user_ns(begin).unwrap_or(0.0)) / whole_ns;
     (whole_ns > 0.0).then_some(share.clamp(0.0, 1.0))
 }
@@ -407,11 +432,14 @@ fn connections(figures: &mut Figures, readings: &PointReadings) {
         };
         figures.set(name, figure);
     };
-    rate(names::WATCH_ACCEPTED, Some((end.accepted, begin.accepted)));
-    rate(names::WATCH_ABORTED, Some((end.aborted, begin.aborted)));
-    rate(names::WATCH_RETRANSMITS, end.retransmits.zip(begin.retransmits));
-    rate(names::WATCH_RESETS_SENT, end.resets_sent.zip(begin.resets_sent));
-    rate(names::WATCH_RESETS_RECEIVED, end.resets_received.zip(begin.resets_received));
+    let both = |of: fn(&ConnectionCounts) -> Option<u64>| {
+        end.counted.as_ref().and_then(of).zip(begin.counted.as_ref().and_then(of))
+    };
+    rate(names::WATCH_ACCEPTED, both(|counted| Some(counted.accepted)));
+    rate(names::WATCH_ABORTED, both(|counted| Some(counted.aborted)));
+    rate(names::WATCH_RETRANSMITS, both(|counted| counted.retransmits));
+    rate(names::WATCH_RESETS_SENT, both(|counted| counted.resets_sent));
+    rate(names::WATCH_RESETS_RECEIVED, both(|counted| counted.resets_received));
     let mut each = |name: &str, total_ns: f64, n: u64| {
         let figure = if n > 0 {
             Figure::new(total_ns / 1e3 / n as f64, "us", n, Origin::Timed)
@@ -420,6 +448,7 @@ fn connections(figures: &mut Figures, readings: &PointReadings) {
         };
         figures.set(name, figure);
     };
+    let (begin, end) = (begin.connects.clone().unwrap_or_default(), end.connects.clone().unwrap_or_default());
     let connects = end.connects.saturating_sub(begin.connects);
     let elapsed_ns = end.connect_elapsed_ns.saturating_sub(begin.connect_elapsed_ns);
     each(names::WATCH_CONNECT, elapsed_ns as f64, connects);
@@ -512,6 +541,7 @@ fn doubts(doubts: &mut Vec<Doubt>, readings: &PointReadings, all: &ClassTotals, 
 
 #[cfg(test)]
 mod tests {
+    use super::super::reading::{AddedCost, ChargedCpu, CpuTotals};
     use super::*;
 
     fn readings(counted_ns: u64, requests: u64) -> PointReadings {
@@ -537,9 +567,12 @@ mod tests {
             mode: Some(Mode::Default),
             ..PointReadings::default()
         };
-        readings.end.cpu.group_ns = 1_100_000_000;
-        readings.counted.cpu.group_ns = 1_100_000_000;
-        readings.counted.cost.added_ns = 5_500_000.0;
+        let charged = Some(ChargedCpu::default());
+        let cpu = |group_ns| Some(CpuTotals { group_ns, charged, ..CpuTotals::default() });
+        readings.begin.cpu = cpu(0);
+        readings.end.cpu = cpu(1_100_000_000);
+        readings.counted.cpu = cpu(1_100_000_000);
+        readings.counted.cost.added = Some(AddedCost { added_ns: 5_500_000.0, ..AddedCost::default() });
         readings
     }
 
@@ -570,7 +603,7 @@ mod tests {
     #[test]
     fn a_cost_that_calibration_did_not_see_is_no_zero() {
         let mut readings = readings(2_000_000_000, 1000);
-        readings.counted.cost.added_ns = 0.0;
+        readings.counted.cost.added = None;
         let seen = seen(&readings, &SizeClasses::default(), &client(1000), None);
         let cost = seen.figures.get(names::WATCH_COST).unwrap();
         assert!(cost.value.is_none() && cost.not_measured.as_ref().unwrap().contains("calibrated"), "{cost:?}");

@@ -282,7 +282,7 @@ impl Holder {
         }
         // What the load before, or a first look at the server, left unfinished would be counted as this one's.
         self.edges.wait_until_over(&mut self.watcher);
-        self.watcher.reconcile(monotonic_ns());
+        self.watcher.reconcile();
         self.now.before = self.watcher.read_still();
     }
 
@@ -319,7 +319,7 @@ impl Holder {
 
     /// What a read costs the server, from what happened between two readings.
     fn learn(&mut self, from: Reading, to: Reading) {
-        let cpu_ns = to.cpu.group_ns.saturating_sub(from.cpu.group_ns);
+        let cpu_ns = to.group_ns().unwrap_or(0).saturating_sub(from.group_ns().unwrap_or(0));
         let receives = to.all().receives.saturating_sub(from.all().receives);
         if cpu_ns >= TELLING_CPU_NS && receives > 0 {
             self.cpu_per_receive_ns = Some(cpu_ns as f64 / receives as f64);
@@ -454,7 +454,10 @@ impl Holder {
         let (begin, counted) = (&self.now.begin, &self.now.counted);
         self.now.timed_ns = match self.mode {
             Mode::Exact => counted.at_ns.saturating_sub(begin.at_ns),
-            _ => counted.cost.window_ns.saturating_sub(begin.cost.window_ns),
+            _ => {
+                let window_ns = |reading: &Reading| reading.cost.added.map_or(0, |added| added.window_ns);
+                window_ns(counted).saturating_sub(window_ns(begin))
+            }
         };
         let exact = super::point::classes_between(begin, counted);
         let span_ns = counted.at_ns.saturating_sub(begin.at_ns).max(1);

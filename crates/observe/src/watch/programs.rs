@@ -4,12 +4,15 @@
 use super::error::WatchError;
 use super::kernel::KernelHooks;
 use super::layout::{
-    ClassRow, Control, LOOKS, LookCount, LookRecord, PhaseRow, PortCounts, ProgramOptions, RequestRecord, SIZE_CLASSES,
-    Shared, Sweep, SweepRow, ThreadRecord, WAYS, bytes_of, zeroed,
+    ClassRow, Control, LOOKS, LookCount, LookRecord, PhaseRow, PortCounts, ProgramOptions, RequestRecord, RunRow,
+    SIZE_CLASSES, Shared, Sweep, SweepRow, ThreadRecord, WAYS, bytes_of, zeroed,
 };
 use super::mapped::Mapped;
 use super::pack_places::Place;
-use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramInput, ProgramMut, UprobeOpts};
+use super::timer_wheel::TimerWheel;
+use libbpf_rs::{
+    Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramInput, ProgramMut, UprobeOpts,
+};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -37,6 +40,8 @@ pub struct PortOptions {
     pub slots: u32,
     /// Functions of the server may be probed.
     pub has_boundaries: bool,
+    /// Clients with sockets in TIME_WAIT that are known one by one, at most.
+    pub waiting_clients: u32,
 }
 
 /// Loaded programs. Links are dropped before the object they belong to.
@@ -46,6 +51,7 @@ pub struct Programs {
     always: Vec<Link>,
     object: Object,
     hooks: KernelHooks,
+    wheel: TimerWheel,
     /// Looks fetched so far.
     looked: u32,
     /// Connections and losses.
@@ -62,6 +68,7 @@ pub struct Programs {
     pub requests: Mapped<RequestRecord>,
     control: Mapped<Control>,
     swept: Mapped<Sweep>,
+    runs: Mapped<RunRow>,
     looks: Mapped<LookRecord>,
     look_count: Mapped<LookCount>,
 }
@@ -70,6 +77,7 @@ impl Programs {
     /// Loads the programs for a port; none is attached yet.
     pub fn load(hooks: KernelHooks, options: &PortOptions) -> Result<Self, WatchError> {
         let cpus = libbpf_rs::num_possible_cpus().map_err(|error| refused(&error))?;
+        let wheel = TimerWheel::of_this_kernel();
         let slots = options.slots.clamp(WAYS, 1 << 20).next_power_of_two();
         let fixed = ProgramOptions {
             class_below_bytes: options.class_below_bytes,
@@ -79,6 +87,8 @@ impl Programs {
             split_syscalls: split_syscalls(),
             read_syscalls: [libc::SYS_read, libc::SYS_recvfrom, libc::SYS_readv, libc::SYS_recvmsg]
                 .map(|call| call as i32),
+            time_wait_jiffies: wheel.minute as u32,
+            time_wait_shift: wheel.shift,
             port: options.port,
             reserved: 0,
         };
@@ -89,7 +99,7 @@ impl Programs {
             .into_iter()
             .chain(hooks.send_programs())
             .chain(hooks.window_programs())
-            .chain([hooks.receive_program(), "on_syscall", "sweep"])
+            .chain([hooks.receive_program(), "on_syscall", "sweep", "forget_waiting", "moment"])
             .chain(options.has_boundaries.then_some("on_boundary"))
             .collect();
         for mut program in open.progs_mut() {
@@ -100,6 +110,8 @@ impl Programs {
             let sized = match map.name().to_str().unwrap_or_default() {
                 "requests" => map.set_max_entries(slots),
                 "marks" if options.has_boundaries => map.set_max_entries(slots),
+                "runs" => map.set_max_entries(cpus as u32),
+                "waiting_clients" => map.set_max_entries(options.waiting_clients.max(1)),
                 "classes" | "phases" => map.set_max_entries(rows as u32),
                 ".rodata.options" => match map.initial_value_mut() {
                     Some(bytes) if bytes.len() >= size_of::<ProgramOptions>() => {
@@ -122,6 +134,7 @@ impl Programs {
             requests: mapped(&object, "requests", slots as usize)?,
             control: mapped(&object, ".bss.control", 1)?,
             swept: mapped(&object, ".bss.swept", 1)?,
+            runs: mapped(&object, "runs", cpus)?,
             looks: mapped(&object, "looks", LOOKS)?,
             look_count: mapped(&object, ".bss.looks", 1)?,
             receive: None,
@@ -129,6 +142,7 @@ impl Programs {
             always: Vec::new(),
             object,
             hooks,
+            wheel,
             looked: 0,
         };
         programs.sum_by_thread(true);
@@ -249,6 +263,47 @@ impl Programs {
         Ok(self.swept.get(0))
     }
 
+    /// What the kernel offers.
+    pub fn hooks(&self) -> KernelHooks {
+        self.hooks
+    }
+
+    /// The kernel's timer wheel, by which sockets leave TIME_WAIT; known the better the more often it is asked for.
+    pub fn wheel(&mut self) -> Result<TimerWheel, WatchError> {
+        self.program("moment")?.test_run(ProgramInput::default()).map_err(|error| refused(&error))?;
+        let moment = self.swept.get(0);
+        self.wheel.learn(moment.now_jiffies, moment.now_ns);
+        Ok(self.wheel)
+    }
+
+    /// Lets the programs know clients whose sockets entered TIME_WAIT unseen, and the steps at which these leave; and forget
+    /// those that have left. Where the table is full, clients that come back before their time are not noticed: a scan shows it.
+    pub fn update_waiting_clients(&mut self, clients: &[(u64, u64)]) -> Result<(), WatchError> {
+        self.program("forget_waiting")?.test_run(ProgramInput::default()).map_err(|error| refused(&error))?;
+        if !clients.is_empty() {
+            let bytes =
+                |of: fn(&(u64, u64)) -> u64| -> Vec<u8> { clients.iter().flat_map(|c| of(c).to_ne_bytes()).collect() };
+            let (keys, values, count) = (bytes(|client| client.0), bytes(|client| client.1), clients.len() as u32);
+            let map = self.object.maps().find(|map| map.name() == "waiting_clients");
+            let map = map.ok_or_else(|| odd_object("a map is missing"))?;
+            let _ = map.update_batch(&keys, &values, count, MapFlags::ANY, MapFlags::ANY);
+        }
+        Ok(())
+    }
+
+    /// How often programs ran since they were loaded, on all CPUs.
+    pub fn runs(&self) -> RunRow {
+        self.runs.iter().fold(zeroed(), |sum: RunRow, row| RunRow {
+            receives: sum.receives + row.receives,
+            sends: sum.sends + row.sends,
+            switches: sum.switches + row.switches,
+            syscalls: sum.syscalls + row.syscalls,
+            disk_reads: sum.disk_reads + row.disk_reads,
+            others: sum.others + row.others,
+            reserved: [0; 2],
+        })
+    }
+
     /// The reads that were looked into since the last call, and leave to look into the next [`LOOKS`].
     pub fn looks(&mut self) -> Vec<LookRecord> {
         let taken = self.look_count.get(0).taken;
@@ -291,6 +346,7 @@ pub fn try_out() -> Result<String, WatchError> {
         class_below_bytes: [u64::MAX; SIZE_CLASSES - 1],
         slots: 16,
         has_boundaries: false,
+        waiting_clients: 1,
     };
     let mut programs = Programs::load(hooks, &options)?;
     programs.attach_states()?;
@@ -384,4 +440,80 @@ fn split_syscalls() -> [i32; super::layout::SYSCALLS] {
         *number = call as i32;
     }
     numbers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use libbpf_rs::libbpf_sys;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+    /// How often a program ran, by the kernel's own statistics.
+    fn run_count(programs: &Programs, name: &str) -> u64 {
+        let program = programs.program(name).expect("it is loaded");
+        let mut info: libbpf_sys::bpf_prog_info = Default::default();
+        let mut length = size_of_val(&info) as u32;
+        // SAFETY: `info` is live and as long as `length` says.
+        let read = unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &mut info, &mut length) };
+        assert_eq!(read, 0, "{name}");
+        info.run_cnt
+    }
+
+    fn exchange(listener: &TcpListener, times: usize) {
+        let mut client = TcpStream::connect(listener.local_addr().expect("bound")).expect("it accepts");
+        let (mut server, _) = listener.accept().expect("a connection");
+        let mut byte = [0];
+        for _ in 0..times {
+            client.write_all(b"q").expect("sent");
+            server.read_exact(&mut byte).expect("received");
+            server.write_all(b"a").expect("sent");
+            client.read_exact(&mut byte).expect("received");
+        }
+    }
+
+    /// What is printed as cost is runs times prices: the runs must be all that there are, those on other ports' events, too.
+    #[test]
+    fn every_run_of_a_program_is_in_the_cost_as_the_kernel_counts_them() {
+        // SAFETY: no memory is passed.
+        let stats = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
+        if stats < 0 {
+            eprintln!("SKIPPED every_run_of_a_program_is_in_the_cost: the kernel's statistics of BPF need root");
+            return;
+        }
+        // SAFETY: a new descriptor that nothing else owns; the statistics end with it.
+        let _stats = unsafe { OwnedFd::from_raw_fd(stats) };
+        let (ours, others) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+        let hooks = KernelHooks::detect().expect("types");
+        let mut programs = Programs::load(
+            hooks,
+            &PortOptions {
+                port: ours.local_addr().unwrap().port(),
+                netns_inum: 0,
+                class_below_bytes: [u64::MAX; SIZE_CLASSES - 1],
+                slots: 16,
+                has_boundaries: false,
+                waiting_clients: 16,
+            },
+        )
+        .expect("root may load them");
+        programs.attach_states().unwrap();
+        programs.attach_receive().unwrap();
+        programs.open_window(1, true).unwrap();
+        exchange(&ours, 100);
+        exchange(&others, 1000);
+        // Detached first, so that both counts stand still.
+        programs.close_window();
+        programs.detach_receive();
+        programs.always.clear();
+        let runs = programs.runs();
+        let of_kernel = |names: &[&str]| names.iter().map(|name| run_count(&programs, name)).sum::<u64>();
+        assert!(runs.receives >= 2 * 1100 && runs.sends >= 2 * 1100, "both ends of both connections: {runs:?}");
+        assert_eq!(runs.receives, of_kernel(&[hooks.receive_program()]));
+        assert_eq!(runs.sends, of_kernel(&hooks.send_programs()));
+        assert_eq!(runs.switches, of_kernel(&["on_switch"]));
+        assert_eq!(runs.syscalls, of_kernel(&["on_syscall"]));
+        assert_eq!(runs.others, of_kernel(&hooks.always()));
+    }
 }

@@ -27,22 +27,28 @@ pub struct ClassRates {
 pub struct Rates {
     /// Length in nanoseconds.
     pub duration_ns: u64,
-    /// All requests.
-    pub all: ClassRates,
+    /// All requests; absent where requests are not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub all: Option<ClassRates>,
     /// By class.
     pub classes: Vec<ClassRates>,
-    /// Connections established per second.
-    pub accepted_per_sec: f64,
+    /// Connections established per second. Absent, as all that follow, where it is not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accepted_per_sec: Option<f64>,
     /// Connections closed per second.
-    pub closed_per_sec: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub closed_per_sec: Option<f64>,
     /// CPU time of the server's processes, in CPUs.
-    pub server_cpus: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_cpus: Option<f64>,
     /// CPU time charged to requests, in CPUs.
-    pub request_cpus: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_cpus: Option<f64>,
     /// CPU time of this process, in CPUs.
     pub own_cpus: f64,
     /// Context switches of the server per second.
-    pub switches_per_sec: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub switches_per_sec: Option<f64>,
 }
 
 impl Rates {
@@ -51,9 +57,12 @@ impl Rates {
         let duration_ns = now.at_ns.saturating_sub(earlier.at_ns);
         let per_sec = |now: u64, earlier: u64| ratio(now.saturating_sub(earlier) as f64 * 1e9, duration_ns as f64);
         let cpus = |now: i64, earlier: i64| ratio((now - earlier).max(0) as f64, duration_ns as f64);
+        let connections = earlier.connections.counted.zip(now.connections.counted);
+        let server = earlier.cpu.zip(now.cpu);
+        let charged = earlier.charged().zip(now.charged());
         Rates {
             duration_ns,
-            all: class(&earlier.all(), &now.all(), duration_ns),
+            all: (!now.classes.is_empty()).then(|| class(&earlier.all(), &now.all(), duration_ns)),
             classes: now
                 .classes
                 .iter()
@@ -63,12 +72,12 @@ impl Rates {
                     class(earlier.classes.get(index).unwrap_or(&none), later, duration_ns)
                 })
                 .collect(),
-            accepted_per_sec: per_sec(now.connections.accepted, earlier.connections.accepted),
-            closed_per_sec: per_sec(now.connections.closed, earlier.connections.closed),
-            server_cpus: cpus(now.cpu.group_ns as i64, earlier.cpu.group_ns as i64),
-            request_cpus: cpus(now.cpu.requests_ns, earlier.cpu.requests_ns),
+            accepted_per_sec: connections.map(|(before, after)| per_sec(after.accepted, before.accepted)),
+            closed_per_sec: connections.map(|(before, after)| per_sec(after.closed, before.closed)),
+            server_cpus: server.map(|(before, after)| cpus(after.group_ns as i64, before.group_ns as i64)),
+            request_cpus: charged.map(|(before, after)| cpus(after.requests_ns, before.requests_ns)),
             own_cpus: cpus(now.cost.own_cpu_ns as i64, earlier.cost.own_cpu_ns as i64),
-            switches_per_sec: per_sec(now.cpu.switches, earlier.cpu.switches),
+            switches_per_sec: server.map(|(before, after)| per_sec(after.switches, before.switches)),
         }
     }
 }
@@ -99,25 +108,30 @@ fn class(earlier: &ClassTotals, now: &ClassTotals, duration_ns: u64) -> ClassRat
 
 #[cfg(test)]
 mod tests {
+    use super::super::reading::ConnectionCounts;
     use super::*;
 
     #[test]
     fn rates_are_differences_by_time() {
-        let earlier = Reading { at_ns: 0, classes: vec![ClassTotals::default()], ..Reading::default() };
+        let mut earlier = Reading { at_ns: 0, classes: vec![ClassTotals::default()], ..Reading::default() };
+        earlier.connections.counted = Some(ConnectionCounts::default());
         let mut now = Reading { at_ns: 2_000_000_000, ..earlier.clone() };
         now.classes[0].requests = 10;
         now.classes[0].cpu_ns = 50_000;
-        now.connections.accepted = 4;
+        now.connections.counted = Some(ConnectionCounts { accepted: 4, ..ConnectionCounts::default() });
         let rates = Rates::between(&earlier, &now);
-        assert_eq!(rates.all.requests_per_sec, 5.0);
-        assert_eq!(rates.all.cpu_us_per_request, Some(5.0));
-        assert_eq!(rates.accepted_per_sec, 2.0);
-        assert_eq!(rates.all.elapsed_us_per_request, None);
+        let all = rates.all.unwrap();
+        assert_eq!(all.requests_per_sec, 5.0);
+        assert_eq!(all.cpu_us_per_request, Some(5.0));
+        assert_eq!(rates.accepted_per_sec, Some(2.0));
+        assert_eq!(all.elapsed_us_per_request, None);
+        assert_eq!((rates.server_cpus, rates.request_cpus), (None, None), "not measured");
     }
 
     #[test]
     fn two_readings_of_one_moment_have_no_rate() {
-        let reading = Reading::default();
-        assert_eq!(Rates::between(&reading, &reading).all.requests_per_sec, 0.0);
+        let reading = Reading { classes: vec![ClassTotals::default()], ..Reading::default() };
+        assert_eq!(Rates::between(&reading, &reading).all.unwrap().requests_per_sec, 0.0);
+        assert_eq!(Rates::between(&Reading::default(), &Reading::default()).all, None, "not counted");
     }
 }

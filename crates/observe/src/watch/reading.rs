@@ -113,32 +113,45 @@ pub struct PhaseTotals {
 pub struct ConnectionTotals {
     /// Sockets now, by TCP state.
     pub states: BTreeMap<&'static str, u64>,
-    /// How the states compare with scans.
-    pub reconciliation: Reconciliation,
-    /// Connections established.
-    pub accepted: u64,
-    /// Connections closed.
-    pub closed: u64,
-    /// Closed by a reset or a timeout.
-    pub aborted: u64,
-    /// Segments retransmitted by the server's side.
-    pub retransmits: Option<u64>,
-    /// Resets sent and received.
-    pub resets_sent: Option<u64>,
-    /// See `resets_sent`.
-    pub resets_received: Option<u64>,
+    /// How the states compare with scans; absent where all there is are scans.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reconciliation: Option<Reconciliation>,
+    /// Transitions and TCP's own counters; absent without programs.
+    #[serde(flatten)]
+    pub counted: Option<ConnectionCounts>,
+    /// From establishment to the first read; absent where reads are not seen.
+    #[serde(flatten)]
+    pub connects: Option<ConnectTotals>,
     /// Connections waiting to be accepted, over all listeners, and the limit of each.
     pub accept_queue: Option<u64>,
     /// See `accept_queue`.
     pub accept_queue_limit: Option<u64>,
     /// Half-open connections at the last scan (the SYN backlog's length).
     pub syn_backlog: u64,
-    /// Connections and SYNs that this port's listeners dropped because a queue was full, since the watch began.
-    pub port_drops: u64,
+    /// Connections and SYNs that this port's listeners dropped because a queue was full, since the watch began; absent where
+    /// they could not be asked.
+    pub port_drops: Option<u64>,
     /// Connections dropped because the accept queue was full, in the whole network namespace.
     pub listen_overflows: Option<u64>,
     /// SYNs dropped at listeners, in the whole network namespace.
     pub listen_drops: Option<u64>,
+}
+
+/// Connections as the programs count them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct ConnectionCounts {
+    /// Connections established.
+    pub accepted: u64,
+    /// Connections closed.
+    pub closed: u64,
+    /// Closed by a reset or a timeout.
+    pub aborted: u64,
+    /// Segments retransmitted by the server's side; absent where the kernel has no hook for it.
+    pub retransmits: Option<u64>,
+    /// Resets sent and received.
+    pub resets_sent: Option<u64>,
+    /// See `resets_sent`.
+    pub resets_received: Option<u64>,
     /// From TCP's own counters of connections that closed.
     pub closed_bytes_received: u64,
     /// See `closed_bytes_received`; bytes that the client acknowledged, with at most one for each connection's end.
@@ -147,6 +160,11 @@ pub struct ConnectionTotals {
     pub closed_data_segments_in: u64,
     /// Segments with data sent.
     pub closed_data_segments_out: u64,
+}
+
+/// From the establishment of connections to their first read.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ConnectTotals {
     /// Connections whose first byte was read.
     pub connects: u64,
     /// From establishment to the first read, summed.
@@ -220,21 +238,16 @@ pub struct OpenTotals {
     pub longest: Vec<OpenRequest>,
 }
 
-/// The scheduler's account of the server's processes, and how much of it is explained.
+/// The scheduler's account of the server's processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct CpuTotals {
     /// All processes of the group (timed by the scheduler).
     pub group_ns: u64,
     /// Part in user mode, by the kernel's own division.
     pub user_ratio: Option<f64>,
-    /// Charged to requests, finished or in progress.
-    pub requests_ns: i64,
-    /// Accepting connections.
-    pub connect_ns: i64,
-    /// Closing connections and whatever threads did between the end of one and the next request.
-    pub between_ns: i64,
-    /// The rest: threads that never read from the port, and what threads did before their first read.
-    pub elsewhere_ns: i64,
+    /// How much of it is explained; absent where reads are not seen.
+    #[serde(flatten)]
+    pub charged: Option<ChargedCpu>,
     /// Context switches of the group.
     pub switches: u64,
     /// Major faults of the group.
@@ -245,6 +258,19 @@ pub struct CpuTotals {
     pub threads: u64,
     /// Resident memory now.
     pub resident_bytes: u64,
+}
+
+/// CPU time by what it was spent on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct ChargedCpu {
+    /// Charged to requests, finished or in progress.
+    pub requests_ns: i64,
+    /// Accepting connections.
+    pub connect_ns: i64,
+    /// Closing connections and whatever threads did between the end of one and the next request.
+    pub between_ns: i64,
+    /// The rest: threads that never read from the port, and what threads did before their first read.
+    pub elsewhere_ns: i64,
 }
 
 /// Phases by the server's own functions, beside those by reads and sends of the same requests. CPU times are as they were
@@ -279,12 +305,26 @@ pub struct PackTotals {
 pub struct CostTotals {
     /// CPU time of this process.
     pub own_cpu_ns: u64,
-    /// Added to the server: events times the calibrated cost of one.
+    /// What the programs add to the server's work; absent without programs.
+    #[serde(flatten)]
+    pub added: Option<AddedCost>,
+}
+
+/// What the programs add to the server's work.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct AddedCost {
+    /// Added to the server and to others: events times the calibrated cost of one.
     pub added_ns: f64,
     /// Cost of one event that counts a request, and of one send in a window.
     pub receive_event_ns: f64,
     /// See `receive_event_ns`.
     pub send_event_ns: f64,
+    /// Cost of one event that a program turns away.
+    pub away_event_ns: f64,
+    /// How many there were: on sockets of other ports, in windows also switches and system calls of all threads.
+    pub away_events: u64,
+    /// Their part of `added_ns`; whoever made the event paid it.
+    pub away_ns: f64,
     /// `added_ns` as a share of the server's CPU time since the watch began.
     pub added_ratio: Option<f64>,
     /// Windows held, and nanoseconds in them.
@@ -324,16 +364,19 @@ pub struct Reading {
     pub connections: ConnectionTotals,
     /// The server's work by process, most CPU time first, the others last: CPU time, requests and bytes add up to the group's.
     pub processes: Vec<ProcessTotals>,
-    /// Requests in progress.
-    pub open: OpenTotals,
+    /// Requests in progress; absent when requests are not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open: Option<OpenTotals>,
     /// What is spoken, by looking into a few reads; absent when none is looked into.
     pub traffic: Option<Traffic>,
-    /// CPU time.
-    pub cpu: CpuTotals,
+    /// CPU time; absent where the server's processes may not be looked into, or there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<CpuTotals>,
     /// Cost of watching.
     pub cost: CostTotals,
-    /// Losses.
-    pub losses: Losses,
+    /// Losses; absent when requests were never counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub losses: Option<Losses>,
     /// The machine, at its own interval; the last reading with its own moment.
     pub system: SystemTotals,
     /// What the server's processes read and wrote, at the same interval; absent where they may not be looked into.
@@ -343,6 +386,16 @@ pub struct Reading {
 }
 
 impl Reading {
+    /// CPU time of the server by the scheduler.
+    pub fn group_ns(&self) -> Option<u64> {
+        self.cpu.map(|cpu| cpu.group_ns)
+    }
+
+    /// What of it is explained.
+    pub fn charged(&self) -> Option<ChargedCpu> {
+        self.cpu?.charged
+    }
+
     /// The classes together.
     pub fn all(&self) -> ClassTotals {
         let mut all = ClassTotals::default();

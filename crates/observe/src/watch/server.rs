@@ -54,8 +54,8 @@ pub struct ServerReading {
     pub listen_overflows: Option<u64>,
     /// SYNs dropped at listeners since then.
     pub listen_drops: Option<u64>,
-    /// The same of this port's listeners alone, overflows included.
-    pub port_drops: u64,
+    /// The same of this port's listeners alone, overflows included; `None` before the first could be asked.
+    pub port_drops: Option<u64>,
 }
 
 /// Drops of the port's listeners since the watch began, also of listeners that are gone.
@@ -136,6 +136,14 @@ impl ServerSide {
         }
     }
 
+    /// Counts from now on: what came before, while programs were calibrated and attached, is nobody's.
+    pub fn restart(&mut self) {
+        self.table.scan();
+        self.group.admit(&self.table);
+        self.group.restart();
+        self.network_at_start = self.network.read();
+    }
+
     /// Reads processes, listeners and counters. Follows the port to a server that was started anew.
     pub fn read(&mut self) -> ServerReading {
         let (network, before) = (self.network.read(), self.network_at_start.clone());
@@ -145,9 +153,9 @@ impl ServerSide {
             listen_drops: since(network.listen_drops, before.listen_drops),
             ..ServerReading::default()
         };
-        reading.port_drops = self.drops.sum;
+        reading.port_drops = self.drops.is_begun.then_some(self.drops.sum);
         if let Ok(sockets) = self.diag.read_port(self.port, Scope::Listeners) {
-            reading.port_drops = self.drops.add(&sockets.listeners);
+            reading.port_drops = Some(self.drops.add(&sockets.listeners));
             let inodes: HashSet<u64> = sockets.listeners.iter().map(|listener| listener.inode).collect();
             if self.follows_port && inodes != self.inodes {
                 self.inodes = inodes;

@@ -10,13 +10,15 @@ use super::pack_places;
 use super::phases::PhaseSums;
 use super::probe_cost;
 use super::programs::{PortOptions, Programs};
-use super::reading::{ClassTotals, CostTotals, PackTotals, PhaseTotals};
+use super::reading::{AddedCost, ClassTotals, PackTotals, PhaseTotals};
 use super::schedule::{DRAIN, Mode, Schedule, WINDOW};
 use super::shares::WINDOW_COST_PER_CPU_NS;
+use super::timer_wheel::TimerWheel;
 use super::totals;
 use super::traffic::Traffic;
 use super::watcher::WatchOptions;
 use record::time::monotonic_ns;
+use std::time::Duration;
 
 /// Events on the state hook of one connection's life.
 const TRANSITIONS_PER_CONNECTION: f64 = 6.0;
@@ -24,6 +26,11 @@ const TRANSITIONS_PER_CONNECTION: f64 = 6.0;
 const SPLIT_EVERY: u32 = 12;
 const FEWEST_SLOTS: u32 = 16 << 10;
 const MOST_SLOTS: u32 = 128 << 10;
+/// Readings of the kernel's tick at the start, and the time between them.
+const WHEEL_READINGS: usize = 40;
+const WHEEL_REST: Duration = Duration::from_micros(100);
+/// A client has some 28,000 ports to come from; clients beyond this number are counted in TIME_WAIT, but not seen to come back.
+const MOST_WAITING_CLIENTS: u32 = 64 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -87,9 +94,15 @@ impl Tracer {
                 class_below_bytes: options.classes.upper_ends(),
                 slots,
                 has_boundaries: options.pack.is_some(),
+                waiting_clients: MOST_WAITING_CLIENTS,
             },
         )?;
         programs.attach_states()?;
+        // Some moments within the length of a tick show where one begins.
+        for _ in 0..WHEEL_READINGS {
+            programs.wheel()?;
+            std::thread::sleep(WHEEL_REST);
+        }
         if options.mode.counts_requests() {
             programs.attach_receive()?;
         }
@@ -393,7 +406,8 @@ impl Tracer {
         if self.mode != Mode::Default {
             return;
         }
-        let always = self.costs.receive_ns / per_receive_cpu_ns;
+        let away_ns = self.away(receives) as f64 * self.costs.away_ns;
+        let always = self.costs.receive_ns / per_receive_cpu_ns + away_ns / server_cpu_ns as f64;
         let sends_per_receive = match self.window_receives {
             0 => 2.0,
             seen => self.sends_in_windows() as f64 / seen as f64,
@@ -405,6 +419,22 @@ impl Tracer {
     /// Connections and losses: reads memory, nothing else.
     pub fn counts(&self) -> PortCounts {
         self.programs.counts.get(0)
+    }
+
+    /// Whether the kernel has hooks on retransmissions, and on resets.
+    pub fn hooks_on_segments(&self) -> (bool, bool) {
+        let hooks = self.programs.hooks();
+        (hooks.has_retransmits, hooks.has_resets)
+    }
+
+    /// See [`Programs::wheel`].
+    pub fn wheel(&mut self) -> Result<TimerWheel, WatchError> {
+        self.programs.wheel()
+    }
+
+    /// See [`Programs::update_waiting_clients`].
+    pub fn update_waiting_clients(&mut self, clients: &[(u64, u64)]) -> Result<(), WatchError> {
+        self.programs.update_waiting_clients(clients)
     }
 
     /// The requests that no event has ended yet.
@@ -450,22 +480,38 @@ impl Tracer {
         &self.programs
     }
 
-    /// What the programs added to the server's work, by count and calibration.
-    pub fn cost(&self, receives: u64, counts: &PortCounts, server_cpu_ns: Option<u64>) -> CostTotals {
+    /// Runs of programs on events that are not the server's: of other ports, other threads, or reads that found nothing.
+    fn away(&self, receives: u64) -> u64 {
+        let runs = self.programs.runs();
+        runs.receives.saturating_sub(receives)
+            + runs.sends.saturating_sub(self.sends_in_windows())
+            + runs.switches
+            + runs.syscalls
+            + runs.disk_reads
+            + runs.others
+    }
+
+    /// What the programs added, by count and calibration, on whatever event they ran.
+    pub fn cost(&self, receives: u64, counts: &PortCounts, server_cpu_ns: Option<u64>) -> AddedCost {
         let cpus = record::machine::online_cpus() as f64;
         let counted = if self.mode.counts_requests() { receives as f64 * self.costs.receive_ns } else { 0.0 };
         let window_receives = if self.mode == Mode::Exact { receives } else { self.window_receives };
+        let away_events = self.away(receives);
+        let away_ns = away_events as f64 * self.costs.away_ns;
         let added_ns = counted
+            + away_ns
             + counts.accepted as f64 * TRANSITIONS_PER_CONNECTION * self.costs.receive_ns
             + self.sends_in_windows() as f64 * self.costs.send_ns
             + window_receives as f64 * self.costs.window_receive_ns
             + self.windows as f64 * WINDOW_COST_PER_CPU_NS * cpus
             + self.pack.as_ref().map_or(0.0, |pack| pack.cost_ns(counts.boundaries_seen));
-        CostTotals {
-            own_cpu_ns: 0,
+        AddedCost {
             added_ns,
             receive_event_ns: self.costs.receive_ns,
             send_event_ns: self.costs.send_ns,
+            away_event_ns: self.costs.away_ns,
+            away_events,
+            away_ns,
             added_ratio: server_cpu_ns.filter(|cpu| *cpu > 0).map(|cpu| added_ns / cpu as f64),
             windows: self.windows,
             window_ns: self.window_ns,

@@ -16,7 +16,9 @@ pub struct Traffic {
     pub looked_into: u64,
     /// One request of HTTP/1, or its beginning.
     pub http1: u64,
-    /// Several requests of HTTP/1 at once: they count as one.
+    /// One command of Redis (RESP), or its beginning.
+    pub redis: u64,
+    /// Several requests of HTTP/1 or commands of Redis at once: they count as one.
     pub pipelined: u64,
     /// Of `http1` and `pipelined`: with a body.
     pub uploads: u64,
@@ -48,6 +50,11 @@ pub enum Content {
         /// One of them asks for a WebSocket.
         is_websocket: bool,
     },
+    /// Redis.
+    Redis {
+        /// Commands of which something is seen.
+        commands: u32,
+    },
     /// HTTP/2.
     Http2,
     /// TLS.
@@ -71,6 +78,7 @@ impl Traffic {
                 self.expecting += u64::from(expects);
                 self.websockets += u64::from(is_websocket);
             }
+            Content::Redis { commands } => *(if commands > 1 { &mut self.pipelined } else { &mut self.redis }) += 1,
             Content::Http2 => self.http2 += 1,
             Content::Tls => self.tls += 1,
             Content::Other => self.other += 1,
@@ -141,6 +149,7 @@ pub fn content(head: &[u8]) -> Content {
     match head {
         // Content type 20 to 23 and version 3.x (RFC 8446, section 5.1); a server may read no more than that at first.
         [20..=23, 3, 0..=4, ..] => Content::Tls,
+        [b'*', b'1'..=b'9', ..] => commands(head).map_or(Content::Other, |commands| Content::Redis { commands }),
         _ if is_frames(head) => Content::Http2,
         _ => Content::Other,
     }
@@ -195,6 +204,41 @@ fn requests(head: &[u8]) -> Content {
     }
     // Less than a method was read: one request begins.
     Content::Http1 { requests: requests.max(1), has_body, expects, is_websocket }
+}
+
+/// Commands of Redis: arrays of strings with their lengths (https://redis.io/docs/latest/develop/reference/protocol-spec/), the
+/// last perhaps cut; `None` where they are something else.
+fn commands(head: &[u8]) -> Option<u32> {
+    /// A number after its sign and what follows its line; `Err` where it is another thing, `Ok(None)` where it is cut.
+    fn number(rest: &[u8], sign: u8) -> Result<Option<(usize, &[u8])>, ()> {
+        let Some((first, rest)) = rest.split_first() else { return Ok(None) };
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let end = &rest[digits..];
+        if *first != sign || digits > 10 || !(end.starts_with(b"\r\n") || b"\r\n".starts_with(end)) {
+            return Err(());
+        }
+        let value = std::str::from_utf8(&rest[..digits]).ok().and_then(|text| text.parse().ok());
+        match end.get(2..) {
+            Some(rest) => Ok(Some((value.ok_or(())?, rest))),
+            None => Ok(None),
+        }
+    }
+    let (mut rest, mut commands) = (head, 0);
+    while !rest.is_empty() {
+        commands += 1;
+        let Some((strings, after)) = number(rest, b'*').ok()? else { return Some(commands) };
+        rest = after;
+        for _ in 0..strings {
+            let Some((length, after)) = number(rest, b'$').ok()? else { return Some(commands) };
+            let end = length.checked_add(2)?;
+            match after.get(..end) {
+                Some(string) if string.ends_with(b"\r\n") => rest = &after[end..],
+                Some(_) => return None,
+                None => return Some(commands),
+            }
+        }
+    }
+    Some(commands)
 }
 
 /// Whether these may be frames of HTTP/2 (RFC 9113, section 6), from the first byte on and to the end of what was read.
@@ -265,7 +309,12 @@ mod tests {
         assert_eq!(content(&[22, 3, 1, 2, 0, 1]), Content::Tls);
         assert_eq!(content(&[23, 3, 3]), Content::Tls);
         assert_eq!(content(&[0x81, 0x85, 1, 2, 3, 4]), Content::Other, "a frame of a WebSocket");
-        assert_eq!(content(b"*1\r\n$4\r\nPING\r\n"), Content::Other);
+        let redis = |commands| Content::Redis { commands };
+        assert_eq!(content(b"*1\r\n$4\r\nPING\r\n"), redis(1));
+        assert_eq!(content(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n".repeat(16).as_slice()), redis(16));
+        assert_eq!(content(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*2\r\n$3\r\nGE"), redis(2), "cut");
+        assert_eq!(content(b"*1\r\n$4\r\nPINGPONG"), Content::Other);
+        assert_eq!(content(b"*1 is no command"), Content::Other);
         assert_eq!(content(b""), Content::Other);
     }
 
@@ -297,8 +346,13 @@ mod tests {
         fn any_bytes_are_something(head in prop::collection::vec(any::<u8>(), 0..2000)) {
             let mut traffic = Traffic::default();
             traffic.add(Some(&head));
-            let parts = traffic.http1 + traffic.pipelined + traffic.http2 + traffic.tls + traffic.other;
+            let parts = traffic.http1 + traffic.redis + traffic.pipelined + traffic.http2 + traffic.tls + traffic.other;
             prop_assert_eq!(parts, 1);
+        }
+
+        #[test]
+        fn any_bytes_after_a_number_of_strings_are_read(tail in "[0-9$*\r\n]{0,60}") {
+            let _ = content(format!("*1{tail}").as_bytes());
         }
 
         #[test]

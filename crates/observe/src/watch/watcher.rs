@@ -7,11 +7,14 @@ use super::group_io::{ControlGroupTotals, GroupIo, GroupIoReader, processes_of, 
 use super::intervals::{Due, Intervals, Kind};
 use super::layout::{PortCounts, zeroed};
 use super::pack::Pack;
-use super::reading::{ConnectionTotals, CpuTotals, Log2Histogram, Losses, Reading};
+use super::reading::{
+    ChargedCpu, ConnectTotals, ConnectionCounts, ConnectionTotals, CpuTotals, Log2Histogram, Losses, Reading,
+};
 use super::schedule::Mode;
 use super::server::{Roots, ServerReading, ServerSide, namespace_number};
-use super::states::{ByState, StateModel};
+use super::states::{ByState, Scan, StateModel, Stillness};
 use super::system::{SystemReader, SystemTotals};
+use super::timer_wheel::TimerWheel;
 use super::traffic::Traffic;
 #[cfg(feature = "bpf")]
 use super::{totals, tracer::Tracer};
@@ -27,10 +30,14 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Scans correct the model of the states at this interval at the most.
+/// Scans check the states at this interval, whether connections move or not.
 const RECONCILE: Duration = Duration::from_secs(10);
-/// A scan may take this share of one CPU.
-const RECONCILE_SHARE: u64 = 1000;
+/// Scans may take one part in so many of one CPU.
+const SCAN_SHARE: u64 = 1000;
+/// CPU time for scans that may be saved up.
+const MOST_SCAN_CREDIT_NS: i64 = 50_000_000;
+/// Where nothing moved for so long, a scan is likely to be undisturbed.
+const STILL_NS: u64 = 100_000_000;
 /// A sleep is cut into pieces, so that a signal that came just before it is seen.
 const NAP_NS: u64 = 200_000_000;
 
@@ -93,11 +100,17 @@ pub struct Watcher {
     #[cfg(feature = "bpf")]
     pub(super) tracer: Option<Tracer>,
     why_no_programs: Option<WatchError>,
+    /// Requests were counted at some time of this watch.
+    has_counted: bool,
     server: ServerSide,
     pub(super) states: StateModel,
     started_ns: u64,
     own_cpu_at_start_ns: u64,
-    next_scan_ns: u64,
+    stillness: Stillness,
+    /// CPU time that scans may take now, nanoseconds, and when it was last added to.
+    scan_credit_ns: i64,
+    scan_credit_at_ns: u64,
+    last_scan_ns: u64,
     scan_error: Option<String>,
     last: Reading,
     slow: Slow,
@@ -166,23 +179,28 @@ impl Watcher {
         let (tracer, why_no_programs) = start_tracer(&options, seen);
         #[cfg(not(feature = "bpf"))]
         let () = tracer;
+        server.restart();
         let started_ns = monotonic_ns();
         let mut watcher = Watcher {
+            has_counted: why_no_programs.is_none() && options.mode.counts_requests(),
             options,
             #[cfg(feature = "bpf")]
             tracer,
             why_no_programs,
             server,
-            states: StateModel::default(),
+            states: StateModel::new(TimerWheel::of_this_kernel()),
             started_ns,
             own_cpu_at_start_ns,
-            next_scan_ns: started_ns,
+            stillness: Stillness::default(),
+            scan_credit_ns: MOST_SCAN_CREDIT_NS,
+            scan_credit_at_ns: started_ns,
+            last_scan_ns: 0,
             scan_error: None,
             last: Reading::default(),
             slow: Slow::new(),
         };
         watcher.take_up_pack();
-        watcher.reconcile(started_ns);
+        watcher.reconcile();
         watcher.last = watcher.read();
         Ok(watcher)
     }
@@ -211,6 +229,7 @@ impl Watcher {
             tracer.set_mode(mode)?;
         }
         self.options.mode = mode;
+        self.has_counted |= self.has_programs() && mode.counts_requests();
         Ok(())
     }
 
@@ -223,6 +242,8 @@ impl Watcher {
     pub fn wait_until(&mut self, deadline_ns: u64, stop: &AtomicBool) {
         loop {
             let now_ns = monotonic_ns();
+            let counts = self.counts();
+            self.stillness.look(now_ns, &counts);
             let next_ns = self.step(now_ns).unwrap_or(u64::MAX).min(deadline_ns);
             if now_ns >= deadline_ns || stop.load(Ordering::Relaxed) {
                 return;
@@ -265,29 +286,48 @@ impl Watcher {
         self.states.read(monotonic_ns(), &counts)
     }
 
-    /// Compares the states with a scan now, and corrects them.
-    pub fn reconcile(&mut self, now_ns: u64) {
-        let before = self.counts();
+    /// Compares the states with a scan now, and learns from it.
+    pub fn reconcile(&mut self) {
+        #[cfg(feature = "bpf")]
+        if let Some(Ok(wheel)) = self.tracer.as_mut().map(Tracer::wheel) {
+            self.states.set_wheel(wheel);
+        }
+        let (before, began_ns) = (self.counts(), monotonic_ns());
         match self.server.scan() {
             Ok((sockets, cost_ns)) => {
-                let after = self.counts();
-                self.states.reconcile(now_ns, &before, &after, &sockets.by_state, cost_ns);
-                let rest_ns = (cost_ns * RECONCILE_SHARE).max(RECONCILE.as_nanos() as u64);
-                self.next_scan_ns = now_ns + rest_ns;
-                self.scan_error = None;
+                let (ended_ns, after) = (monotonic_ns(), self.counts());
+                let scan = Scan { began_ns, ended_ns, before: &before, after: &after, sockets: &sockets, cost_ns };
+                let clients = self.states.reconcile(&scan);
+                #[cfg(feature = "bpf")]
+                if let Some(tracer) = &mut self.tracer {
+                    self.scan_error = tracer.update_waiting_clients(&clients).err().map(|error| error.to_string());
+                }
+                #[cfg(not(feature = "bpf"))]
+                drop(clients);
             }
-            Err(error) => {
-                self.scan_error = Some(error.to_string());
-                self.next_scan_ns = now_ns + RECONCILE.as_nanos() as u64;
-            }
+            Err(error) => self.scan_error = Some(error.to_string()),
         }
+        self.last_scan_ns = began_ns;
+    }
+
+    /// Whether a scan is worth its cost now: where connections rest and it would show something, and now and then anyway.
+    fn is_scan_due(&mut self, now_ns: u64) -> bool {
+        let saved_ns = now_ns.saturating_sub(self.scan_credit_at_ns) / SCAN_SHARE;
+        self.scan_credit_ns = (self.scan_credit_ns + saved_ns as i64).min(MOST_SCAN_CREDIT_NS);
+        self.scan_credit_at_ns += saved_ns * SCAN_SHARE;
+        let counts = self.counts();
+        let is_still = self.stillness.look(now_ns, &counts) >= STILL_NS;
+        let is_late = now_ns.saturating_sub(self.last_scan_ns) >= RECONCILE.as_nanos() as u64;
+        self.scan_credit_ns > 0 && (is_late || (is_still && self.states.is_unsettled(&counts)))
     }
 
     /// Reads everything.
     pub fn read(&mut self) -> Reading {
         let before_ns = monotonic_ns();
-        if before_ns >= self.next_scan_ns || !self.has_programs() {
-            self.reconcile(before_ns);
+        if !self.has_programs() || self.is_scan_due(before_ns) {
+            let cpu_before_ns = cpu_clock::of_this_thread();
+            self.reconcile();
+            self.scan_credit_ns -= (cpu_clock::of_this_thread() - cpu_before_ns) as i64;
         }
         // The counts and their clock are of one moment; the server's processes are asked right after.
         let now_ns = monotonic_ns();
@@ -298,21 +338,21 @@ impl Watcher {
         let charged = self.read_requests(&mut reading, &counts);
         let server = self.server.read();
         reading.connections = self.connections(now_ns, &counts, &server);
-        reading.cpu = cpu(&server, self.server.trouble.is_none());
+        reading.cpu = cpu(&server);
         #[cfg(feature = "bpf")]
         self.read_cost(&mut reading, &counts, &charged);
         #[cfg(feature = "bpf")]
         let work = charged.work.as_ref();
         #[cfg(not(feature = "bpf"))]
         let work = None;
-        reading.processes = by_process::rows(work, &server.processes, reading.cpu.group_ns, &reading.all());
+        reading.processes = by_process::rows(work, &server.processes, reading.group_ns().unwrap_or(0), &reading.all());
         reading.cost.own_cpu_ns =
             cpu_clock::of_process(std::process::id()).unwrap_or(0).saturating_sub(self.own_cpu_at_start_ns);
-        reading.losses = Losses {
+        reading.losses = self.has_counted.then_some(Losses {
             displaced_open: counts.lost_open,
             displaced_answered: counts.displaced,
             unanswered: counts.unanswered,
-        };
+        });
         self.slow.read(now_ns, &self.options, &self.server.pids());
         reading.system = self.slow.system.clone();
         reading.io = self.slow.io;
@@ -330,7 +370,7 @@ impl Watcher {
             let swept = tracer.sweep().unwrap_or_else(|_| zeroed());
             reading.classes = tracer.classes(&swept);
             reading.phases = tracer.phases(reading.at_ns, &reading.classes);
-            reading.open = totals::open(&swept);
+            reading.open = Some(totals::open(&swept));
             reading.traffic = tracer.traffic();
             reading.pack = tracer.pack();
             charged.requests_ns = reading.classes.iter().map(|class| class.cpu_ns).sum::<i64>() + swept.waiting_cpu_ns;
@@ -345,20 +385,23 @@ impl Watcher {
     fn read_cost(&mut self, reading: &mut Reading, counts: &PortCounts, charged: &Charged) {
         let Some(tracer) = &mut self.tracer else { return };
         let receives: u64 = reading.classes.iter().map(|class| class.receives).sum();
-        let group_ns = reading.cpu.group_ns;
-        reading.cost = tracer.cost(receives, counts, (group_ns > 0).then_some(group_ns));
+        let group_ns = reading.group_ns().unwrap_or(0);
+        reading.cost.added = Some(tracer.cost(receives, counts, (group_ns > 0).then_some(group_ns)));
         tracer.keep_budget(group_ns, receives, self.options.overhead_ratio);
-        reading.cpu.requests_ns = charged.requests_ns;
-        reading.cpu.connect_ns = counts.connect_cpu_ns;
-        reading.cpu.between_ns = charged.between_ns;
-        reading.cpu.elsewhere_ns = group_ns as i64 - charged.requests_ns - counts.connect_cpu_ns - charged.between_ns;
+        if let (Some(cpu), true) = (&mut reading.cpu, self.has_counted) {
+            let Charged { requests_ns, between_ns, .. } = charged;
+            let connect_ns = counts.connect_cpu_ns;
+            let elsewhere_ns = cpu.group_ns as i64 - requests_ns - connect_ns - between_ns;
+            cpu.charged =
+                Some(ChargedCpu { requests_ns: *requests_ns, connect_ns, between_ns: *between_ns, elsewhere_ns });
+        }
     }
 
     fn connections(&mut self, now_ns: u64, counts: &PortCounts, server: &ServerReading) -> ConnectionTotals {
         let states = self.states.read(now_ns, counts);
-        let seen = self.has_programs();
         let mut connect_elapsed = Log2Histogram::default();
         connect_elapsed.add(&counts.connect_elapsed);
+        let (has_retransmits, has_resets) = self.hooks_on_segments();
         ConnectionTotals {
             states: STATES
                 .iter()
@@ -366,29 +409,41 @@ impl Watcher {
                 .zip(states)
                 .filter(|(name, count)| *count > 0 && *name != "unknown")
                 .collect(),
-            reconciliation: self.states.reconciliation(),
-            accepted: counts.accepted,
-            closed: counts.closed,
-            aborted: counts.aborted,
-            retransmits: seen.then_some(counts.retransmits),
-            resets_sent: seen.then_some(counts.resets_sent),
-            resets_received: seen.then_some(counts.resets_received),
+            reconciliation: self.has_programs().then(|| self.states.reconciliation()),
+            counted: self.has_programs().then_some(ConnectionCounts {
+                accepted: counts.accepted,
+                closed: counts.closed,
+                aborted: counts.aborted,
+                retransmits: has_retransmits.then_some(counts.retransmits),
+                resets_sent: has_resets.then_some(counts.resets_sent),
+                resets_received: has_resets.then_some(counts.resets_received),
+                closed_bytes_received: counts.closed_bytes_received,
+                closed_bytes_acked: counts.closed_bytes_acked,
+                closed_data_segments_in: counts.closed_data_segs_in,
+                closed_data_segments_out: counts.closed_data_segs_out,
+            }),
+            connects: self.has_counted.then_some(ConnectTotals {
+                connects: counts.connects,
+                connect_elapsed_ns: counts.connect_elapsed_ns,
+                connect_elapsed,
+                connect_cpu_ns: counts.connect_cpu_ns,
+                connects_with_cpu: counts.connects_with_cpu,
+            }),
             accept_queue: server.accept_queue,
             accept_queue_limit: server.accept_queue_limit,
             syn_backlog: self.states.half_open(),
             port_drops: server.port_drops,
             listen_overflows: server.listen_overflows,
             listen_drops: server.listen_drops,
-            closed_bytes_received: counts.closed_bytes_received,
-            closed_bytes_acked: counts.closed_bytes_acked,
-            closed_data_segments_in: counts.closed_data_segs_in,
-            closed_data_segments_out: counts.closed_data_segs_out,
-            connects: counts.connects,
-            connect_elapsed_ns: counts.connect_elapsed_ns,
-            connect_elapsed,
-            connect_cpu_ns: counts.connect_cpu_ns,
-            connects_with_cpu: counts.connects_with_cpu,
         }
+    }
+
+    /// Whether the kernel has hooks on retransmissions, and on resets.
+    fn hooks_on_segments(&self) -> (bool, bool) {
+        #[cfg(feature = "bpf")]
+        return self.tracer.as_ref().map_or((false, false), Tracer::hooks_on_segments);
+        #[cfg(not(feature = "bpf"))]
+        (false, false)
     }
 
     /// Reasons not to trust the last reading, each with its remedy.
@@ -439,21 +494,20 @@ impl Watcher {
             );
         }
         #[cfg(feature = "bpf")]
-        if self.last.losses.displaced_open > 0 {
+        let lost = self.last.losses.map_or(0, |losses| losses.displaced_open);
+        #[cfg(feature = "bpf")]
+        if lost > 0 {
             let slots = self.tracer.as_ref().map_or(0, Tracer::slots);
             add(
                 DoubtKind::LostEvents,
                 Severity::Warning,
-                format!(
-                    "{} requests were lost: the table has room for {slots} connections",
-                    self.last.losses.displaced_open
-                ),
+                format!("{lost} requests were lost: the table has room for {slots} connections"),
                 "give --room COUNT, or start the watch when the connections are there: it makes room for four times as many",
             );
         }
-        let cpu = &self.last.cpu;
-        let missing = -cpu.elsewhere_ns as f64 / cpu.group_ns.max(1) as f64;
-        if cpu.group_ns > 100_000_000 && missing > 0.01 {
+        let (group_ns, charged) = (self.last.group_ns().unwrap_or(0), self.last.charged().unwrap_or_default());
+        let missing = -charged.elsewhere_ns as f64 / group_ns.max(1) as f64;
+        if group_ns > 100_000_000 && missing > 0.01 {
             add(
                 DoubtKind::SourcesDisagree,
                 Severity::Warning,
@@ -481,18 +535,20 @@ fn start_tracer(options: &WatchOptions, _connections: u64) -> ((), Option<WatchE
     ((), Some(WatchError::NotBuilt))
 }
 
-fn cpu(server: &ServerReading, is_visible: bool) -> CpuTotals {
+/// `None` where nothing is known of the server's processes.
+fn cpu(server: &ServerReading) -> Option<CpuTotals> {
     let counters = &server.counters;
     let ticks = counters.user_ticks + counters.system_ticks;
     let page_bytes = rustix::param::page_size() as u64;
-    CpuTotals {
-        group_ns: if is_visible || counters.cpu_ns > 0 { counters.cpu_ns } else { 0 },
+    // Of a server that has ended, what it used is still known.
+    (server.size.processes > 0 || counters.cpu_ns > 0).then_some(CpuTotals {
+        group_ns: counters.cpu_ns,
         user_ratio: (ticks >= 10).then(|| counters.user_ticks as f64 / ticks as f64),
+        charged: None,
         switches: counters.switches,
         major_faults: counters.major_faults,
         processes: server.size.processes,
         threads: server.size.threads,
         resident_bytes: server.size.resident_pages * page_bytes,
-        ..CpuTotals::default()
-    }
+    })
 }

@@ -68,7 +68,11 @@ fn inside_the_guest() {
         drop(open);
         settle(&mut watcher);
         let reading = watcher.read();
-        assert_eq!((reading.connections.accepted, reading.connections.closed), (4, 4), "{mode:?}");
+        assert_eq!(
+            (reading.connections.counted.unwrap().accepted, reading.connections.counted.unwrap().closed),
+            (4, 4),
+            "{mode:?}"
+        );
         let phased: u64 = reading.phases.iter().map(|class| class.requests).sum();
         println!(
             "guest: Linux {}: {mode:?}: {} requests, {phased} with phases, doubts {:?}",

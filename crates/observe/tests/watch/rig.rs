@@ -173,14 +173,24 @@ pub fn check_states(watcher: &mut Watcher) {
         }
         before = now;
     }
-    watcher.reconcile(record::time::monotonic_ns());
+    watcher.reconcile();
     let connections = watcher.read().connections;
-    assert!(connections.reconciliation.scans >= 2, "{connections:?}");
-    assert_eq!(connections.reconciliation.last_difference, 0, "a scan shows other states: {connections:?}");
+    assert!(connections.reconciliation.unwrap().scans >= 2, "{connections:?}");
+    assert_eq!(connections.reconciliation.unwrap().last_difference, 0, "a scan shows other states: {connections:?}");
 }
 
 /// Lets acknowledgements arrive and servers close.
 pub fn settle(watcher: &mut Watcher) {
     let until = record::time::monotonic_ns() + 300_000_000;
     watcher.wait_until(until, &AtomicBool::new(false));
+}
+
+/// A connection to a port of this machine from this port of the client's, which may be in use by an older one.
+pub fn connect_from(port: u16, server: u16) -> TcpStream {
+    use rustix::net::{AddressFamily, SocketAddrV4, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).expect("a socket");
+    sockopt::set_socket_reuseaddr(&socket, true).expect("an option");
+    bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)).expect("the port is free");
+    connect(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, server)).expect("the server accepts");
+    socket.into()
 }

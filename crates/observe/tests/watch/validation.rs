@@ -125,9 +125,11 @@ fn requests_and_bytes_are_those_of_the_client() {
         }
         let ours = Count { requests: all.requests, bytes_sent: all.bytes_in, bytes_received: all.bytes_out };
         assert_eq!(ours, theirs, "{name}: exactly, which is within the paper's 1 %");
-        let of_server = reading.cpu.requests_ns + reading.cpu.connect_ns + reading.cpu.between_ns;
+        let of_server = reading.charged().unwrap().requests_ns
+            + reading.charged().unwrap().connect_ns
+            + reading.charged().unwrap().between_ns;
         assert!(
-            of_server as f64 <= reading.cpu.group_ns as f64 * 1.01,
+            of_server as f64 <= reading.cpu.unwrap().group_ns as f64 * 1.01,
             "{name}: more CPU time is charged than the scheduler knows: {:?}",
             reading.cpu
         );

@@ -1,6 +1,8 @@
 //! `straingauge watch :PORT`: what a running server does, request by request, without touching it.
 
 mod exporter;
+mod keys;
+mod live;
 mod machine;
 mod privileges;
 mod processes;
@@ -34,18 +36,24 @@ pub fn run(args: WatchArgs) -> Result<ExitCode> {
     }
     let stop = Stop::on_signals()?;
     let mut watcher = Watcher::start(options).context("cannot watch")?;
-    let exporter = args.prometheus.map(Exporter::start).transpose()?;
+    let mut exporter = args.prometheus.map(Exporter::bind).transpose()?;
     let mut recording = args.out.as_deref().map(|path| Recording::create(path, &watcher)).transpose()?;
     if !args.keep_privileges {
         privileges::drop_all_but_bpf(args.pack.is_some())
             .context("cannot give up privileges after attaching (--keep-privileges keeps them)")?;
     }
-    let mut view = View::new(args.json);
+    if let Some(exporter) = &mut exporter {
+        exporter.serve()?;
+    }
+    let mut view = View::new(args.json, &stop);
     let mut demands = DemandTracker::default();
     let started_ns = monotonic_ns();
     let ends_ns = args.duration.map(|duration| started_ns + duration.nanos());
     let first = watcher.read();
     demands.add(&first);
+    if let Some(recording) = &mut recording {
+        recording.add(&first, &Rates::default(), &watcher)?;
+    }
     let mut earlier = first.clone();
     loop {
         let deadline_ns = (earlier.at_ns + interval.as_nanos() as u64).min(ends_ns.unwrap_or(u64::MAX));

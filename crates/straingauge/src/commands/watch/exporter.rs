@@ -1,76 +1,147 @@
-//! The Prometheus endpoint: `GET /metrics`, text format 0.0.4. One connection at a time, bounded reads, no keep-alive:
-//! whoever scrapes it is trusted as little as anybody else.
+//! The Prometheus endpoint: `GET /metrics`, text format 0.0.4, without keep-alive. One thread waits for all connections at
+//! once, so one that says nothing holds up no other; reads are bounded, and so is the number of connections: where it is reached,
+//! the oldest gives way to the newest. Whoever scrapes it is trusted as little as anybody else.
 
 use anyhow::{Context, Result};
 use observe::watch::reading::Log2Histogram;
 use observe::watch::{Reading, WatchOptions, bucket_end_ns};
 use record::Doubt;
+use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const MAX_HEAD_BYTES: usize = 8 << 10;
-const PATIENCE: Duration = Duration::from_secs(2);
+/// A connection that has not been answered after this long is closed.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Connections at once.
+const MOST_CLIENTS: usize = 64;
+
+type SharedPage = Arc<Mutex<Arc<str>>>;
 
 /// The endpoint; its thread ends with the process.
 pub struct Exporter {
-    page: Arc<Mutex<String>>,
+    listener: Option<TcpListener>,
+    page: SharedPage,
 }
 
 impl Exporter {
-    /// Listens.
-    pub fn start(address: SocketAddr) -> Result<Self> {
+    /// Listens; connections wait until [`Exporter::serve`].
+    pub fn bind(address: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind(address).with_context(|| format!("cannot serve metrics on {address}"))?;
+        listener.set_nonblocking(true)?;
         eprintln!("metrics on http://{}/metrics", listener.local_addr()?);
-        let page = Arc::new(Mutex::new(String::new()));
-        let shared = Arc::clone(&page);
-        std::thread::Builder::new().name("metrics".into()).spawn(move || {
-            for stream in listener.incoming() {
-                match stream {
-                    Ok(stream) => {
-                        let page = shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                        // A scraper that goes away is no trouble of ours.
-                        let _ = answer(stream, &page);
-                    }
-                    // Out of descriptors: not to be retried in a hurry.
-                    Err(_) => std::thread::sleep(Duration::from_millis(100)),
-                }
-            }
-        })?;
-        Ok(Exporter { page })
+        Ok(Exporter { listener: Some(listener), page: Arc::new(Mutex::new("".into())) })
+    }
+
+    /// Answers from now on. Privileges belong to threads, so this one is begun when they are given up.
+    pub fn serve(&mut self) -> Result<()> {
+        if let Some(listener) = self.listener.take() {
+            let page = Arc::clone(&self.page);
+            std::thread::Builder::new().name("metrics".into()).spawn(move || serve(&listener, &page))?;
+        }
+        Ok(())
     }
 
     /// Replaces what is served.
     pub fn publish(&self, reading: &Reading, options: &WatchOptions, doubts: &[Doubt]) {
-        *self.page.lock().unwrap_or_else(PoisonError::into_inner) = page(reading, options, doubts);
+        *self.page.lock().unwrap_or_else(PoisonError::into_inner) = page(reading, options, doubts).into();
     }
 }
 
-fn answer(mut stream: TcpStream, page: &str) -> std::io::Result<()> {
-    let deadline = Instant::now() + PATIENCE;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let mut head = Vec::new();
-    let mut chunk = [0; 1024];
-    while !head.windows(4).any(|window| window == b"\r\n\r\n") {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() || head.len() > MAX_HEAD_BYTES {
-            return Ok(());
+/// A connection: its request as far as it was read, then its answer as far as it is to be written.
+struct Client {
+    stream: TcpStream,
+    since: Instant,
+    head: Vec<u8>,
+    answer: Option<(Vec<u8>, usize)>,
+}
+
+impl Client {
+    /// Reads or writes what can be without waiting. Returns whether there is more to do.
+    fn step(&mut self, page: &SharedPage) -> std::io::Result<bool> {
+        let mut chunk = [0; 1024];
+        while self.answer.is_none() {
+            match self.stream.read(&mut chunk)? {
+                0 => return Ok(false),
+                count => self.head.extend_from_slice(&chunk[..count]),
+            }
+            if self.head.windows(4).any(|window| window == b"\r\n\r\n") {
+                let page = Arc::clone(&page.lock().unwrap_or_else(PoisonError::into_inner));
+                self.answer = Some((answer(&self.head, &page), 0));
+            } else if self.head.len() > MAX_HEAD_BYTES {
+                return Ok(false);
+            }
         }
-        stream.set_read_timeout(Some(left))?;
-        match stream.read(&mut chunk)? {
-            0 => return Ok(()),
-            count => head.extend_from_slice(&chunk[..count]),
+        while let Some((bytes, written)) = &mut self.answer {
+            if *written == bytes.len() {
+                break;
+            }
+            *written += self.stream.write(&bytes[*written..])?;
         }
+        Ok(false)
     }
+}
+
+fn serve(listener: &TcpListener, page: &SharedPage) {
+    let mut clients: VecDeque<Client> = VecDeque::new();
+    loop {
+        wait(listener, &clients);
+        loop {
+            match listener.accept() {
+                Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
+                    if clients.len() == MOST_CLIENTS {
+                        clients.pop_front();
+                    }
+                    clients.push_back(Client { stream, since: Instant::now(), head: Vec::new(), answer: None });
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error)
+                    if error.kind() == ErrorKind::Interrupted || error.kind() == ErrorKind::ConnectionAborted => {}
+                Err(_) => {
+                    // Out of file descriptors: back off, and make room.
+                    clients.pop_front();
+                    std::thread::sleep(Duration::from_millis(100));
+                    break;
+                }
+            }
+        }
+        clients.retain_mut(|client| {
+            let is_open = match client.step(page) {
+                Ok(is_open) => is_open,
+                Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+            };
+            is_open && client.since.elapsed() < PATIENCE
+        });
+    }
+}
+
+/// Sleeps until a connection comes, one can go on, or the oldest has had its time.
+fn wait(listener: &TcpListener, clients: &VecDeque<Client>) {
+    let poll = |fd: RawFd, events| libc::pollfd { fd, events, revents: 0 };
+    let mut fds = vec![poll(listener.as_raw_fd(), libc::POLLIN)];
+    fds.extend(clients.iter().map(|client| {
+        poll(client.stream.as_raw_fd(), if client.answer.is_some() { libc::POLLOUT } else { libc::POLLIN })
+    }));
+    let timeout_ms = clients
+        .front()
+        .map_or(-1, |oldest| PATIENCE.saturating_sub(oldest.since.elapsed()).as_millis() as libc::c_int + 1);
+    // SAFETY: `fds` is a live array of that many; its descriptors are open. What became ready is found out by trying.
+    unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) };
+}
+
+fn answer(head: &[u8], page: &str) -> Vec<u8> {
     let is_known = head.starts_with(b"GET /metrics ") || head.starts_with(b"GET /metrics?");
     let (status, body) = if is_known { ("200 OK", page) } else { ("404 Not Found", "see /metrics\n") };
     let length = body.len();
-    write!(
-        stream,
+    format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
     )
+    .into_bytes()
 }
 
 struct Page {
@@ -137,8 +208,10 @@ pub fn page(reading: &Reading, options: &WatchOptions, doubts: &[Doubt]) -> Stri
         totals().for_each(|(label, class)| {
             page.histogram("request_elapsed_seconds", label, &class.elapsed, class.elapsed_ns)
         });
-        page.one("requests_waiting", "gauge", "Requests read and not answered yet.", reading.open.waiting as f64);
-        page.one("requests_sending", "gauge", "Responses not acknowledged in full yet.", reading.open.sending as f64);
+    }
+    if let Some(open) = &reading.open {
+        page.one("requests_waiting", "gauge", "Requests read and not answered yet.", open.waiting as f64);
+        page.one("requests_sending", "gauge", "Responses not acknowledged in full yet.", open.sending as f64);
     }
     if reading.phases.iter().any(|phases| phases.requests > 0) {
         page.family("phase_seconds", "gauge", "Mean time of a request's phase, from windows; clock is elapsed or cpu.");
@@ -161,24 +234,26 @@ pub fn page(reading: &Reading, options: &WatchOptions, doubts: &[Doubt]) -> Stri
     for (state, count) in &connections.states {
         page.sample("connections", &format!("state=\"{state}\""), *count as f64);
     }
-    page.one("connections_accepted_total", "counter", "Connections established.", connections.accepted as f64);
-    page.one("connections_closed_total", "counter", "Connections closed.", connections.closed as f64);
-    page.one(
-        "connections_aborted_total",
-        "counter",
-        "Connections ended by a reset or a timeout.",
-        connections.aborted as f64,
-    );
-    page.maybe("retransmits_total", "counter", "Segments retransmitted by the server.", connections.retransmits);
-    page.maybe("resets_sent_total", "counter", "Resets sent.", connections.resets_sent);
-    page.maybe("resets_received_total", "counter", "Resets received.", connections.resets_received);
+    if let Some(counted) = &connections.counted {
+        page.one("connections_accepted_total", "counter", "Connections established.", counted.accepted as f64);
+        page.one("connections_closed_total", "counter", "Connections closed.", counted.closed as f64);
+        page.one(
+            "connections_aborted_total",
+            "counter",
+            "Connections ended by a reset or a timeout.",
+            counted.aborted as f64,
+        );
+        page.maybe("retransmits_total", "counter", "Segments retransmitted by the server.", counted.retransmits);
+        page.maybe("resets_sent_total", "counter", "Resets sent.", counted.resets_sent);
+        page.maybe("resets_received_total", "counter", "Resets received.", counted.resets_received);
+    }
     page.maybe("accept_queue", "gauge", "Connections waiting to be accepted.", connections.accept_queue);
     page.maybe("accept_queue_limit", "gauge", "How many may wait.", connections.accept_queue_limit);
-    page.one(
+    page.maybe(
         "port_drops_total",
         "counter",
         "Connections and SYNs dropped by the port's listeners for a full queue.",
-        connections.port_drops as f64,
+        connections.port_drops,
     );
     page.maybe(
         "listen_overflows_total",
@@ -186,42 +261,54 @@ pub fn page(reading: &Reading, options: &WatchOptions, doubts: &[Doubt]) -> Stri
         "Connections dropped for a full accept queue, whole namespace.",
         connections.listen_overflows,
     );
-    page.family("cpu_seconds_total", "counter", "CPU time of the server's processes by what it was spent on.");
-    let cpu = &reading.cpu;
-    for (part, ns) in [
-        ("requests", cpu.requests_ns),
-        ("connect", cpu.connect_ns),
-        ("between", cpu.between_ns),
-        ("elsewhere", cpu.elsewhere_ns),
-    ] {
-        page.sample("cpu_seconds_total", &format!("part=\"{part}\""), ns as f64 / 1e9);
+    if let Some(charged) = reading.charged() {
+        page.family("cpu_seconds_total", "counter", "CPU time of the server's processes by what it was spent on.");
+        for (part, ns) in [
+            ("requests", charged.requests_ns),
+            ("connect", charged.connect_ns),
+            ("between", charged.between_ns),
+            ("elsewhere", charged.elsewhere_ns),
+        ] {
+            page.sample("cpu_seconds_total", &format!("part=\"{part}\""), ns as f64 / 1e9);
+        }
     }
-    page.one(
-        "server_cpu_seconds_total",
-        "counter",
-        "CPU time of the server's processes by the scheduler.",
-        cpu.group_ns as f64 / 1e9,
-    );
-    page.one("server_resident_bytes", "gauge", "Resident memory of the server's processes.", cpu.resident_bytes as f64);
-    page.one("server_processes", "gauge", "Processes of the server.", cpu.processes as f64);
-    page.one(
-        "watch_added_cpu_seconds_total",
-        "counter",
-        "CPU time that watching added to the server, by event counts and calibration.",
-        reading.cost.added_ns / 1e9,
-    );
+    if let Some(cpu) = &reading.cpu {
+        page.one(
+            "server_cpu_seconds_total",
+            "counter",
+            "CPU time of the server's processes by the scheduler.",
+            cpu.group_ns as f64 / 1e9,
+        );
+        page.one(
+            "server_resident_bytes",
+            "gauge",
+            "Resident memory of the server's processes.",
+            cpu.resident_bytes as f64,
+        );
+        page.one("server_processes", "gauge", "Processes of the server.", cpu.processes as f64);
+    }
+    if let Some(added) = &reading.cost.added {
+        page.one(
+            "watch_added_cpu_seconds_total",
+            "counter",
+            "CPU time that watching added, by event counts and calibration.",
+            added.added_ns / 1e9,
+        );
+    }
     page.one(
         "watch_own_cpu_seconds_total",
         "counter",
         "CPU time of this process.",
         reading.cost.own_cpu_ns as f64 / 1e9,
     );
-    page.one(
-        "watch_lost_requests_total",
-        "counter",
-        "Requests lost by the bounded table.",
-        reading.losses.displaced_open as f64,
-    );
+    if let Some(losses) = &reading.losses {
+        page.one(
+            "watch_lost_requests_total",
+            "counter",
+            "Requests lost by the bounded table.",
+            losses.displaced_open as f64,
+        );
+    }
     page.one("watch_doubts", "gauge", "Reasons not to trust these figures.", doubts.len() as f64);
     page.text
 }
@@ -248,6 +335,37 @@ mod tests {
                 assert!(name.starts_with("straingauge_") && name.ends_with('}'), "{line}");
             }
         }
-        assert!(text.contains("straingauge_request_elapsed_seconds_bucket{port=\"80\",class=\"html\",le=\"+Inf\"} 3"));
+        assert!(
+            text.contains("straingauge_request_elapsed_seconds_bucket{port=\"80\",class=\"<10.0 KiB\",le=\"+Inf\"} 3")
+        );
+    }
+
+    #[test]
+    fn what_is_not_measured_has_no_sample() {
+        let text = page(&Reading::default(), &WatchOptions::of_port(80), &[]);
+        let measured: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(measured.len(), 2, "{text}");
+        assert!(measured[0].starts_with("straingauge_watch_own_cpu_seconds_total"), "{text}");
+        assert!(measured[1].starts_with("straingauge_watch_doubts"), "{text}");
+    }
+
+    /// No wait in this test can end but by an answer: none of the idle connections ever says or closes anything.
+    #[test]
+    fn idle_connections_hold_up_no_scrape() {
+        let mut exporter = Exporter::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
+        let address = exporter.listener.as_ref().expect("it listens").local_addr().expect("its address");
+        exporter.publish(&Reading::default(), &WatchOptions::of_port(80), &[]);
+        exporter.serve().expect("a thread");
+        let idle: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(address).expect("it listens")).collect();
+        for _ in 0..3 {
+            let mut stream = TcpStream::connect(address).expect("it listens");
+            let began = Instant::now();
+            stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("it reads");
+            let mut text = String::new();
+            stream.read_to_string(&mut text).expect("an answer");
+            assert!(text.starts_with("HTTP/1.1 200 OK"), "{text}");
+            assert!(began.elapsed() < PATIENCE, "it did not wait for the idle ones to be given up");
+        }
+        drop(idle);
     }
 }

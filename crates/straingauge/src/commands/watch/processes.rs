@@ -31,7 +31,7 @@ pub fn screen(out: &mut String, now: &Reading) {
     let _ = writeln!(out);
     for row in &rows {
         let _ = write!(out, "  {:<50}", who(row));
-        let share = row.cpu_ns.map(|ns| ns as f64 * 100.0 / now.cpu.group_ns.max(1) as f64);
+        let share = row.cpu_ns.map(|ns| ns as f64 * 100.0 / now.group_ns().unwrap_or(0).max(1) as f64);
         let time = row.cpu_ns.map_or("ended".to_string(), |ns| format_nanos(ns as f64));
         let _ = write!(out, " {time:>10} {:>7}", share.map_or("-".into(), |share| format!("{share:.1}")));
         if let Some(counts) = row.counted.filter(|_| has_requests) {
@@ -47,7 +47,7 @@ pub fn screen(out: &mut String, now: &Reading) {
     }
 }
 
-fn who(row: &ProcessTotals) -> String {
+pub(super) fn who(row: &ProcessTotals) -> String {
     match (row.pid, row.processes) {
         (0, 0) => "of those that ended, and of no one's yet".into(),
         (0, others) => format!("{others} others, and those that ended"),
@@ -78,7 +78,8 @@ mod tests {
     }
 
     fn shown(processes: Vec<ProcessTotals>) -> String {
-        let cpu = CpuTotals { group_ns: processes.iter().filter_map(|row| row.cpu_ns).sum(), ..CpuTotals::default() };
+        let group_ns = processes.iter().filter_map(|row| row.cpu_ns).sum();
+        let cpu = Some(CpuTotals { group_ns, ..CpuTotals::default() });
         let mut out = String::new();
         screen(&mut out, &Reading { processes, cpu, ..Reading::default() });
         out

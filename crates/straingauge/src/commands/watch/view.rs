@@ -1,11 +1,13 @@
-//! How a watch is shown: one screen that is drawn anew on a terminal, plain lines elsewhere with the tables at the end,
+//! How a watch is shown: one screen that is drawn anew on a terminal ([`live`]), plain lines elsewhere with the tables at the end,
 //! JSON lines on request.
 
-use super::{Frame, emit, machine, processes};
+use super::keys::Keys;
+use super::{Frame, emit, live, machine, processes};
+use crate::signals::Stop;
 use anyhow::Result;
 use observe::watch::demand::{Demand, utilisation};
 use observe::watch::estimate::Estimate;
-use observe::watch::reading::PhaseTotals;
+use observe::watch::reading::{ConnectionCounts, PhaseTotals};
 use observe::watch::{Mode, Rates, Reading};
 use record::Doubt;
 use record::units::{format_bytes, format_nanos, format_si};
@@ -16,12 +18,18 @@ use std::io::IsTerminal;
 pub struct View {
     is_json: bool,
     is_terminal: bool,
+    /// Held for as long as the screen is drawn.
+    _keys: Option<Keys>,
 }
+
+/// In place of a number.
+pub(super) const NOT_MEASURED: &str = "not measured";
 
 impl View {
     /// For this invocation.
-    pub fn new(is_json: bool) -> Self {
-        View { is_json, is_terminal: std::io::stdout().is_terminal() }
+    pub fn new(is_json: bool, stop: &Stop) -> Self {
+        let is_terminal = std::io::stdout().is_terminal();
+        View { is_json, is_terminal, _keys: if is_terminal && !is_json { Keys::listen(stop) } else { None } }
     }
 
     /// Shows a reading.
@@ -33,9 +41,8 @@ impl View {
             ));
         }
         if self.is_terminal {
-            // Home, then erase what is behind: no flicker, and the last screen stays.
-            let body = screen(frame, "since the last reading").replace('\n', "\x1b[K\n");
-            return emit(&format!("\x1b[H\x1b[J{body}"));
+            let end = if frame.is_last { "\n" } else { "" };
+            return emit(&(live::drawn(&live::screen(frame), live::size()) + end));
         }
         if frame.is_last {
             return emit(&screen(frame, "since the last reading"));
@@ -53,28 +60,31 @@ fn line(frame: &Frame<'_>) -> String {
     let (now, rates) = (frame.now, frame.rates);
     let states = states(now);
     let mut out = format!("{:8.1} s", now.elapsed_ns as f64 / 1e9);
-    if !now.classes.is_empty() {
+    if let Some(all) = &rates.all {
         let _ = write!(
             out,
-            "  {} requests/s  in {}/s  out {}/s  cpu {} us/request  waiting {}  sending {}",
-            format_si(rates.all.requests_per_sec),
-            format_bytes(rates.all.bytes_in_per_sec),
-            format_bytes(rates.all.bytes_out_per_sec),
-            number(rates.all.cpu_us_per_request),
-            now.open.waiting,
-            now.open.sending,
+            "  {} requests/s  in {}/s  out {}/s  cpu {} us/request",
+            format_si(all.requests_per_sec),
+            format_bytes(all.bytes_in_per_sec),
+            format_bytes(all.bytes_out_per_sec),
+            number(all.cpu_us_per_request),
         );
     }
-    let _ = writeln!(
-        out,
-        "  accepted {}/s  {states}  server {:.2} CPUs",
-        format_si(rates.accepted_per_sec),
-        rates.server_cpus
-    );
+    if let Some(open) = &now.open {
+        let _ = write!(out, "  waiting {}  sending {}", open.waiting, open.sending);
+    }
+    if let Some(accepted) = rates.accepted_per_sec {
+        let _ = write!(out, "  accepted {}/s", format_si(accepted));
+    }
+    let _ = write!(out, "  {states}");
+    if let Some(cpus) = rates.server_cpus {
+        let _ = write!(out, "  server {cpus:.2} CPUs");
+    }
+    out.push('\n');
     out
 }
 
-fn states(reading: &Reading) -> String {
+pub(super) fn states(reading: &Reading) -> String {
     if reading.connections.states.is_empty() {
         return "no sockets".into();
     }
@@ -114,70 +124,88 @@ fn screen(frame: &Frame<'_>, span: &str) -> String {
 
 fn head(out: &mut String, frame: &Frame<'_>) {
     let (now, rates, options) = (frame.now, frame.rates, frame.watcher.options());
-    let how = match options.mode {
-        _ if now.classes.is_empty() && options.mode != Mode::Zero => "connections only",
+    let server = match &now.cpu {
+        Some(cpu) => {
+            format!("{} processes, {} threads, {}", cpu.processes, cpu.threads, format_bytes(cpu.resident_bytes as f64))
+        }
+        None => format!("processes {NOT_MEASURED}: not seen"),
+    };
+    let how = mode_words(options.mode, now);
+    let _ = writeln!(out, ":{}  {:.1} s  {how}  {server}", options.port, now.elapsed_ns as f64 / 1e9);
+    let own = format!("own {:.2} % of a CPU (timed)", rates.own_cpus * 100.0);
+    let Some(cost) = &now.cost.added else {
+        let _ = writeln!(out, "cost of watching  nothing is added; {own}");
+        return;
+    };
+    let added = match cost.added_ratio {
+        Some(ratio) => {
+            format!("{:.2} % of the server's CPU time (limit {:.3} %)", ratio * 100.0, options.overhead_ratio * 100.0)
+        }
+        None => format!("{NOT_MEASURED}: the server's CPU time is not seen"),
+    };
+    let _ = writeln!(
+        out,
+        "cost of watching  added {added}, {:.0} ns a read, {:.0} ns each of {} events of others, by calibration (modelled); {own}; {} windows, {:.1} s",
+        cost.receive_event_ns,
+        cost.away_event_ns,
+        format_si(cost.away_events as f64),
+        cost.windows,
+        cost.window_ns as f64 / 1e9,
+    );
+}
+
+/// How closely is watched.
+pub(super) fn mode_words(mode: Mode, now: &Reading) -> &'static str {
+    match mode {
+        _ if now.classes.is_empty() && mode != Mode::Zero => "connections only",
         Mode::Zero => "connections only (zero)",
         Mode::Counts => "every request counted",
         Mode::Default => "every request counted, phases in windows",
         Mode::Exact => "phases of every request",
-    };
-    let _ = writeln!(
-        out,
-        ":{}  {:.1} s  {how}  {} processes, {} threads, {}",
-        options.port,
-        now.elapsed_ns as f64 / 1e9,
-        now.cpu.processes,
-        now.cpu.threads,
-        format_bytes(now.cpu.resident_bytes as f64),
-    );
-    let added = match now.cost.added_ratio {
-        Some(ratio) => {
-            format!("{:.2} % of the server's CPU time (limit {:.3} %)", ratio * 100.0, options.overhead_ratio * 100.0)
-        }
-        None => "not known: the server's CPU time is not seen".into(),
-    };
-    let _ = writeln!(
-        out,
-        "cost of watching  added {added}, {:.0} ns/read by calibration (modelled); own {:.2} % of a CPU (timed); {} windows, {:.1} s",
-        now.cost.receive_event_ns,
-        rates.own_cpus * 100.0,
-        now.cost.windows,
-        now.cost.window_ns as f64 / 1e9,
-    );
+    }
 }
 
 fn connections(out: &mut String, now: &Reading, rates: &Rates) {
     let seen = &now.connections;
-    let known = |value: Option<u64>| value.map_or("not measured".to_string(), |value| value.to_string());
+    let known = |value: Option<u64>| value.map_or(NOT_MEASURED.to_string(), |value| value.to_string());
     let queue = match (seen.accept_queue, seen.accept_queue_limit) {
         (Some(queue), Some(limit)) => format!("{queue} of {limit}"),
-        _ => "not measured: nobody listens".into(),
+        _ => format!("{NOT_MEASURED}: nobody listens"),
     };
+    let rate = |rate: Option<f64>| rate.map_or(String::new(), |rate| format!(" ({}/s)", format_si(rate)));
+    let counted = seen.counted;
+    let of = |part: fn(&ConnectionCounts) -> Option<u64>| known(counted.as_ref().and_then(part));
     let _ = writeln!(out, "\nconnections  {}", states(now));
     let _ = writeln!(
         out,
-        "  accepted {} ({}/s)  closed {} ({}/s)  aborted {}  accept queue {queue}  SYN backlog {}  dropped here {} (in the namespace: overflows {}, drops {})",
-        seen.accepted,
-        format_si(rates.accepted_per_sec),
-        seen.closed,
-        format_si(rates.closed_per_sec),
-        seen.aborted,
+        "  accepted {}{}  closed {}{}  aborted {}  accept queue {queue}  SYN backlog {}  dropped here {} (in the namespace: overflows {}, drops {})",
+        of(|counted| Some(counted.accepted)),
+        rate(rates.accepted_per_sec),
+        of(|counted| Some(counted.closed)),
+        rate(rates.closed_per_sec),
+        of(|counted| Some(counted.aborted)),
         seen.syn_backlog,
-        seen.port_drops,
+        known(seen.port_drops),
         known(seen.listen_overflows),
         known(seen.listen_drops),
     );
+    let scans = match &seen.reconciliation {
+        Some(scans) => format!(
+            "scans {}: {} sockets, off by {} (at most {}), {} CPU",
+            scans.scans,
+            scans.last_scan,
+            scans.last_difference,
+            scans.largest_difference,
+            format_nanos(scans.last_cost_ns as f64),
+        ),
+        None => "states by scan at each reading".into(),
+    };
     let _ = writeln!(
         out,
-        "  retransmits {}  resets sent {}  received {}  scans {}: {} sockets, off by {} (at most {}), {} CPU",
-        known(seen.retransmits),
-        known(seen.resets_sent),
-        known(seen.resets_received),
-        seen.reconciliation.scans,
-        seen.reconciliation.last_scan,
-        seen.reconciliation.last_difference,
-        seen.reconciliation.largest_difference,
-        format_nanos(seen.reconciliation.last_cost_ns as f64),
+        "  retransmits {}  resets sent {}  received {}  {scans}",
+        of(|counted| counted.retransmits),
+        of(|counted| counted.resets_sent),
+        of(|counted| counted.resets_received),
     );
 }
 
@@ -190,7 +218,8 @@ fn requests(out: &mut String, frame: &Frame<'_>, span: &str) {
     );
     let names = frame.watcher.options().classes.iter().map(|class| class.name.as_str());
     let rows = names.zip(&rates.classes).zip(now.classes.iter().map(|class| class.requests));
-    let all = (("all", &rates.all), now.all().requests);
+    let Some(of_all) = &rates.all else { return };
+    let all = (("all", of_all), now.all().requests);
     for ((name, class), total) in rows.chain(std::iter::once(all)) {
         let _ = writeln!(
             out,
@@ -259,8 +288,7 @@ fn phases(out: &mut String, frame: &Frame<'_>) {
             phases.windows,
         );
     }
-    let connects = &frame.now.connections;
-    if connects.connects > 0 {
+    if let Some(connects) = frame.now.connections.connects.as_ref().filter(|connects| connects.connects > 0) {
         let mean_us = connects.connect_elapsed_ns as f64 / connects.connects as f64 / 1e3;
         let cpu = (connects.connects_with_cpu > 0)
             .then(|| connects.connect_cpu_ns as f64 / connects.connects_with_cpu as f64 / 1e3);
@@ -357,26 +385,29 @@ fn demands(out: &mut String, frame: &Frame<'_>) {
 }
 
 fn cpu(out: &mut String, frame: &Frame<'_>) {
-    let cpu = &frame.now.cpu;
-    if cpu.group_ns == 0 {
-        return;
-    }
+    let Some(cpu) = frame.now.cpu.filter(|cpu| cpu.group_ns > 0) else { return };
     let share = |ns: i64| format!("{:.1} %", ns as f64 / cpu.group_ns as f64 * 100.0);
-    let _ = writeln!(
-        out,
-        "\nserver's CPU time  {} since the start, {:.2} CPUs now: requests {}, accepting {}, between connections {}, elsewhere {}",
-        format_nanos(cpu.group_ns as f64),
-        frame.rates.server_cpus,
-        share(cpu.requests_ns),
-        share(cpu.connect_ns),
-        share(cpu.between_ns),
-        share(cpu.elsewhere_ns),
-    );
+    let _ = write!(out, "\nserver's CPU time  {} since the start", format_nanos(cpu.group_ns as f64));
+    if let Some(cpus) = frame.rates.server_cpus {
+        let _ = write!(out, ", {cpus:.2} CPUs now");
+    }
+    if let Some(charged) = &cpu.charged {
+        let _ = write!(
+            out,
+            ": requests {}, accepting {}, between connections {}, elsewhere {}",
+            share(charged.requests_ns),
+            share(charged.connect_ns),
+            share(charged.between_ns),
+            share(charged.elsewhere_ns),
+        );
+    }
+    out.push('\n');
 }
 
 fn open(out: &mut String, now: &Reading) {
-    let _ = write!(out, "in progress  {} waiting, {} sending", now.open.waiting, now.open.sending);
-    for request in now.open.longest.iter().take(3) {
+    let (Some(open), Some(losses)) = (&now.open, &now.losses) else { return };
+    let _ = write!(out, "in progress  {} waiting, {} sending", open.waiting, open.sending);
+    for request in open.longest.iter().take(3) {
         let _ = write!(
             out,
             "; {}{}",
@@ -388,17 +419,14 @@ fn open(out: &mut String, now: &Reading) {
             },
         );
     }
-    let _ = writeln!(
-        out,
-        "\nlost  {} requests (table full), unanswered {}",
-        now.losses.displaced_open, now.losses.unanswered
-    );
+    let _ = writeln!(out, "\nlost  {} requests (table full), unanswered {}", losses.displaced_open, losses.unanswered);
 }
 
 fn traffic(out: &mut String, now: &Reading) {
     let Some(traffic) = now.traffic.filter(|traffic| traffic.looked_into > 0) else { return };
     let kinds = [
         ("HTTP/1", traffic.http1),
+        ("Redis", traffic.redis),
         ("pipelined", traffic.pipelined),
         ("uploads", traffic.uploads),
         ("of them expecting leave", traffic.expecting),

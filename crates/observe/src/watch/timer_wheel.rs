@@ -1,0 +1,115 @@
+//! When sockets leave TIME_WAIT: not after 60 s, but at the first step of the kernel's timer wheel after 60 s. For so long a
+//! time the wheel turns in steps of seconds (2.048 s at 250 ticks a second), so sockets leave in groups.
+//! Source: kernel/time/timer.c (`calc_wheel_index`), include/net/tcp.h (`TCP_TIMEWAIT_LEN`).
+
+use crate::sock_diag::Remnant;
+
+/// How long a socket's timer in TIME_WAIT is set to, seconds.
+pub const TIME_WAIT_S: u64 = 60;
+
+/// The wheel, as far as timers of a minute are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimerWheel {
+    /// Length of a tick (jiffy), nanoseconds of CLOCK_MONOTONIC.
+    pub tick_ns: u64,
+    /// Ticks of a minute.
+    pub minute: u64,
+    /// Ticks of a step, log2.
+    pub shift: u32,
+    /// A moment in ticks and in nanoseconds.
+    at: (u64, u64),
+}
+
+impl TimerWheel {
+    /// Of a kernel with ticks of this length.
+    pub fn with_ticks_of(tick_ns: u64) -> Self {
+        let tick_ns = tick_ns.max(1);
+        let hertz = (1_000_000_000 + tick_ns / 2) / tick_ns;
+        let minute = hertz * TIME_WAIT_S;
+        // A level has 64 places and steps eight times as long as those of the level below it.
+        let level = (0..8).find(|level| minute < 63 << (3 * level)).unwrap_or(8);
+        TimerWheel { tick_ns, minute, shift: 3 * level, at: (0, 0) }
+    }
+
+    /// Of the running kernel: its coarse clock advances by ticks.
+    pub fn of_this_kernel() -> Self {
+        let mut tick = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: `tick` is a live timespec.
+        let known = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &mut tick) } == 0;
+        TimerWheel::with_ticks_of(if known { tick.tv_nsec as u64 } else { 4_000_000 })
+    }
+
+    /// The same with a moment in both clocks.
+    pub fn at(self, ticks: u64, ns: u64) -> Self {
+        TimerWheel { at: (ticks, ns), ..self }
+    }
+
+    /// Learns another moment. A tick has begun some time before it is read: the earliest reading is the nearest to its begin.
+    pub fn learn(&mut self, ticks: u64, ns: u64) {
+        if self.at == (0, 0) || self.ticks(ns) < ticks || i128::from(ns) < self.begin_of(ticks) {
+            self.at = (ticks, ns);
+        }
+    }
+
+    fn begin_of(&self, ticks: u64) -> i128 {
+        i128::from(self.at.1) + (i128::from(ticks) - i128::from(self.at.0)) * i128::from(self.tick_ns)
+    }
+
+    /// The number of the step at which a timer fires that is due at this time.
+    pub fn step_after(&self, due_ns: u64) -> u64 {
+        (self.ticks(due_ns) >> self.shift) + 1
+    }
+
+    /// When a step is made.
+    pub fn ns_of(&self, step: u64) -> u64 {
+        self.begin_of(step << self.shift).max(0) as u64
+    }
+
+    fn ticks(&self, ns: u64) -> u64 {
+        let passed = (i128::from(ns) - i128::from(self.at.1)).div_euclid(i128::from(self.tick_ns));
+        (i128::from(self.at.0) + passed).max(0) as u64
+    }
+}
+
+/// The key of a socket's client in the programs' table: `client_key()` of bpf/states.h.
+pub fn client_key(remnant: &Remnant) -> u64 {
+    let mixed = |hash: u64, word: u32| {
+        let hash = (hash ^ u64::from(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        hash ^ (hash >> 29)
+    };
+    let words = if remnant.is_ipv6 { 4 } else { 1 };
+    let addresses = remnant.client[..words].iter().chain(&remnant.server[..words]);
+    addresses.fold(mixed(0, u32::from(remnant.client_port)), |hash, word| mixed(hash, *word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_those_of_the_kernels_wheel() {
+        let step_ms = |hertz: u64| {
+            let wheel = TimerWheel::with_ticks_of((1_000_000_000 + hertz / 2) / hertz);
+            assert_eq!(wheel.minute, hertz * 60);
+            (1u64 << wheel.shift) * 1000 / hertz
+        };
+        assert_eq!([100, 250, 300, 1000].map(step_ms), [5120, 2048, 1706, 4096]);
+    }
+
+    #[test]
+    fn a_timer_fires_at_the_first_step_after_it_is_due() {
+        let wheel = TimerWheel::with_ticks_of(4_000_000).at(5 * 512 + 7, 1_000_000_000);
+        let step = wheel.step_after(1_000_000_000);
+        assert_eq!(step, 6);
+        assert_eq!(wheel.ns_of(step), 1_000_000_000 + (512 - 7) * 4_000_000);
+        let mut learned = wheel;
+        learned.learn(5 * 512 + 9, 1_000_000_000 + 2 * 4_000_000 + 1);
+        assert_eq!(learned, wheel, "later in its tick");
+        learned.learn(5 * 512 + 9, 1_000_000_000 + 2 * 4_000_000 - 1);
+        assert_eq!(learned.ns_of(step), wheel.ns_of(step) - 1, "earlier in its tick");
+        for due_ns in (0..20_000_000_000u64).step_by(333_333_333) {
+            let fires_ns = wheel.ns_of(wheel.step_after(due_ns));
+            assert!(fires_ns > due_ns && fires_ns - due_ns <= 512 * 4_000_000, "{due_ns} {fires_ns}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Connections that come and go by the thousand: their states, event by event, against a scan as `ss` makes it.
+
+use crate::client::Connection;
+use crate::rig::{Server, watch};
+use observe::sock_diag::{DiagSocket, STATES, Scope};
+use observe::watch::{Mode, WatchOptions, Watcher};
+use record::time::monotonic_ns;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// What `ss` shows of the port.
+fn scanned(port: u16) -> BTreeMap<&'static str, u64> {
+    let sockets = DiagSocket::connect().expect("inet_diag").read_port(port, Scope::AllStates).expect("a scan");
+    STATES.iter().copied().zip(sockets.by_state).filter(|(_, count)| *count > 0).collect()
+}
+
+fn shown(watcher: &mut Watcher) -> BTreeMap<&'static str, u64> {
+    watcher.read().connections.states
+}
+
+/// Clients with a connection for each request, until so many were made or so long has passed; the watch reads meanwhile.
+fn churn(watcher: &mut Watcher, port: u16, clients: usize, connections: u64, lasting: Duration) {
+    let (made, until) = (Arc::new(AtomicU64::new(0)), Instant::now() + lasting);
+    let threads: Vec<_> = (0..clients)
+        .map(|_| {
+            let made = Arc::clone(&made);
+            std::thread::spawn(move || {
+                while made.fetch_add(1, Ordering::Relaxed) < connections && Instant::now() < until {
+                    Connection::open(port).get("/1k.bin", true);
+                }
+            })
+        })
+        .collect();
+    let never = AtomicBool::new(false);
+    while threads.iter().any(|thread| !thread.is_finished()) {
+        watcher.wait_until(monotonic_ns() + 100_000_000, &never);
+        watcher.read();
+        // As often as nothing else would: a scan while connections move must do no harm.
+        watcher.reconcile();
+    }
+    threads.into_iter().for_each(|thread| thread.join().expect("the client lives"));
+}
+
+/// At rest the readings of a watch equal scans, each second. Groups of sockets leave TIME_WAIT at once, so a scan just before or
+/// just after the reading may be the one that it equals. When a socket's timer is due is known to a tick of the kernel's clock or
+/// two, so of each thousand sockets one may be shown for a step of the timer wheel (2 s) too long or too short.
+fn equals_scans(watcher: &mut Watcher, port: u16, seconds: u64) {
+    let never = AtomicBool::new(false);
+    let uncertain = scanned(port).get("time-wait").map_or(0, |sockets| sockets / 1000);
+    for second in 1..=seconds {
+        watcher.wait_until(monotonic_ns() + 1_000_000_000, &never);
+        let before = scanned(port);
+        let reading = shown(watcher);
+        let after = scanned(port);
+        let is_equal = |scan: &BTreeMap<&'static str, u64>| {
+            STATES.iter().all(|state| {
+                let [seen, shown] = [scan, &reading].map(|states| states.get(state).copied().unwrap_or(0));
+                seen.abs_diff(shown) <= if *state == "time-wait" { uncertain } else { 0 }
+            })
+        };
+        println!("{second} s after: {reading:?} {before:?} {after:?}");
+        assert!(
+            is_equal(&before) || is_equal(&after),
+            "{second} s after: {reading:?}, scans show {before:?} and {after:?}"
+        );
+    }
+}
+
+#[test]
+fn states_equal_a_scan_within_a_second_after_thousands_of_connections() {
+    let test = "states_equal_a_scan_within_a_second_after_thousands_of_connections";
+    let Some(server) = Server::start(test, "nginx") else { return };
+    let options = WatchOptions { mode: Mode::Zero, ..WatchOptions::of_port(server.port) };
+    let Some(mut watcher) = watch(test, options) else { return };
+    let is_long = std::env::var_os("STRAINGAUGE_LONG").is_some();
+    let (connections, lasting, rest) =
+        if is_long { (u64::MAX, Duration::from_secs(20), 120) } else { (5000, Duration::from_secs(20), 3) };
+    churn(&mut watcher, server.port, if is_long { 200 } else { 20 }, connections, lasting);
+    println!("{:?}", watcher.read().connections);
+    equals_scans(&mut watcher, server.port, rest);
+    // A watch that begins now knows of none of them, and that some come back.
+    let options = WatchOptions { mode: Mode::Zero, ..WatchOptions::of_port(server.port) };
+    let mut late = watch(test, options).expect("as before");
+    churn(&mut late, server.port, 20, 2000, lasting);
+    equals_scans(&mut late, server.port, rest);
+}
+
+/// Connections from the same few client ports: each takes the place of one in TIME_WAIT.
+#[test]
+fn a_client_that_comes_back_from_its_port_leaves_time_wait() {
+    use std::io::{Read, Write};
+    let test = "a_client_that_comes_back_from_its_port_leaves_time_wait";
+    let Some(server) = Server::start(test, "nginx") else { return };
+    let options = WatchOptions { mode: Mode::Zero, ..WatchOptions::of_port(server.port) };
+    let Some(mut watcher) = watch(test, options) else { return };
+    let ports: Vec<u16> = (0..5).map(|_| crate::rig::free_port()).collect();
+    for _ in 0..4 {
+        for port in &ports {
+            let mut stream = crate::rig::connect_from(*port, server.port);
+            stream.write_all(b"GET /1k.bin HTTP/1.0\r\n\r\n").expect("the request leaves");
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).expect("the server closes");
+            assert!(answer.len() > 1024);
+        }
+    }
+    crate::rig::settle(&mut watcher);
+    let connections = watcher.read().connections;
+    assert_eq!(connections.counted.unwrap().accepted, 20);
+    assert_eq!(connections.states.get("time-wait"), Some(&5), "{connections:?}");
+    assert_eq!(scanned(server.port).get("time-wait"), Some(&5));
+    assert_eq!(connections.reconciliation.unwrap().largest_difference, 0, "known without a scan: {connections:?}");
+}

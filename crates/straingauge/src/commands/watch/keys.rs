@@ -1,0 +1,52 @@
+//! The key that ends a watch on a terminal: `q`.
+
+use crate::signals::Stop;
+use std::io::Read;
+use std::sync::atomic::Ordering;
+
+/// The terminal as it was, to be put back.
+pub struct Keys {
+    before: libc::termios,
+}
+
+impl Keys {
+    /// Takes single keys from the terminal on standard input; `None` where there is none, or where it is another's to read.
+    pub fn listen(stop: &Stop) -> Option<Self> {
+        // SAFETY: an all-zero termios is valid, and is overwritten before it is used.
+        let mut before: libc::termios = unsafe { std::mem::zeroed() };
+        // SAFETY: the calls take no pointers but that to a live termios.
+        let is_ours = unsafe {
+            libc::tcgetattr(libc::STDIN_FILENO, &mut before) == 0
+                && libc::tcgetpgrp(libc::STDIN_FILENO) == libc::getpgrp()
+        };
+        if !is_ours {
+            return None;
+        }
+        let mut single = before;
+        single.c_lflag &= !(libc::ICANON | libc::ECHO);
+        // SAFETY: a live termios.
+        if unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, &single) } != 0 {
+            return None;
+        }
+        let keys = Keys { before };
+        let stop = stop.clone();
+        let read = move || {
+            for key in std::io::stdin().lock().bytes() {
+                match key {
+                    Ok(b'q' | b'Q') | Err(_) => break,
+                    Ok(_) => {}
+                }
+            }
+            stop.flag().store(true, Ordering::Relaxed);
+        };
+        std::thread::Builder::new().name("keys".into()).spawn(read).ok()?;
+        Some(keys)
+    }
+}
+
+impl Drop for Keys {
+    fn drop(&mut self) {
+        // SAFETY: a live termios, as the terminal gave it.
+        unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, &self.before) };
+    }
+}

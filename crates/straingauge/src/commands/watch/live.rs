@@ -1,0 +1,225 @@
+//! The screen of a terminal: as much as fits, what matters most first, as `top` does it. Rates are those of the last interval.
+
+use super::view::{NOT_MEASURED, mode_words, number, states};
+use super::{Frame, processes::who};
+use observe::watch::Reading;
+use observe::watch::by_process::shortened;
+use observe::watch::estimate::Estimate;
+use record::units::{format_bytes, format_nanos, format_si};
+use std::fmt::Write;
+
+/// Rows of the table of processes, those of all others beside.
+const PROCESSES: usize = 4;
+
+/// Size of the terminal on standard output, columns and rows; 80 and 24 where it does not tell.
+pub fn size() -> (usize, usize) {
+    // SAFETY: an all-zero winsize is valid, and the ioctl writes only that.
+    let size = unsafe {
+        let mut size: libc::winsize = std::mem::zeroed();
+        if libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size) != 0 {
+            size = std::mem::zeroed();
+        }
+        size
+    };
+    let or = |value: u16, default| if value == 0 { default } else { usize::from(value) };
+    (or(size.ws_col, 80), or(size.ws_row, 24))
+}
+
+/// What is drawn: from the upper left corner on, each line to its end, nothing below the last. The last line has no end, for it
+/// would move the first one out of sight.
+pub fn drawn(text: &str, (columns, rows): (usize, usize)) -> String {
+    let lines: Vec<String> = text.lines().take(rows).map(|line| cut(line, columns) + "\x1b[K").collect();
+    format!("\x1b[H{}\x1b[J", lines.join("\n"))
+}
+
+/// Cuts a line where the screen ends, and shows that there was more.
+fn cut(line: &str, columns: usize) -> String {
+    let plain: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if plain.chars().count() <= columns {
+        return plain;
+    }
+    let mut shown: String = plain.chars().take(columns.saturating_sub(1)).collect();
+    shown.push('>');
+    shown
+}
+
+/// The whole screen, however long.
+pub fn screen(frame: &Frame<'_>) -> String {
+    let mut out = String::new();
+    head(&mut out, frame);
+    requests(&mut out, frame);
+    server(&mut out, frame);
+    connections(&mut out, frame);
+    for doubt in frame.watcher.doubts() {
+        let _ = writeln!(out, "! {}", doubt.what);
+    }
+    classes(&mut out, frame);
+    phases(&mut out, frame);
+    by_process(&mut out, frame.now);
+    cost(&mut out, frame);
+    super::machine::screen(&mut out, frame.first, frame.now);
+    out
+}
+
+fn head(out: &mut String, frame: &Frame<'_>) {
+    let (now, options) = (frame.now, frame.watcher.options());
+    let seconds = frame.rates.duration_ns as f64 / 1e9;
+    let _ = writeln!(
+        out,
+        ":{}  {:.0} s  rates of the last {seconds:.1} s  {}  (q ends)",
+        options.port,
+        now.elapsed_ns as f64 / 1e9,
+        mode_words(options.mode, now),
+    );
+}
+
+fn requests(out: &mut String, frame: &Frame<'_>) {
+    let Some(all) = &frame.rates.all else {
+        let _ = writeln!(out, "requests  {NOT_MEASURED}: they are not counted");
+        return;
+    };
+    let pipelined = frame.now.traffic.filter(|traffic| traffic.pipelined > 0);
+    let _ = writeln!(
+        out,
+        "requests  {}/s{}  in {}/s  out {}/s  CPU {} us each",
+        format_si(all.requests_per_sec),
+        pipelined.map_or("", |_| " (pipelined: those of one read count as one)"),
+        format_bytes(all.bytes_in_per_sec),
+        format_bytes(all.bytes_out_per_sec),
+        number(all.cpu_us_per_request),
+    );
+    let _ = write!(
+        out,
+        "  elapsed us  mean {}  p50 <= {}  p99 <= {}",
+        number(all.elapsed_us_per_request),
+        number(all.elapsed_p50_at_most_us),
+        number(all.elapsed_p99_at_most_us),
+    );
+    if let Some(open) = &frame.now.open {
+        let _ = write!(out, "  waiting {}  sending {}", open.waiting, open.sending);
+        if let Some(longest) = open.longest.first() {
+            let _ = write!(out, "  oldest {}", format_nanos(longest.age_ns as f64));
+        }
+    }
+    let lost = frame.now.losses.filter(|losses| losses.displaced_open > 0);
+    let _ = writeln!(out, "{}", lost.map_or(String::new(), |lost| format!("  lost {}", lost.displaced_open)));
+}
+
+fn server(out: &mut String, frame: &Frame<'_>) {
+    let (Some(cpu), Some(cpus)) = (&frame.now.cpu, frame.rates.server_cpus) else {
+        let _ = writeln!(out, "server  {NOT_MEASURED}: its processes are not seen");
+        return;
+    };
+    let of_requests =
+        frame.rates.request_cpus.map_or(String::new(), |requests| format!(", of them {requests:.2} for requests"));
+    let _ = writeln!(
+        out,
+        "server  {cpus:.2} CPUs{of_requests}  {} processes, {} threads, {}",
+        cpu.processes,
+        cpu.threads,
+        format_bytes(cpu.resident_bytes as f64),
+    );
+}
+
+fn connections(out: &mut String, frame: &Frame<'_>) {
+    let (seen, rates) = (&frame.now.connections, frame.rates);
+    let _ = writeln!(out, "connections  {}", states(frame.now));
+    let rate = |rate: Option<f64>| rate.map_or(NOT_MEASURED.to_string(), |rate| format!("{}/s", format_si(rate)));
+    let queue = match (seen.accept_queue, seen.accept_queue_limit) {
+        (Some(queue), Some(limit)) => format!("{queue} of {limit}"),
+        _ => "nobody listens".into(),
+    };
+    let _ = writeln!(
+        out,
+        "  accepted {}  closed {}  accept queue {queue}  dropped {}",
+        rate(rates.accepted_per_sec),
+        rate(rates.closed_per_sec),
+        seen.port_drops.map_or(NOT_MEASURED.to_string(), |drops| drops.to_string()),
+    );
+}
+
+fn classes(out: &mut String, frame: &Frame<'_>) {
+    let rows: Vec<_> = frame.watcher.options().classes.iter().zip(&frame.rates.classes).collect();
+    if rows.len() < 2 || rows.iter().all(|(_, rates)| rates.requests_per_sec == 0.0) {
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "{:<12} {:>10} {:>10} {:>10} {:>8} {:>10} {:>10}",
+        "by response", "requests/s", "in B/s", "out B/s", "CPU us", "mean us", "p99 <= us"
+    );
+    for (class, rates) in rows.into_iter().filter(|(_, rates)| rates.requests_per_sec > 0.0) {
+        let _ = writeln!(
+            out,
+            "  {:<10} {:>10} {:>10} {:>10} {:>8} {:>10} {:>10}",
+            class.name,
+            format_si(rates.requests_per_sec),
+            format_si(rates.bytes_in_per_sec),
+            format_si(rates.bytes_out_per_sec),
+            number(rates.cpu_us_per_request),
+            number(rates.elapsed_us_per_request),
+            number(rates.elapsed_p99_at_most_us),
+        );
+    }
+}
+
+fn phases(out: &mut String, frame: &Frame<'_>) {
+    let classes = frame.watcher.options().classes.iter().zip(&frame.now.phases);
+    let rows: Vec<_> = classes.filter(|(_, phases)| phases.requests > 0).collect();
+    if rows.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "{:<12} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>10}",
+        "phases, us", "parse", "process", "log", "parse", "process", "log CPU", "timed"
+    );
+    let us = |estimate: &Option<Estimate>| number(estimate.map(|estimate| estimate.mean / 1e3));
+    for (class, phases) in rows {
+        let _ = write!(out, "  {:<10}", class.name);
+        for estimate in phases.elapsed_ns.iter().chain(&phases.cpu_ns) {
+            let _ = write!(out, " {:>8}", us(estimate));
+        }
+        let _ = writeln!(out, " {:>10}", phases.requests);
+    }
+}
+
+fn by_process(out: &mut String, now: &Reading) {
+    if now.processes.iter().filter(|row| row.pid != 0).count() < 2 {
+        return;
+    }
+    let _ = writeln!(out, "{:<44} {:>10} {:>10}", "by process, since the start", "CPU time", "requests");
+    for row in shortened(&now.processes, PROCESSES) {
+        let requests = row.counted.map_or("-".into(), |counts| format_si(counts.requests as f64));
+        let time = row.cpu_ns.map_or("ended".to_string(), |ns| format_nanos(ns as f64));
+        let _ = writeln!(out, "  {:<42} {time:>10} {requests:>10}", who(&row));
+    }
+}
+
+fn cost(out: &mut String, frame: &Frame<'_>) {
+    let added = match frame.now.cost.added.and_then(|added| added.added_ratio) {
+        Some(ratio) => format!("{:.2} % of the server's CPU time (modelled)", ratio * 100.0),
+        None => NOT_MEASURED.into(),
+    };
+    let _ = writeln!(out, "watching adds {added}; itself {:.2} % of a CPU (timed)", frame.rates.own_cpus * 100.0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_screen_has_the_terminals_size_at_most() {
+        let text: String = (0..50).map(|line| format!("{line} {}\n", "wide \x1b[2J".repeat(40))).collect();
+        for (columns, rows) in [(80, 24), (20, 3), (300, 60)] {
+            let drawn = drawn(&text, (columns, rows));
+            let body = drawn.strip_prefix("\x1b[H").unwrap().strip_suffix("\x1b[J").unwrap();
+            let lines: Vec<&str> = body.split('\n').collect();
+            assert_eq!(lines.len(), rows.min(50));
+            for line in lines {
+                let line = line.strip_suffix("\x1b[K").unwrap();
+                assert!(line.chars().count() <= columns && !line.contains('\x1b'), "{line:?}");
+            }
+        }
+    }
+}
