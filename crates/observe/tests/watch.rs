@@ -1,4 +1,5 @@
-//! The watch on real servers: what it counts is compared with what a client counts, with the scheduler, with scans.
+//! The watch on real servers: what it counts is compared with what a client counts, with the scheduler, with scans. And the exact
+//! profile, which shares a guest with it.
 //! Needs root or CAP_BPF and CAP_PERFMON; says so where it does not run.
 #![cfg(feature = "bpf")]
 
@@ -12,8 +13,12 @@ mod client;
 mod counts;
 #[path = "watch/disk.rs"]
 mod disk;
+#[path = "exact/mod.rs"]
+mod exact;
 #[path = "watch/faults.rs"]
 mod faults;
+#[path = "watch/guest.rs"]
+mod guest;
 #[path = "watch/loads.rs"]
 mod loads;
 #[path = "watch/older_kernel.rs"]

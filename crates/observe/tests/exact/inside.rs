@@ -1,23 +1,19 @@
-//! What the guest runs.
+//! What the guest runs of the exact profile.
 
-use super::boot::{DONE, INSIDE};
 use super::load::Actor;
+use crate::boot::LONG;
 use observe::profile::exact::{self, BURSTS, BurstOptions, ExactProfile, ExactProfiler};
 use observe::profile::interval::Estimate;
 use observe::profile::{self, ProfileOptions, Profiler};
 use record::layers::Layer;
 use std::time::Duration;
 
-/// Points by which the two ways may differ in a layer.
-const POINTS: f64 = 3.0;
+/// Points by which the two ways may differ in a layer, beyond the interval of the difference.
+const POINTS: f64 = 2.0;
 
-/// Not a test of its own: the guest's side of `exact_and_sampled_layers_agree_in_a_guest`.
-#[test]
-fn the_guest() {
-    if std::env::var_os(INSIDE).is_none() {
-        return;
-    }
-    println!();
+/// Fails unless layers are charged as they should be. That a known share of user time is recovered is shown for the sampled profile
+/// in `profile.rs`, and for this one in the long form: hooking takes most of the time.
+pub fn charges_every_layer() {
     let mut failed = 0;
     let mut say = |what: &str, result: Result<String, String>| match result {
         Ok(said) => println!("guest: {what}: {said}"),
@@ -27,10 +23,11 @@ fn the_guest() {
         }
     };
     assert_eq!(exact::why_not_possible(), None);
-    say("a known share of user time", known_share());
+    if std::env::var_os(LONG).is_some() {
+        say("a known share of user time", known_share());
+    }
     say("layers of a server, exact and sampled", both_ways(&mut |what, result| println!("guest: {what}: {result}")));
     assert_eq!(failed, 0);
-    println!("{DONE}");
 }
 
 fn burst_options(port: u16) -> BurstOptions {
@@ -74,7 +71,8 @@ fn both_ways(show: &mut dyn FnMut(&str, &str)) -> Result<String, String> {
     // the guest's clock skips what it waits.
     let mut options = ProfileOptions::new(port);
     options.events.clear();
-    options.duration = Duration::from_secs(6);
+    // As many samples as of six seconds at the usual frequency.
+    (options.frequency_hz, options.duration) = (1_999, Duration::from_secs(3));
     let mut sampler = Profiler::attach(options).map_err(|error| error.to_string())?;
     client.go_on();
     std::thread::sleep(Duration::from_millis(100));
@@ -104,21 +102,27 @@ fn both_ways(show: &mut dyn FnMut(&str, &str)) -> Result<String, String> {
     let mut calibrated = sampled.clone();
     exact::calibrated::calibrate(&mut calibrated, exact);
     let corrections = calibrated.calibration.as_ref().unwrap().corrections.clone();
-    let mut worst = (0.0, String::new());
+    let mut worst = (f64::MIN, String::new());
     let mut sums = (0.0, 0.0);
     for correction in corrections {
         let percent = |share: Option<Estimate>| share.map_or(0.0, |share| share.value * 100.0);
         let (by_exact, by_samples) = (percent(correction.exact), percent(correction.sampled));
         sums = (sums.0 + by_exact, sums.1 + by_samples);
-        let difference = (by_exact - by_samples).abs();
-        if difference >= worst.0 {
-            worst = (difference, format!("{:?}: exact {by_exact:.1} %, sampled {by_samples:.1} %", correction.layer));
+        let interval = correction.difference.and_then(|difference| difference.plus_minus).unwrap_or(0.0) * 100.0;
+        let beyond = (by_exact - by_samples).abs() - interval;
+        if beyond >= worst.0 {
+            let words = format!("{:?}: exact {by_exact:.1} %, sampled {by_samples:.1} %", correction.layer);
+            worst = (beyond, format!("{words}, +-{interval:.1}"));
         }
     }
     if (sums.0 - 100.0).abs() > 0.01 || (sums.1 - 100.0).abs() > 0.01 {
         return Err(format!("the shares' sums are {sums:?}"));
     }
-    let said =
-        format!("largest difference {:.2} points ({}), n = {} samples", worst.0, worst.1, sampled.samples.server());
+    let said = format!(
+        "largest difference {:.2} points beyond the interval ({}), n = {} samples",
+        worst.0,
+        worst.1,
+        sampled.samples.server()
+    );
     if worst.0 < POINTS { Ok(said) } else { Err(said) }
 }

@@ -19,7 +19,7 @@ impl Actor {
     /// Starts a role: `server`, `client PORT`, `share`, `idle`.
     pub fn start(role: &str) -> Actor {
         let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "load::role_of_an_actor", "--nocapture"])
+            .args(["--exact", "exact::load::role_of_an_actor", "--nocapture"])
             .env(ROLE, role)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -1,27 +1,11 @@
-//! The watch on Linux 6.1, which lacks the tracepoints that newer kernels count by: in a guest, where server, client and
+//! The watch on Linux 6.1, which lacks the tracepoints that newer kernels count by: in the guest, where server, client and
 //! watch are this test itself.
 
-use crate::boot;
 use crate::client::{Count, keep_alive};
 use crate::rig::{counting, settle};
 use observe::watch::{Mode, WatchOptions, Watcher};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
-use std::time::Duration;
-
-#[test]
-fn an_older_kernel_counts_every_request_in_a_guest() {
-    boot::run(&boot::Guest {
-        caller: "an_older_kernel_counts_every_request_in_a_guest",
-        inside: "older_kernel::inside_the_guest",
-        modules: &["net/ipv4/inet_diag.ko", "net/ipv4/tcp_diag.ko"],
-        instruction_shift: 3,
-        parameters: "tsc=reliable clocksource=tsc no_timer_check",
-        prepare: "busybox ip link set lo up",
-        memory_mib: 768,
-        limit: Duration::from_secs(300),
-    });
-}
 
 /// A thread a connection; the size of a body is in the path.
 fn serve(listener: TcpListener) {
@@ -47,11 +31,8 @@ fn serve(listener: TcpListener) {
     }
 }
 
-#[test]
-fn inside_the_guest() {
-    if std::env::var_os(boot::INSIDE).is_none() {
-        return;
-    }
+/// Fails unless every request of a client is counted, and has phases where that was asked for.
+pub fn counts_every_request() {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("/proc is mounted");
     for mode in [Mode::Counts, Mode::Exact] {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
@@ -59,7 +40,7 @@ fn inside_the_guest() {
         std::thread::spawn(move || serve(listener));
         let mut watcher = Watcher::start(WatchOptions { mode, ..counting(port) }).expect("the unprivileged part works");
         assert!(watcher.why_no_programs().is_none(), "{:?}", watcher.why_no_programs());
-        let (open, count) = keep_alive(port, 4, 50, &["/1k.bin", "/10k.bin", "/100k.bin"]);
+        let (open, count) = keep_alive(port, 4, 20, &["/1k.bin", "/10k.bin", "/100k.bin"]);
         settle(&mut watcher);
         let reading = watcher.read();
         let all = reading.all();
@@ -84,5 +65,4 @@ fn inside_the_guest() {
             assert_eq!(phased, count.requests, "phases of every request, by fentry");
         }
     }
-    println!("{}", boot::DONE);
 }
