@@ -153,6 +153,7 @@ fn the_price_of_waking_a_cpu_is_the_one_that_the_solved_state_asks_for() {
         cv_squared: 1.0,
         cpus: 1.0,
         usl: None,
+        limit_per_sec: None,
     };
     for wake_s in [0.0, 1e-7, 1e-5, 1e-3, 1.0] {
         for cooling_s in [0.0, 1e-6, 1e-3, 10.0] {
