@@ -118,6 +118,7 @@ pub fn with_what_ifs(runs: &[RunDir], question: &Question, what_ifs: &[WhatIf]) 
     // The closed loop may have ended below a limit that the open loop met.
     let limit = open_points::limit(&readings);
     choice.server = open_points::limited(choice.server, limit);
+    choice.alike = choice.alike.into_iter().map(|server| open_points::limited(server, limit)).collect();
     let yields = choice.server.yield_connections(readings.criteria.elastic_gain_ratio, 0.0);
     let findings = crate::zones::of_run(&runs[0]);
     let measured_yield = findings.connections.as_ref().and_then(|sweep| sweep.yield_point.estimate);

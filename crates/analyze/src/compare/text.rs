@@ -90,7 +90,11 @@ fn detectable(comparison: &Comparison) -> Vec<String> {
             let ratios: Vec<f64> = of().filter_map(|difference| difference.detectable_ratio).collect();
             let (low, high) = crate::statistics::range(&ratios)?;
             let sign = if of().next()?.better == Better::Higher { '-' } else { '+' };
-            let percent = |ratio: f64| format!("{sign}{:.0} %", (ratio * 100.0).ceil().min(100_000.0));
+            // Beyond tenfold the number says no more than that.
+            let percent = |ratio: f64| match ratio > 10.0 {
+                true => format!("over {sign}1000 %"),
+                false => format!("{sign}{:.0} %", (ratio * 100.0).ceil()),
+            };
             let (low, high) = (percent(low), percent(high));
             Some(if low == high { format!("{word} {low}") } else { format!("{word} {low} to {high}") })
         })

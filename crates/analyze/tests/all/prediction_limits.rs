@@ -188,6 +188,8 @@ fn a_rate_at_which_the_run_itself_failed_is_not_promised() {
     for rate in [500.0, 3000.0, 5000.0] {
         assert!(open.contains(&rate), "every open-loop load is checked: {open:?}");
     }
+    let unsure = found.doubts.iter().find(|doubt| doubt.contains("equally well"));
+    assert_eq!(unsure, None, "the limit is the same for all models");
     let p50: Vec<_> = found.open_points.iter().filter(|point| point.name == "p50").collect();
     assert!(p50.len() == 4 && p50.iter().all(|point| point.passes()), "{p50:?}");
 }
