@@ -5,6 +5,7 @@ use super::{Frame, processes::who};
 use observe::watch::Reading;
 use observe::watch::by_process::shortened;
 use observe::watch::estimate::Estimate;
+use observe::watch::system::SystemTotals;
 use record::units::{format_bytes, format_nanos, format_si};
 use std::fmt::Write;
 
@@ -43,8 +44,8 @@ fn cut(line: &str, columns: usize) -> String {
     shown
 }
 
-/// The whole screen, however long.
-pub fn screen(frame: &Frame<'_>) -> String {
+/// The whole screen, however long. `machine`: the machine's counters at their reading before the last.
+pub fn screen(frame: &Frame<'_>, machine: &SystemTotals) -> String {
     let mut out = String::new();
     head(&mut out, frame);
     requests(&mut out, frame);
@@ -57,7 +58,10 @@ pub fn screen(frame: &Frame<'_>) -> String {
     phases(&mut out, frame);
     by_process(&mut out, frame.now);
     cost(&mut out, frame);
-    super::machine::screen(&mut out, frame.first, frame.now);
+    // Kinds of counters that are read more seldom have no rate of the last interval.
+    let mut read_at = frame.now.system.read_at_ns.iter();
+    let is_whole = read_at.all(|(kind, at_ns)| machine.read_at_ns.get(kind).is_some_and(|before| before < at_ns));
+    super::machine::screen(&mut out, if is_whole { machine } else { &frame.first.system }, frame.now);
     out
 }
 
@@ -66,7 +70,7 @@ fn head(out: &mut String, frame: &Frame<'_>) {
     let seconds = frame.rates.duration_ns as f64 / 1e9;
     let _ = writeln!(
         out,
-        ":{}  {:.0} s  rates of the last {seconds:.1} s  {}  (q ends)",
+        ":{}  {:.0} s  (q ends)  rates of the last {seconds:.1} s  {}",
         options.port,
         now.elapsed_ns as f64 / 1e9,
         mode_words(options.mode, now),

@@ -1,4 +1,4 @@
-//! The machine's counters on the screen: means since the watch began, in the order of Table 2 of Almeida, Almeida and Yates
+//! The machine's counters on the screen: means between two readings, in the order of Table 2 of Almeida, Almeida and Yates
 //! (1996), and what the server's group had of them.
 
 use observe::watch::Reading;
@@ -11,8 +11,8 @@ use std::fmt::Write;
 const YET: &str = "not yet";
 
 /// Shows them; nothing before there are two readings.
-pub fn screen(out: &mut String, first: &Reading, now: &Reading) {
-    let (then, system) = (&first.system, &now.system);
+pub fn screen(out: &mut String, then: &SystemTotals, now: &Reading) {
+    let system = &now.system;
     let seconds = system.at_ns.saturating_sub(then.at_ns) as f64 / 1e9;
     if seconds <= 0.0 {
         return;

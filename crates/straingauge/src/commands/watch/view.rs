@@ -8,6 +8,7 @@ use anyhow::Result;
 use observe::watch::demand::{Demand, utilisation};
 use observe::watch::estimate::Estimate;
 use observe::watch::reading::{ConnectionCounts, PhaseTotals};
+use observe::watch::system::SystemTotals;
 use observe::watch::{Mode, Rates, Reading};
 use record::Doubt;
 use record::units::{format_bytes, format_nanos, format_si};
@@ -18,6 +19,8 @@ use std::io::IsTerminal;
 pub struct View {
     is_json: bool,
     is_terminal: bool,
+    /// The machine's counters at the last two of their readings.
+    machine: [SystemTotals; 2],
     /// Held for as long as the screen is drawn.
     _keys: Option<Keys>,
 }
@@ -29,7 +32,8 @@ impl View {
     /// For this invocation.
     pub fn new(is_json: bool, stop: &Stop) -> Self {
         let is_terminal = std::io::stdout().is_terminal();
-        View { is_json, is_terminal, _keys: if is_terminal && !is_json { Keys::listen(stop) } else { None } }
+        let machine = [SystemTotals::default(), SystemTotals::default()];
+        View { is_json, is_terminal, machine, _keys: if is_terminal && !is_json { Keys::listen(stop) } else { None } }
     }
 
     /// Shows a reading.
@@ -42,7 +46,11 @@ impl View {
         }
         if self.is_terminal {
             let end = if frame.is_last { "\n" } else { "" };
-            return emit(&(live::drawn(&live::screen(frame), live::size()) + end));
+            if frame.now.system.at_ns != self.machine[1].at_ns {
+                self.machine.swap(0, 1);
+                self.machine[1] = frame.now.system.clone();
+            }
+            return emit(&(live::drawn(&live::screen(frame, &self.machine[0]), live::size()) + end));
         }
         if frame.is_last {
             return emit(&screen(frame, "since the last reading"));
@@ -115,7 +123,7 @@ fn screen(frame: &Frame<'_>, span: &str) -> String {
         traffic(&mut out, frame.now);
     }
     processes::screen(&mut out, frame.now);
-    machine::screen(&mut out, frame.first, frame.now);
+    machine::screen(&mut out, &frame.first.system, frame.now);
     for doubt in frame.watcher.doubts() {
         let _ = writeln!(out, "! {}: {}", doubt.what, doubt.remedy);
     }
