@@ -254,12 +254,10 @@ impl Chart {
             for run in layer.runs() {
                 let low: Vec<(f64, f64)> = run.iter().filter_map(|(x, low, _)| self.xy(frame, (*x, *low))).collect();
                 let high: Vec<(f64, f64)> = run.iter().filter_map(|(x, _, high)| self.xy(frame, (*x, *high))).collect();
-                if let ([low], [high]) = (low.as_slice(), high.as_slice()) {
-                    if !layer.gaps.is_empty() {
-                        let height = (low.1 - high.1).max(0.0);
-                        svg.rect(low.0 - ALONE_PX, high.1, 2.0 * ALONE_PX, height, &format!("layer {}", layer.class));
-                        continue;
-                    }
+                if let ([low], [high], false) = (low.as_slice(), high.as_slice(), layer.gaps.is_empty()) {
+                    let height = (low.1 - high.1).max(0.0);
+                    svg.rect(low.0 - ALONE_PX, high.1, 2.0 * ALONE_PX, height, &format!("layer {}", layer.class));
+                    continue;
                 }
                 let path = path(low.into_iter().chain(high.into_iter().rev()));
                 if !path.is_empty() {

@@ -187,11 +187,11 @@ pub fn spin(evidence: &Evidence<'_>) -> Option<Told> {
     Some(told)
 }
 
+/// A point with the figure that is compared.
+type Visit<'a> = (&'a Point, f64);
+
 /// A figure at the first and the last visit of each load, the loads that were visited twice.
-fn visits<'a>(
-    evidence: &Evidence<'a>,
-    value: impl Fn(&Point) -> Option<f64>,
-) -> Vec<((&'a Point, f64), (&'a Point, f64))> {
+fn visits<'a>(evidence: &Evidence<'a>, value: impl Fn(&Point) -> Option<f64>) -> Vec<(Visit<'a>, Visit<'a>)> {
     let Some(sweep) = evidence.sweep() else { return Vec::new() };
     let mut by_load: BTreeMap<u64, Vec<(&Point, f64)>> = BTreeMap::new();
     let of_sweep: Vec<&Point> = evidence.run.points.iter().filter(|point| point.sweep == sweep.sweep).collect();
@@ -274,7 +274,7 @@ pub fn leak(evidence: &Evidence<'_>) -> Option<Told> {
         .collect();
     let (first, last) = (*points.first()?, *points.last()?);
     let middle = (first.0 + last.0) / 2.0;
-    let halves: (Vec<(f64, f64)>, Vec<(f64, f64)>) = points.iter().partition(|(served, _)| *served <= middle);
+    let (first_half, second_half): (Vec<_>, Vec<_>) = points.iter().copied().partition(|(served, _)| *served <= middle);
     let (grown, served) = (last.1 - first.1, last.0 - first.0);
     if points.len() < LEAST_LEAK_POINTS
         || grown < LEAK_BYTES
@@ -284,7 +284,7 @@ pub fn leak(evidence: &Evidence<'_>) -> Option<Told> {
         return None;
     }
     let (slope, share) = line(&points)?;
-    let (early, late) = (line(&halves.0)?.0, line(&halves.1)?.0);
+    let (early, late) = (line(&first_half)?.0, line(&second_half)?.0);
     // What grows with connections, or while a cache fills, ends; a leak does not.
     if share < LEAK_EXPLAINED || late < LEAK_STEADY * early || slope < LEAST_LEAK_PER_REQUEST {
         return None;
