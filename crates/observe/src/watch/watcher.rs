@@ -7,9 +7,9 @@ use super::group_io::{ControlGroupTotals, GroupIo, GroupIoReader, processes_of, 
 use super::intervals::{Due, Intervals, Kind};
 use super::layout::{PortCounts, zeroed};
 use super::pack::Pack;
-use super::reading::{
-    ChargedCpu, ConnectTotals, ConnectionCounts, ConnectionTotals, CpuTotals, Log2Histogram, Losses, Reading,
-};
+#[cfg(feature = "bpf")]
+use super::reading::ChargedCpu;
+use super::reading::{ConnectTotals, ConnectionCounts, ConnectionTotals, CpuTotals, Log2Histogram, Losses, Reading};
 use super::schedule::Mode;
 use super::server::{Roots, ServerReading, ServerSide, namespace_number};
 use super::states::{ByState, Scan, StateModel, Stillness};
