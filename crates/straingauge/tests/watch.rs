@@ -166,7 +166,7 @@ fn a_server_that_stops_at_a_clock_is_found_out() {
     let mut server = Running::start(&mut server);
     server.wait_until("nginx accepts", || TcpStream::connect(("127.0.0.1", port)).is_ok());
     let url = format!("http://127.0.0.1:{port}/1k.bin");
-    let mut load = straingauge(["load", &url, "--rate", "2000", "--warmup", "0s", "--duration", "15s"]);
+    let mut load = straingauge(["load", &url, "--rate", "2000", "--warmup", "0s", "--duration", "12s"]);
     let load = Running::start(load.args(["--connections", "50", "--timeout", "10s", "--quiet"]));
     // The load's own begin would be one more silence.
     let Some(running) = watch(port, &out, &["--interval", "100ms"]) else {
@@ -178,11 +178,11 @@ fn a_server_that_stops_at_a_clock_is_found_out() {
     let mut begins = Vec::new();
     for number in 0..8 {
         // From a common start, so that lateness does not add up.
-        let at = Duration::from_millis(700 + number * 1500);
+        let at = Duration::from_millis(700 + number * 1000);
         std::thread::sleep(at.saturating_sub(began.elapsed()));
         begins.push(began.elapsed().as_secs_f64());
         signal_all(&state, libc::SIGSTOP);
-        std::thread::sleep(Duration::from_millis(500));
+        std::thread::sleep(Duration::from_millis(400));
         signal_all(&state, libc::SIGCONT);
     }
     load.wait().exits_with(0);
