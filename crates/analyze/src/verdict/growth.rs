@@ -5,7 +5,7 @@ use super::command::server_pid;
 use super::evidence::{Evidence, typical};
 use super::judge::{Told, told};
 use super::rules::*;
-use crate::disturbance::quiet_first;
+use crate::disturbance::is_disturbed;
 use crate::growth;
 use crate::statistics::{mean, median};
 use crate::zones::{load_words, percent};
@@ -194,8 +194,8 @@ type Visit<'a> = (&'a Point, f64);
 fn visits<'a>(evidence: &Evidence<'a>, value: impl Fn(&Point) -> Option<f64>) -> Vec<(Visit<'a>, Visit<'a>)> {
     let Some(sweep) = evidence.sweep() else { return Vec::new() };
     let mut by_load: BTreeMap<u64, Vec<(&Point, f64)>> = BTreeMap::new();
-    let of_sweep: Vec<&Point> = evidence.run.points.iter().filter(|point| point.sweep == sweep.sweep).collect();
-    for point in quiet_first(&of_sweep) {
+    // Other work comes and goes with time, as what is looked for here does.
+    for point in evidence.run.points.iter().filter(|point| point.sweep == sweep.sweep && !is_disturbed(point)) {
         let load = point.offered_per_sec().unwrap_or(point.connections as f64);
         if let Some(value) = value(point).filter(|value| value.is_finite() && *value > 0.0) {
             by_load.entry(load.to_bits()).or_default().push((point, value));
@@ -216,8 +216,9 @@ fn served_before(evidence: &Evidence<'_>, index: u32) -> f64 {
 
 /// A request that costs more the more were served before, at every load alike.
 pub fn slows_with_time(evidence: &Evidence<'_>) -> Option<Told> {
+    // Without softirq, which other work on the server's CPUs has, too.
     let cost =
-        |point: &Point| crate::zones::cpu_us(point).filter(|_| point.outcomes.completed() as f64 >= LEAST_REQUESTS);
+        |point: &Point| point.value(names::SERVER_CPU).filter(|_| point.outcomes.completed() as f64 >= LEAST_REQUESTS);
     let visits = visits(evidence, cost);
     if visits.len() < LEAST_LOADS {
         return None;
