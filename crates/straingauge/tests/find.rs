@@ -91,9 +91,9 @@ fn points_are_profiled_by_layer_where_that_is_permitted() {
         let (state, out) = (dir.path().join(when), dir.path().join(format!("run-{when}")));
         let port = free_port();
         let url = format!("http://127.0.0.1:{port}/1k.bin");
-        let mut command = straingauge(["find", &url, "--profile", when, "--sweep", "connections", "--budget", "8s"]);
-        // At 997 Hz a second is some hundred samples of a server that has a part of a CPU.
-        let duration = if is_wanted { "1s" } else { "100ms" };
+        let mut command = straingauge(["find", &url, "--profile", when, "--sweep", "connections", "--budget", "14s"]);
+        // At 997 Hz two seconds are some hundred samples of a server that has a part of a CPU.
+        let duration = if is_wanted { "2s" } else { "100ms" };
         command.args(["--duration", duration, "--max-connections", "2", "--repeats", "1", "--out"]).arg(&out);
         command.arg("--").args(serve_words(Kind::Nginx, port, &state, "0.0.0.0"));
         let said = Command::output(&mut command).expect("straingauge runs");
