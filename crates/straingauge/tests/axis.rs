@@ -86,9 +86,9 @@ fn connections_that_conform_are_counted_and_searched() {
     let server = Server::start(Kind::Nginx);
     let dir = open_dir();
     let out = dir.path().join("run");
-    let mut command = straingauge(["find", &server.url("100k.bin"), "--axis", "conforming", "--max-connections", "4"]);
+    let mut command = straingauge(["find", &server.url("10k.bin"), "--axis", "conforming", "--max-connections", "4"]);
     command.args(["--asked-bandwidth", "800k", "--demanded-bandwidth", "400k", "--conforming-share", "50%"]);
-    command.args(["--duration", "1s", "--repeats", "1", "--json", "--quiet", "--out"]).arg(&out);
+    command.args(["--duration", "500ms", "--repeats", "1", "--json", "--quiet", "--out"]).arg(&out);
     let json = run(&mut command).exits_with(0).json();
     let conforming = member(&json, "conforming");
     assert_eq!(conforming["held"].as_f64(), Some(4.0), "{json:#}");

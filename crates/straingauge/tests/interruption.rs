@@ -207,7 +207,7 @@ fn small_find(dir: &Path) -> Command {
     let port = free_port();
     let url = format!("http://127.0.0.1:{port}/1k.bin");
     let mut command =
-        straingauge(["find", &url, "--sweep", "connections", "--isolate", "always", "--budget", "6s", "--out"]);
+        straingauge(["find", &url, "--sweep", "connections", "--isolate", "always", "--budget", "5s", "--out"]);
     command.arg(dir.join("run")).args(SMALL);
     command.arg("--").args(serve_words(Kind::Nginx, port, &dir.join("state"), "0.0.0.0"));
     command

@@ -71,7 +71,7 @@ fn the_report_is_drawn_in_a_browser_without_a_message() {
     // A name from outside that would run, were it not escaped.
     let name = "<script>console.log('escaped?')</script><b>";
     let mut command =
-        straingauge(["find", &server.url("1k.bin"), "--quiet", "--budget", "12s", "--name", name, "--out"]);
+        straingauge(["find", &server.url("1k.bin"), "--quiet", "--budget", "6s", "--name", name, "--out"]);
     run(command.arg(&out).args(SMALL)).exits_with(0);
     let page = out.join("report.html");
 

@@ -40,7 +40,8 @@ fn load_point_however(kind: Kind, watch: &str, more: &[&str]) -> Option<Value> {
     let dir = open_dir();
     let port = free_port();
     let url = format!("http://127.0.0.1:{port}/1k.bin");
-    let mut command = straingauge(["load", &url, "--watch", watch, "--duration", "1s", "--warmup", "300ms", "--json"]);
+    let mut command =
+        straingauge(["load", &url, "--watch", watch, "--duration", "500ms", "--warmup", "100ms", "--json"]);
     command.args(["--connections", "8", "--quiet"]).args(more).arg("--");
     command.args(serve_words(kind, port, &dir.path().join("state"), "0.0.0.0"));
     let point = run(&mut command).exits_with(0).json()["point"].clone();
@@ -79,7 +80,8 @@ fn the_server_side_counts_what_the_client_counts() {
             }
             assert!(value(&point, "watch.in_flight").is_some(), "sampled: {}", point["figures"]["watch.in_flight"]);
             let explained = value(&point, "watch.explained_cpu_ratio").expect("timed");
-            assert!(explained < 1.02, "more CPU time is charged than the scheduler knows: {explained}");
+            // The two are read one after the other at the edges of half a second; what is charged twice would be far more.
+            assert!(explained < 1.1, "more CPU time is charged than the scheduler knows: {explained}");
             let phases = &point["figures"]["watch.parse_us"]["not_measured"];
             assert!(phases.as_str().is_some_and(|why| why.contains("counts")), "phases were not asked for: {phases}");
         }
@@ -143,8 +145,8 @@ fn every_point_of_find_has_the_servers_side_and_the_report_shows_it() {
     let port = free_port();
     let url = format!("http://127.0.0.1:{port}/1k.bin");
     // A budget that no point exceeds, so that all of each is counted and a part timed.
-    let mut command = straingauge(["find", &url, "--watch-overhead", "100%", "--profile", "never", "--budget", "14s"]);
-    command.args(["--sweep", "connections", "--duration", "400ms", "--max-connections", "16", "--repeats", "2"]);
+    let mut command = straingauge(["find", &url, "--watch-overhead", "100%", "--profile", "never", "--budget", "7s"]);
+    command.args(["--sweep", "connections", "--duration", "300ms", "--max-connections", "8", "--repeats", "1"]);
     command.arg("--out").arg(&out).arg("--").args(serve_words(Kind::Nginx, port, &state, "0.0.0.0"));
     let said = run(&mut command).exits_with(0);
     let measured = points(&out);

@@ -165,17 +165,17 @@ fn a_server_that_stops_at_a_clock_is_found_out() {
         return;
     };
     let url = format!("http://127.0.0.1:{port}/1k.bin");
-    let mut load = straingauge(["load", &url, "--rate", "2000", "--warmup", "0s", "--duration", "14s"]);
+    let mut load = straingauge(["load", &url, "--rate", "2000", "--warmup", "0s", "--duration", "9s"]);
     let load = Running::start(load.args(["--connections", "50", "--timeout", "10s", "--quiet"]));
     let began = Instant::now();
     let mut begins = Vec::new();
     for number in 0..8 {
         // From a common start, so that lateness does not add up.
-        let at = Duration::from_millis(1000 + number * 1500);
+        let at = Duration::from_millis(700 + number * 1000);
         std::thread::sleep(at.saturating_sub(began.elapsed()));
         begins.push(began.elapsed().as_secs_f64());
         signal_all(&state, libc::SIGSTOP);
-        std::thread::sleep(Duration::from_millis(500));
+        std::thread::sleep(Duration::from_millis(400));
         signal_all(&state, libc::SIGCONT);
     }
     load.wait().exits_with(0);

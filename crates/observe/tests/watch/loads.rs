@@ -29,7 +29,8 @@ fn a_load_is_counted_to_the_request_while_its_connections_close() {
     let test = "a_load_is_counted_to_the_request_while_its_connections_close";
     let Some(server) = Server::start(test, "nginx") else { return };
     let Some(mut watch) = point_watch(test, server.port) else { return };
-    for round in 0..40 {
+    let rounds = if std::env::var_os(crate::boot::LONG).is_some() { 200 } else { 15 };
+    for round in 0..rounds {
         watch.load_begins();
         let (open, count) = keep_alive(server.port, 200, 2, &["/1k.bin"]);
         // The server's ends of 200 connections close while the watch reads.

@@ -16,7 +16,7 @@ fn netem_keeps_the_same_promises_in_a_guest() {
         modules: &["drivers/net/veth.ko", "drivers/net/tun.ko", "net/sched/sch_netem.ko"],
         // Idle time is jumped over: delays are exact however busy this machine is, and take no time.
         instruction_shift: 1,
-        parameters: "",
+        parameters: "no_timer_check noapictimer",
         prepare: "",
         memory_mib: 512,
         limit: Duration::from_secs(240),
@@ -44,11 +44,11 @@ fn the_path_by_netem_inside_the_guest() {
             println!("guest: {what}: NOT AS ASKED: {said}");
         }
     };
-    for delay_ms in [1, 10, 40, 100] {
+    for delay_ms in [1, 100] {
         say("netem round trip", round_trip_is_exact(&netem(delay_ms)));
     }
     say("netem bandwidth", bandwidth_is_exact(&limited(netem(10), 100_000_000)));
-    say("netem loss", loss_is_binomial(&PathPlan { loss_ratio: 0.02, ..netem(1) }, 20_000));
+    say("netem loss", loss_is_binomial(&PathPlan { loss_ratio: 0.02, ..netem(1) }, 5_000));
     let chosen = super::path::pair_with(PathPlan { mechanism: PathMechanism::Other, ..netem(1) });
     let mechanism = chosen.path().mechanism;
     chosen.remove().unwrap();

@@ -111,7 +111,7 @@ pub fn bandwidth_is_exact(path: &PathPlan) -> Result<String, String> {
         let own = pair.self_test().unwrap().bits_per_sec.unwrap_or(0.0) / 1e6;
         // 1448 bytes of payload in a packet of 1500.
         let seen =
-            bulk_bytes_per_sec(&pair, Duration::from_millis(700), Duration::from_secs(2)) * 8e-6 / 1448.0 * 1500.0;
+            bulk_bytes_per_sec(&pair, Duration::from_millis(700), Duration::from_secs(1)) * 8e-6 / 1448.0 * 1500.0;
         pair.remove().unwrap();
         let asked = path.bandwidth_bits_per_sec as f64 / 1e6;
         said = format!("asked {asked} Mbit/s; TCP: {seen:.1} Mbit/s of IP packets; self-test: {own:.1} Mbit/s");
