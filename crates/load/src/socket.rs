@@ -96,6 +96,15 @@ pub(crate) fn set_no_delay(fd: i32) -> Result<(), Errno> {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1i32)
 }
 
+/// Whether the kernel asks a silent peer, a second after its last word, if the connection still is.
+pub(crate) fn set_asking(fd: i32, is_asking: bool) -> Result<(), Errno> {
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, ASKED_AFTER_S)?;
+    set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, i32::from(is_asking))
+}
+
+/// Seconds of silence after which a peer is asked; the least that the kernel takes.
+pub(crate) const ASKED_AFTER_S: i32 = 1;
+
 /// Makes a socket hold back its peer as one behind a slow link does, on loopback, too: segments of an Ethernet's size
 /// and a small receive buffer. Both must be set before connecting.
 pub(crate) fn set_narrow(fd: i32, buffer_bytes: i32) -> Result<(), Errno> {

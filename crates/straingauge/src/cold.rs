@@ -54,6 +54,8 @@ struct Helper {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Counts {
     established: u64,
+    #[serde(default)]
+    is_in_doubt: bool,
     opened: u64,
     dropped: u64,
     failed: u64,
@@ -154,6 +156,7 @@ impl Helpers {
         for helper in &self.all {
             let Ok(counts) = helper.counts.lock() else { continue };
             sum.established += counts.established;
+            sum.is_in_doubt |= counts.is_in_doubt;
             sum.opened += counts.opened;
             sum.dropped += counts.dropped;
             sum.failed += counts.failed;
@@ -183,7 +186,7 @@ impl Helpers {
         let (mut nearest, mut since) = (u64::MAX, Instant::now());
         loop {
             let counts = self.counts();
-            if counts.established == target {
+            if counts.established == target && !counts.is_in_doubt {
                 self.slab_filled = load::cold::kernel_memory();
                 return Ok(());
             }
@@ -299,6 +302,7 @@ pub fn help() -> Result<std::process::ExitCode> {
         let now = herd.counts();
         let counts = Counts {
             established: now.established,
+            is_in_doubt: now.is_in_doubt,
             opened: now.opened,
             dropped: now.dropped,
             failed: now.failed,

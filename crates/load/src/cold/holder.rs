@@ -6,7 +6,7 @@
 
 use super::Keep;
 use crate::poller::{Poller, READABLE};
-use crate::socket::{self, Errno};
+use crate::socket::{self, ASKED_AFTER_S, Errno};
 use io_uring::{IoUring, opcode, types};
 
 /// What fired or ended, as slots.
@@ -60,6 +60,18 @@ impl Holder {
                 gone.released.push(slot);
                 Ok(())
             }
+        }
+    }
+
+    /// Whether the kernel asks the server, a second after its last word, if it still has the connection: a server that has not makes
+    /// it fire.
+    pub(super) fn ask(&mut self, slot: u32, is_asking: bool) -> Result<(), Errno> {
+        match self {
+            Holder::Rings(rings) => rings.ask(slot, is_asking),
+            Holder::Descriptors(plain) => match plain.fds[slot as usize] {
+                -1 => Ok(()),
+                fd => socket::set_asking(fd, is_asking),
+            },
         }
     }
 
@@ -132,8 +144,12 @@ struct Ring {
 }
 
 const SUBMISSIONS: u32 = 1024;
-/// User data of a poll: the slot. Of a cancellation: the slot with this bit.
+/// User data of a poll: the slot. Of a cancellation and of an option: the slot with this bit.
 const CANCEL: u64 = 1 << 40;
+const OPTION: u64 = 1 << 41;
+/// Values of options, which the kernel reads when the entry is submitted.
+static IDLE: i32 = ASKED_AFTER_S;
+static SWITCH: [i32; 2] = [0, 1];
 
 fn errno(error: &std::io::Error) -> Errno {
     Errno(error.raw_os_error().unwrap_or(libc::EIO))
@@ -149,7 +165,7 @@ impl Ring {
 
     fn push(&mut self, entry: &io_uring::squeue::Entry) -> Result<(), Errno> {
         loop {
-            // SAFETY: the entries pushed (poll add, poll remove) refer to no memory of ours.
+            // SAFETY: the entries pushed (poll add, poll remove, options) refer to no memory of ours but to statics.
             let pushed = unsafe { self.uring.submission().push(entry) };
             if pushed.is_ok() {
                 self.queued += 1;
@@ -208,13 +224,29 @@ impl Rings {
         self.rings[number as usize].push(&remove)
     }
 
+    /// A kernel whose rings set no options of sockets (before Linux 6.7) asks nobody.
+    fn ask(&mut self, slot: u32, is_asking: bool) -> Result<(), Errno> {
+        let (number, index) = (slot / self.per_ring, slot % self.per_ring);
+        let options = [
+            (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, &raw const IDLE),
+            (libc::SOL_SOCKET, libc::SO_KEEPALIVE, &raw const SWITCH[usize::from(is_asking)]),
+        ];
+        for (level, name, value) in options {
+            let fd = types::Fixed(index);
+            let size = size_of::<i32>() as u32;
+            let option = opcode::SetSockOpt::new(fd, level as u32, name as u32, value.cast(), size);
+            self.rings[number as usize].push(&option.build().user_data(u64::from(index) | OPTION))?;
+        }
+        Ok(())
+    }
+
     fn drain(&mut self, gone: &mut Gone) -> Result<(), Errno> {
         for (number, ring) in self.rings.iter_mut().enumerate() {
             ring.submit()?;
             let base = number as u32 * self.per_ring;
             let mut ended: Vec<(u32, bool)> = Vec::new();
             for completion in ring.uring.completion() {
-                if completion.user_data() & CANCEL == 0 {
+                if completion.user_data() & (CANCEL | OPTION) == 0 {
                     ended.push((completion.user_data() as u32, completion.result() == -libc::ECANCELED));
                 }
             }

@@ -22,8 +22,10 @@ const MOST_PAUSE_NS: u64 = 1_000_000_000;
 const AT_ONCE_MS: u32 = 500;
 /// Entries of one ring's table, where the descriptor limit allows as many.
 const PER_RING: u64 = 32_768;
-/// Connections ended in one round when the herd shrinks.
+/// Connections ended in one round when the herd shrinks, or asked about.
 const RELEASES: u64 = 4_096;
+/// A server that has no connection says so within this: a second until it is asked, and the way there and back.
+const ANSWERED_WITHIN_NS: u64 = 2_000_000_000;
 
 /// A connection attempt under way.
 #[derive(Clone, Copy)]
@@ -31,6 +33,18 @@ struct Attempt {
     fd: i32,
     lease: Lease,
     began_ns: u64,
+}
+
+/// Looking for connections that the server does not have. A kernel whose accept queue is full may take a handshake for done and
+/// forget it (SYN cookies: nothing is kept until the last segment, which is then dropped), and the client's end is established for
+/// ever. That happens only where other handshakes hang, so nobody is asked unless one did.
+enum Roll {
+    /// Slots from here on are yet to be asked about.
+    Calls(u32),
+    /// All were; those that nobody has fire until then.
+    WaitsUntil(u64),
+    /// Slots from here on are yet to be left in peace.
+    Ends(u32),
 }
 
 pub(super) struct Keeper {
@@ -58,6 +72,9 @@ pub(super) struct Keeper {
     /// Held connections that we are closing.
     closing: u64,
     paused_until_ns: u64,
+    /// A handshake hung since the last roll call.
+    has_hung: bool,
+    roll: Option<Roll>,
 }
 
 impl Keeper {
@@ -92,6 +109,8 @@ impl Keeper {
             held: 0,
             closing: 0,
             paused_until_ns: 0,
+            has_hung: false,
+            roll: None,
         };
         Ok((keeper, note))
     }
@@ -113,12 +132,15 @@ impl Keeper {
                 self.close_some((kept - target).min(RELEASES), &mut gone)?;
             }
             self.give_up_old(now_ns, shared);
+            self.call_the_roll(target, now_ns)?;
             self.holder.drain(&mut gone)?;
             self.settle(&mut gone, now_ns, shared);
             self.publish(shared);
-            let is_busy = self.under_way > 0 || self.closing > 0 || self.held < target;
+            let is_busy = self.roll.is_some() || self.under_way > 0 || self.closing > 0 || self.held < target;
             let pause_ns = self.paused_until_ns.saturating_sub(monotonic_ns());
-            let wait_ns = if pause_ns > 0 && self.closing == 0 {
+            let wait_ns = if matches!(self.roll, Some(Roll::WaitsUntil(_))) && self.under_way == 0 {
+                LOOK_NS / 5
+            } else if pause_ns > 0 && self.closing == 0 {
                 // Attempts under way are events; nothing else is to be done.
                 pause_ns.min(LOOK_NS)
             } else if is_busy {
@@ -143,13 +165,47 @@ impl Keeper {
     }
 
     fn publish(&self, shared: &Shared) {
-        shared.established.store(self.held - self.closing, Ordering::Relaxed);
+        shared.is_in_doubt.store(self.has_hung || self.roll.is_some(), Ordering::SeqCst);
+        shared.established.store(self.held - self.closing, Ordering::SeqCst);
         let bytes = self.leases.capacity() * (size_of::<Option<Lease>>() + size_of::<u32>())
             + self.attempts.capacity() * size_of::<Option<Attempt>>()
             // The holder's free lists: one number a slot.
             + self.leases.capacity() * size_of::<u32>();
         shared.user_bytes.store(bytes as u64, Ordering::Relaxed);
         shared.cpu_ns.store(thread_cpu_ns(), Ordering::Relaxed);
+    }
+
+    /// Once the herd is complete, finds out which of its connections the server has, where there is a reason to ask.
+    fn call_the_roll(&mut self, target: u64, now_ns: u64) -> Result<(), Errno> {
+        let slots = self.leases.len() as u32;
+        let next = |from: u32| from.saturating_add(RELEASES as u32).min(slots);
+        self.roll = match self.roll.take() {
+            None if self.has_hung && self.under_way == 0 && self.held - self.closing == target => {
+                self.has_hung = false;
+                Some(Roll::Calls(0))
+            }
+            None => None,
+            Some(Roll::Calls(from)) if from < slots => {
+                self.ask(from..next(from), true)?;
+                Some(Roll::Calls(next(from)))
+            }
+            Some(Roll::Calls(_)) => Some(Roll::WaitsUntil(now_ns + ANSWERED_WITHIN_NS)),
+            Some(Roll::WaitsUntil(end_ns)) if now_ns < end_ns => Some(Roll::WaitsUntil(end_ns)),
+            Some(Roll::WaitsUntil(_)) => Some(Roll::Ends(0)),
+            Some(Roll::Ends(from)) if from < slots => {
+                self.ask(from..next(from), false)?;
+                Some(Roll::Ends(next(from)))
+            }
+            Some(Roll::Ends(_)) => None,
+        };
+        Ok(())
+    }
+
+    fn ask(&mut self, slots: std::ops::Range<u32>, is_asking: bool) -> Result<(), Errno> {
+        for slot in slots.filter(|slot| self.leases[*slot as usize].is_some()) {
+            self.holder.ask(slot, is_asking)?;
+        }
+        Ok(())
     }
 
     fn open_some(&mut self, wanted: u64, now_ns: u64, shared: &Shared) -> Result<(), Errno> {
@@ -199,6 +255,7 @@ impl Keeper {
         self.under_way -= 1;
         let now_ns = monotonic_ns();
         if now_ns - attempt.began_ns > HANGS_AFTER_NS {
+            self.has_hung = true;
             self.herd.fall_back(now_ns);
         }
         let is_broken = conditions & (libc::EPOLLERR | libc::EPOLLHUP) as u32 != 0;
@@ -239,6 +296,7 @@ impl Keeper {
         for number in 0..self.attempts.len() {
             let Some(attempt) = self.attempts[number] else { continue };
             if now_ns.saturating_sub(attempt.began_ns) > self.connect_timeout_ns {
+                self.has_hung = true;
                 self.attempts[number] = None;
                 self.free_attempts.push(number as u32);
                 self.under_way -= 1;

@@ -23,6 +23,7 @@ use std::time::Duration;
 pub(crate) struct Shared {
     target: AtomicU64,
     established: AtomicU64,
+    is_in_doubt: AtomicBool,
     opened: AtomicU64,
     dropped: AtomicU64,
     failed: AtomicU64,
@@ -37,6 +38,8 @@ pub(crate) struct Shared {
 pub struct ColdCounts {
     /// Connections established now.
     pub established: u64,
+    /// Handshakes hung, so the server is being asked which of the connections it has.
+    pub is_in_doubt: bool,
     /// Connections opened since the herd began.
     pub opened: u64,
     /// Connections that the server closed or spoke on, and that were opened again.
@@ -97,8 +100,8 @@ impl ColdHerd {
         Ok(ColdHerd { shared, thread: Some(thread), slab_before: kernel_memory(), slab_filled: None, note })
     }
 
-    /// Opens or closes connections until `target` are established. Returns early when `stop` is set. Fails when the
-    /// number does not grow for `patience`: the server refuses, or a limit was reached.
+    /// Opens or closes connections until `target` are established, at the server's end, too. Returns early when `stop` is set. Fails
+    /// when the number does not grow for `patience`: the server refuses, or a limit was reached.
     pub fn resize(
         &mut self,
         target: u64,
@@ -110,7 +113,7 @@ impl ColdHerd {
         let (mut nearest, mut since_ns) = (u64::MAX, monotonic_ns());
         loop {
             let counts = self.counts();
-            if counts.established == target {
+            if counts.established == target && !counts.is_in_doubt {
                 self.slab_filled = kernel_memory();
                 return Ok(());
             }
@@ -161,7 +164,9 @@ impl ColdHerd {
     pub fn counts(&self) -> ColdCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ColdCounts {
-            established: read(&self.shared.established),
+            // In this order: the herd's thread writes them in the other.
+            established: self.shared.established.load(Ordering::SeqCst),
+            is_in_doubt: self.shared.is_in_doubt.load(Ordering::SeqCst),
             opened: read(&self.shared.opened),
             dropped: read(&self.shared.dropped),
             failed: read(&self.shared.failed),
