@@ -68,8 +68,9 @@ enum fault {
     DESCRIPTORS,
     FILTER
 };
-static const char *const NAMES[] = {"none",   "backlog", "poll",    "memory", "disk-log", "pipe-log", "lock",        "spin",
-                                    "pool-1", "pool-8",  "pool-32", "leak",   "list",     "errors",   "descriptors", "filter"};
+static const char *const NAMES[] = {"none", "backlog", "poll",        "memory", "disk-log", "pipe-log",
+                                    "lock", "spin",    "pool-1",      "pool-8", "pool-32",  "leak",
+                                    "list", "errors",  "descriptors", "filter"};
 
 struct connection {
     size_t held; /* bytes of an unfinished request head */
@@ -485,7 +486,9 @@ int main(int count, char **words) {
     memset(answer + answer_bytes, 'x', BODY);
     answer_bytes += BODY;
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))};
-    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | (fault == LOCK || fault == SPIN ? 0 : SOCK_NONBLOCK), 0), on = 1;
+    int listener =
+            socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | (fault == LOCK || fault == SPIN ? 0 : SOCK_NONBLOCK), 0),
+        on = 1;
     if (listener < 0 || inet_pton(AF_INET, address, &here.sin_addr) != 1)
         die("address");
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);

@@ -64,18 +64,18 @@ static __always_inline struct run_row *runs_here(void) {
 }
 
 /* Where an event of one kind cannot interrupt another of it. */
-#define RAN(kind)                                                                                                      \
-    ({                                                                                                                 \
-        struct run_row *here = runs_here();                                                                            \
-        if (here)                                                                                                      \
-            here->kind++;                                                                                              \
+#define RAN(kind)                           \
+    ({                                      \
+        struct run_row *here = runs_here(); \
+        if (here)                           \
+            here->kind++;                   \
     })
 
-#define RAN_ATOMICALLY(kind)                                                                                           \
-    ({                                                                                                                 \
-        struct run_row *here = runs_here();                                                                            \
-        if (here)                                                                                                      \
-            __sync_fetch_and_add(&here->kind, 1);                                                                      \
+#define RAN_ATOMICALLY(kind)                      \
+    ({                                            \
+        struct run_row *here = runs_here();       \
+        if (here)                                 \
+            __sync_fetch_and_add(&here->kind, 1); \
     })
 
 static __always_inline __u32 bucket_of(__u64 ns) {

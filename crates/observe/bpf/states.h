@@ -2,14 +2,14 @@
 /* Sockets in TIME_WAIT. They enter with an event and leave without one: when their timer fires, or when their client
  * connects from the same port again.
  *
- * The timer is set to a minute and fires at the next step of the timer wheel (kernel/time/timer.c, calc_wheel_index): for
- * so long a time a step is 2^time_wait_shift jiffies, which is seconds. So it is known at entry at which step a socket
- * leaves, and a count for each step is all that has to be kept. */
+ * The timer is set to a minute and fires at the next step of the timer wheel (kernel/time/timer.c, calc_wheel_index):
+ * for so long a time a step is 2^time_wait_shift jiffies, which is seconds. So it is known at entry at which step a
+ * socket leaves, and a count for each step is all that has to be kept. */
 #ifndef STRAINGAUGE_STATES_H
 #define STRAINGAUGE_STATES_H
 
-/* Steps at which clients' sockets leave, by a hash of both addresses and the client's port. Kept beyond their time until
- * the client comes back or the reader clears them away; full, early ends are missed until the next scan. */
+/* Steps at which clients' sockets leave, by a hash of both addresses and the client's port. Kept beyond their time
+ * until the client comes back or the reader clears them away; full, early ends are missed until the next scan. */
 struct {
     __uint(type, BPF_MAP_TYPE_HASH);
     __uint(map_flags, BPF_F_NO_PREALLOC);

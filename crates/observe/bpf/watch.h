@@ -4,14 +4,14 @@
 #ifndef STRAINGAUGE_WATCH_H
 #define STRAINGAUGE_WATCH_H
 
-#define SIZE_CLASSES 8  /* at most; the last one in use is open above */
-#define BUCKETS 40      /* log2 of ns >> 6: bucket b holds [2^(b+5), 2^(b+6)) ns, bucket 0 everything below 64 ns */
-#define WAYS 4          /* places where a connection's record may lie */
-#define THREADS 4096    /* threads told apart; a power of two */
-#define OPEN_LISTED 256 /* open requests listed one by one */
-#define SYSCALLS 8      /* system calls that end the parse phase */
-#define LOOKS 32        /* reads looked into until the reader fetches them */
-#define LOOK_BYTES 1024 /* of each, at most */
+#define SIZE_CLASSES 8     /* at most; the last one in use is open above */
+#define BUCKETS 40         /* log2 of ns >> 6: bucket b holds [2^(b+5), 2^(b+6)) ns, bucket 0 everything below 64 ns */
+#define WAYS 4             /* places where a connection's record may lie */
+#define THREADS 4096       /* threads told apart; a power of two */
+#define OPEN_LISTED 256    /* open requests listed one by one */
+#define SYSCALLS 8         /* system calls that end the parse phase */
+#define LOOKS 32           /* reads looked into until the reader fetches them */
+#define LOOK_BYTES 1024    /* of each, at most */
 #define TIME_WAIT_SLOTS 64 /* steps of the kernel's timer wheel; a minute has fewer */
 
 /* System calls that read, by where their second argument leads. */
@@ -99,12 +99,12 @@ struct port_counts {
      * of the step in the upper half, a signed count in the lower one. Valid for as long as the step is to come. */
     __u64 time_waits[TIME_WAIT_SLOTS];
     __u64 states_missed; /* transitions that came while the program that counts them was interrupted; counted, too */
-    __u64 accepted;   /* -> ESTABLISHED from SYN_RECV */
+    __u64 accepted;      /* -> ESTABLISHED from SYN_RECV */
     __u64 closed;
     __u64 time_wait_entered;
     __u64 time_wait_reused; /* left TIME_WAIT before their time: their client connected from the same port */
-    __u64 unanswered; /* requests whose connection closed before a byte of response was written */
-    __u64 aborted;    /* -> CLOSE with an error on the socket: a reset came, or a timeout */
+    __u64 unanswered;       /* requests whose connection closed before a byte of response was written */
+    __u64 aborted;          /* -> CLOSE with an error on the socket: a reset came, or a timeout */
     __u64 retransmits, resets_sent, resets_received;
     /* sums over connections that closed, from their tcp_sock */
     __u64 closed_bytes_received, closed_bytes_acked, closed_data_segs_in, closed_data_segs_out, closed_retransmits;
@@ -139,8 +139,8 @@ struct watch_options {
     __u32 state_bank;                          /* which bank of rows is the state hook's: the number of possible CPUs */
     __s32 split_syscalls[SYSCALLS]; /* numbers of the system calls that end the parse phase; -1 where there is none */
     __s32 read_syscalls[READ_SYSCALLS]; /* read, recvfrom, readv, recvmsg */
-    __u32 time_wait_jiffies; /* how long a socket stays in TIME_WAIT */
-    __u32 time_wait_shift;   /* jiffies of a step of the timer wheel for that long, log2 */
+    __u32 time_wait_jiffies;            /* how long a socket stays in TIME_WAIT */
+    __u32 time_wait_shift;              /* jiffies of a step of the timer wheel for that long, log2 */
     __u16 port;
     __u16 reserved;
 };
