@@ -116,8 +116,8 @@ static void *churner(void *context) {
                 sched_yield();
             CHECK_EQ(write(s->writer, &token, 1), 1);
         }
-        while (s->received < expected)
-            sched_yield();
+        for (int tries = 0; s->received < expected; tries++)
+            tries < 20 ? sched_yield() : usleep(20);
         pthread_mutex_unlock(&s->lock);
     }
     return NULL;

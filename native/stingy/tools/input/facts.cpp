@@ -1,5 +1,6 @@
 #include "input/facts.h"
 #include "input/paths.h"
+#include "input/walk.h"
 #include "pch.h"
 
 using namespace clang;
@@ -104,20 +105,48 @@ std::string name_of(const RecordDecl *record) {
     return "";
 }
 
-class Visitor : public RecursiveASTVisitor<Visitor> {
+class FactWalk : public Walk {
   public:
-    Visitor(ASTContext &context, const std::string &directory, Facts &facts)
+    FactWalk(ASTContext &context, const std::string &directory, Facts &facts)
         : context(context), sources(context.getSourceManager()), directory(directory), facts(facts) {}
 
-    bool TraverseFunctionDecl(FunctionDecl *function) {
-        const FunctionDecl *outer = current;
-        current = function->doesThisDeclarationHaveABody() ? function : nullptr;
-        bool go_on = RecursiveASTVisitor::TraverseFunctionDecl(function);
-        current = outer;
-        return go_on;
+  private:
+    void visit(Decl *decl) override {
+        if (auto *function = dyn_cast<FunctionDecl>(decl)) {
+            outer.push_back(current);
+            current = function->doesThisDeclarationHaveABody() ? function : nullptr;
+            visit_function(function);
+        } else if (auto *alias = dyn_cast<TypedefDecl>(decl))
+            visit_typedef(alias);
+        else if (auto *record = dyn_cast<RecordDecl>(decl))
+            visit_record(record);
+        else if (auto *variable = dyn_cast<VarDecl>(decl))
+            visit_variable(variable);
+    }
+    void leave(Decl *decl) override {
+        if (!isa<FunctionDecl>(decl))
+            return;
+        current = outer.back();
+        outer.pop_back();
+    }
+    void visit(Stmt *statement) override {
+        if (auto *binary = dyn_cast<BinaryOperator>(statement))
+            visit_binary(binary);
+        else if (auto *unary = dyn_cast<UnaryOperator>(statement))
+            visit_unary(unary);
+        else if (auto *choice = dyn_cast<SwitchStmt>(statement))
+            visit_switch(choice);
+        else if (auto *member = dyn_cast<MemberExpr>(statement))
+            visit_member(member);
+        else if (auto *cast = dyn_cast<CStyleCastExpr>(statement))
+            visit_cast(cast);
+        else if (auto *end = dyn_cast<ReturnStmt>(statement))
+            visit_return(end);
+        else if (auto *call = dyn_cast<CallExpr>(statement))
+            visit_call(call);
     }
 
-    bool VisitFunctionDecl(FunctionDecl *function) {
+    void visit_function(FunctionDecl *function) {
         std::string name = function->getName().str();
         for (const auto *note : function->specific_attrs<AnnotateAttr>())
             if (note->getAnnotation().starts_with("stingy:") && !note->isInherited())
@@ -128,23 +157,21 @@ class Visitor : public RecursiveASTVisitor<Visitor> {
         for (unsigned i = 0; i < function->getNumParams(); i++)
             if (function->getParamDecl(i)->getType()->isVoidPointerType())
                 facts.void_parameters[name].insert(std::to_string(i));
-        return true;
     }
 
-    bool VisitTypedefDecl(TypedefDecl *alias) {
+    void visit_typedef(TypedefDecl *alias) {
         if (const RecordDecl *record = alias->getUnderlyingType()->getAsRecordDecl())
             if (std::string name = name_of(record); !name.empty())
                 facts.aliases[alias->getName().str()] = name;
-        return true;
     }
 
-    bool VisitRecordDecl(RecordDecl *record) {
+    void visit_record(RecordDecl *record) {
         std::string name = name_of(record);
         if (name.empty() || !record->isCompleteDefinition() || record->isInvalidDecl() ||
             sources.isInSystemHeader(record->getLocation()))
-            return true;
+            return;
         if (facts.records.count(name))
-            return true;
+            return;
         const ASTRecordLayout &layout = context.getASTRecordLayout(record);
         Record r;
         r.name = name;
@@ -155,11 +182,10 @@ class Visitor : public RecursiveASTVisitor<Visitor> {
         r.is_union = record->isUnion();
         add_fields(r, record, "", 0);
         facts.records.emplace(name, std::move(r));
-        return true;
     }
 
     // The state field's values, and the names that the source has for them.
-    bool VisitBinaryOperator(BinaryOperator *op) {
+    void visit_binary(BinaryOperator *op) {
         if (op->isAssignmentOp())
             mark_write(op->getLHS(), op->isCompoundAssignmentOp());
         if (op->getOpcode() == BO_Assign)
@@ -168,14 +194,12 @@ class Visitor : public RecursiveASTVisitor<Visitor> {
             name_value(op->getLHS(), op->getRHS());
             name_value(op->getRHS(), op->getLHS());
         }
-        return true;
     }
-    bool VisitUnaryOperator(UnaryOperator *op) {
+    void visit_unary(UnaryOperator *op) {
         if (op->isIncrementDecrementOp() || op->getOpcode() == UO_AddrOf)
             mark_write(op->getSubExpr(), true);
-        return true;
     }
-    bool VisitSwitchStmt(SwitchStmt *statement) {
+    void visit_switch(SwitchStmt *statement) {
         const Expr *condition = statement->getCond()->IgnoreParenImpCasts();
         if (const auto *assign = dyn_cast<BinaryOperator>(condition); assign && assign->isAssignmentOp())
             condition = assign->getRHS()->IgnoreParenImpCasts();
@@ -184,13 +208,12 @@ class Visitor : public RecursiveASTVisitor<Visitor> {
                 name_value(condition, one->getLHS());
                 // The enumeration's names hold for every field of it.
             }
-        return true;
     }
 
-    bool VisitMemberExpr(MemberExpr *member) {
+    void visit_member(MemberExpr *member) {
         const auto *field = dyn_cast<FieldDecl>(member->getMemberDecl());
         if (!field || !current)
-            return true;
+            return;
         std::string path = field->getName().str();
         const RecordDecl *record = field->getParent();
         const Expr *base = member->getBase()->IgnoreParenImpCasts();
@@ -199,22 +222,21 @@ class Visitor : public RecursiveASTVisitor<Visitor> {
             const auto *outer = dyn_cast<MemberExpr>(base);
             const auto *outer_field = outer ? dyn_cast<FieldDecl>(outer->getMemberDecl()) : nullptr;
             if (!outer_field)
-                return true;
+                return;
             if (!outer_field->getName().empty())
                 path = path.empty() ? outer_field->getName().str() : outer_field->getName().str() + "." + path;
             record = outer_field->getParent();
             base = outer->getBase()->IgnoreParenImpCasts();
         }
         if (path.empty() || sources.isInSystemHeader(record->getLocation()))
-            return true;
+            return;
         auto mark = marks.find(member);
         bool is_write = mark != marks.end(), is_read = !is_write || mark->second;
         Place at = place(member->getMemberLoc());
         facts.accesses.insert({at.file, current->getName().str(), name_of(record), path, at.line, is_write, is_read});
-        return true;
     }
 
-    bool VisitCStyleCastExpr(CStyleCastExpr *cast) {
+    void visit_cast(CStyleCastExpr *cast) {
         expect(cast->getSubExpr(), cast->getType(), "");
         // A function that is cast may be called as what it is cast to; one that is made a plain pointer or a number, as
         // anything.
@@ -226,7 +248,7 @@ class Visitor : public RecursiveASTVisitor<Visitor> {
                 from = name, is_named = true;
         QualType type = from->getType();
         if (!type->isFunctionType() && !type->isFunctionPointerType())
-            return true;
+            return;
         Signature to =
             cast->getType()->isFunctionPointerType() ? signature(cast->getType()->getPointeeType()) : Signature();
         if (is_named)
@@ -234,30 +256,27 @@ class Visitor : public RecursiveASTVisitor<Visitor> {
                 .insert(to);
         else
             facts.casts[signature(type->isFunctionType() ? type : type->getPointeeType())].insert(to);
-        return true;
     }
-    bool VisitVarDecl(VarDecl *variable) {
+    void visit_variable(VarDecl *variable) {
         if (variable->hasInit())
             expect(variable->getInit(), variable->getType(), variable->getName().str());
-        return true;
     }
-    bool VisitReturnStmt(ReturnStmt *statement) {
+    void visit_return(ReturnStmt *statement) {
         if (current && statement->getRetValue())
             expect(statement->getRetValue(), current->getReturnType(), "");
-        return true;
     }
 
-    bool VisitCallExpr(CallExpr *call) {
+    void visit_call(CallExpr *call) {
         const FunctionDecl *callee = call->getDirectCallee();
         if (!current)
-            return true;
+            return;
         if (!callee) {
             Place at = place(call->getBeginLoc());
             QualType called = call->getCallee()->getType();
             if (const auto *pointer = called->getAs<PointerType>())
                 facts.pointer_calls[{at.file, at.line, sources.getExpansionColumnNumber(call->getBeginLoc())}].insert(
                     signature(pointer->getPointeeType()));
-            return true;
+            return;
         }
         std::string name = callee->getName().str();
         for (unsigned i = 0; i < call->getNumArgs() && i < callee->getNumParams(); i++)
@@ -268,7 +287,7 @@ class Visitor : public RecursiveASTVisitor<Visitor> {
         for (const Expr *argument : call->arguments())
             takes_pointer |= argument->getType()->isPointerType();
         if (!returns_pointer && !takes_pointer)
-            return true;
+            return;
         WrittenCall written;
         written.callee = name;
         written.function = current->getName().str();
@@ -302,10 +321,8 @@ class Visitor : public RecursiveASTVisitor<Visitor> {
         Place at = place(begin);
         written.column = sources.getExpansionColumnNumber(begin);
         facts.calls.emplace(std::make_pair(at.file, at.line), std::move(written));
-        return true;
     }
 
-  private:
     std::string word(QualType type) {
         type = type.getCanonicalType().getUnqualifiedType();
         if (type->isVoidType())
@@ -480,6 +497,7 @@ class Visitor : public RecursiveASTVisitor<Visitor> {
     const std::string &directory;
     Facts &facts;
     const FunctionDecl *current = nullptr;
+    std::vector<const FunctionDecl *> outer; ///< of a function that is declared in another
     std::map<std::string, std::string> files;
     llvm::DenseMap<const MemberExpr *, bool> marks;
     llvm::DenseMap<const CallExpr *, std::pair<QualType, std::string>> expected;
@@ -491,11 +509,11 @@ class FactConsumer : public ASTConsumer {
     void HandleTranslationUnit(ASTContext &context) override {
         if (context.getDiagnostics().hasErrorOccurred())
             return;
-        Visitor visitor(context, directory, facts);
+        FactWalk facts_of(context, directory, facts);
         SourceManager &sources = context.getSourceManager();
         for (Decl *decl : context.getTranslationUnitDecl()->decls())
             if (!sources.isInSystemHeader(decl->getLocation()))
-                visitor.TraverseDecl(decl);
+                facts_of.walk(decl);
     }
 
   private:

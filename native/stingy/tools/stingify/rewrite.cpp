@@ -1,5 +1,6 @@
 #include "stingify/rewrite.h"
 #include "input/paths.h"
+#include "input/walk.h"
 #include "pch.h"
 
 using namespace clang;
@@ -22,33 +23,33 @@ struct Found {
     std::string problem;
 };
 
-class Finder : public RecursiveASTVisitor<Finder> {
+class Finder : public Walk {
   public:
     Finder(ASTContext &context, const std::string &directory, const std::map<Key, const Rewrite *> &wanted,
            std::map<Key, Found> &found)
         : context(context), sources(context.getSourceManager()), directory(directory), wanted(wanted), found(found) {}
 
-    bool VisitCallExpr(CallExpr *call) {
-        const FunctionDecl *callee = call->getDirectCallee();
+  private:
+    void visit(Stmt *statement) override {
+        auto *call = dyn_cast<CallExpr>(statement);
+        const FunctionDecl *callee = call ? call->getDirectCallee() : nullptr;
         if (!callee)
-            return true;
+            return;
         SourceLocation begin = call->getBeginLoc();
         PresumedLoc at = sources.getPresumedLoc(sources.getExpansionLoc(begin));
         if (at.isInvalid())
-            return true;
+            return;
         Key key{absolute_path(directory, at.getFilename()), at.getLine(), sources.getExpansionColumnNumber(begin),
                 callee->getName().str()};
         auto rewrite = wanted.find(key);
         if (rewrite == wanted.end())
-            return true;
+            return;
         Found here = look(*call, callee->getName(), *rewrite->second);
         auto [old, is_new] = found.emplace(key, here);
         if (!is_new && (old->second.file != here.file || old->second.name != here.name))
             old->second.problem = "two calls of " + callee->getName().str() + " stand in one macro here";
-        return true;
     }
 
-  private:
     std::string file_of(SourceLocation at) { return absolute_path(directory, sources.getFilename(at).str()); }
 
     Found look(CallExpr &call, StringRef callee, const Rewrite &rewrite) {
@@ -174,7 +175,7 @@ class Action : public ASTFrontendAction {
             Consumer(Action &action) : action(action) {}
             void HandleTranslationUnit(ASTContext &context) override {
                 Finder finder(context, action.directory, action.wanted, action.found);
-                finder.TraverseDecl(context.getTranslationUnitDecl());
+                finder.walk(context.getTranslationUnitDecl());
             }
         };
         return std::make_unique<Consumer>(*this);

@@ -1,5 +1,5 @@
 # Stack bounds, from reports of a compiler that are written here, so that they do not depend on the one installed.
-if wanted frames; then
+frames_of_reports() {
 	database "$SCRATCH/frames" enum.c
 	cat > "$SCRATCH/frames/enum.su" <<'END'
 enum.c:22:13:accept_conn	48	static
@@ -36,4 +36,6 @@ END
 	else
 		skip frames_of_compiler "no C compiler"
 	fi
-fi
+}
+
+frames() { ! wanted frames || part frames frames_of_reports; }

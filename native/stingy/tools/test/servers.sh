@@ -1,44 +1,20 @@
-# Real servers, from Debian's source packages, which are fetched into build/sources and never kept here. The report without
-# stack frames, whose bytes depend on the compiler, and the graph are goldens. Sourced by run.
-SOURCES=$TOOLS/$BUILD/sources
-
-# apt_source PACKAGE [upstream]: unpacks the distribution's source package, or only what its authors wrote; $why says why not.
-apt_source() {
-	ls -d "$SOURCES/$1"-[0-9]*/ > /dev/null 2>&1 && return
-	for tool in apt-get dpkg-source; do
-		command -v $tool > /dev/null || { why="$tool is not installed (Debian's dpkg-dev)"; return 1; }
-	done
-	mkdir -p "$SOURCES/apt/lists/partial" "$SOURCES/apt/cache/archives/partial"
-	# A configuration of our own: the machine's own list of sources stays as it is.
-	if [ ! -s "$SOURCES/apt/sources.list" ]; then
-		apt-get indextargets --format 'deb-src $(REPO_URI) $(CODENAME) $(COMPONENT)' 'Created-By: Packages' 'Origin: Debian' 2> /dev/null | sort -u | grep ' main$' > "$SOURCES/apt/sources.list"
-		cat > "$SOURCES/apt/apt.conf" <<-END
-			Dir::Etc::sourcelist "$SOURCES/apt/sources.list";
-			Dir::Etc::sourceparts "-";
-			Dir::State::lists "$SOURCES/apt/lists";
-			Dir::Cache "$SOURCES/apt/cache";
-			APT::Sandbox::User "root";
-		END
-		if ! timeout 120 apt-get -c "$SOURCES/apt/apt.conf" -q update > "$SOURCES/apt/log" 2>&1; then rm -f "$SOURCES/apt/sources.list"; why="the source packages' index cannot be read here: $(tail -n 1 "$SOURCES/apt/log")"; return 1; fi
-	fi
-	if [ "$2" = upstream ]; then
-		(cd "$SOURCES" && timeout 120 apt-get -c apt/apt.conf -q source --download-only --tar-only "$1" && tar xf "$1"_*.orig.tar.*z) > "$SOURCES/apt/log" 2>&1 || { why="apt-get source --tar-only $1: $(grep '^E:' "$SOURCES/apt/log" | head -n 1)"; return 1; }
-		return
-	fi
-	(cd "$SOURCES" && timeout 120 apt-get -c apt/apt.conf -q source "$1") > "$SOURCES/apt/log" 2>&1 || { why="apt-get source $1: $(grep '^E:' "$SOURCES/apt/log" | head -n 1)"; return 1; }
-}
+# Real servers, from Debian's source packages, which are never kept here. The report without stack frames, whose bytes depend on the
+# compiler, and the graph are goldens. lighttpd and the trace of memcached are for the long run: the short one has testbed/tux's trace,
+# and testbed/lighttpd-stingy reads lighttpd. Sourced by run.
+SOURCES=${SOURCES:-$TOOLS/../../../target/sources}
+SERVERS=$TOOLS/$BUILD/servers
 
 # server NAME VERSION PREPARE-FUNCTION [upstream]
 server() {
-	local name=$1 version=$2 prepare=$3 folder why=
-	wanted "server_$name" || return
+	local name=$1 version=$2 prepare=$3 folder=$SERVERS/$1 source
 	command -v python3 > /dev/null || { skip "server_$name" "python3 is not installed (setup/install test)"; return; }
-	apt_source "$name" "${4:-}" || { skip "server_$name" "$why"; return; }
-	folder=$(ls -d "$SOURCES/$name"-[0-9]*/)
-	folder=${folder%/}
-	if [ "${folder##*-}" != "$version" ]; then skip "server_$name" "the goldens are of version $version, here is ${folder##*-}"; return; fi
 	if [ ! -f "$folder/.is_configured" ]; then
-		(cd "$folder" && "$prepare") > "$SOURCES/$name.log" 2>&1 || { skip "server_$name" "it cannot be configured here: $(tail -n 1 "$SOURCES/$name.log")"; return; }
+		source=$("$TOOLS/../source" "$name" "$SOURCES" ${4:+"$4"} 2> "$SCRATCH/why") || { skip "server_$name" "$(tail -n 1 "$SCRATCH/why")"; return; }
+		if [ "${source##*-}" != "$version" ]; then skip "server_$name" "the goldens are of version $version, here is ${source##*-}"; return; fi
+		rm -rf "$folder"
+		mkdir -p "$SERVERS"
+		cp -a "$source" "$folder"
+		(cd "$folder" && "$prepare") > "$SCRATCH/log" 2>&1 || { skip "server_$name" "it cannot be configured here: $(tail -n 1 "$SCRATCH/log")"; return; }
 		touch "$folder/.is_configured"
 	fi
 	if ! "$MEMWALK" -p "$folder/database" --config "test/servers/$name.toml" --frames none --caches 48,2048,32768 -o "$ACTUAL/server_$name.json" --dot "$ACTUAL/server_$name.dot" --report > "$ACTUAL/server_$name.txt" 2> "$SCRATCH/err"; then
@@ -68,6 +44,29 @@ prepare_nginx() {
 		python3 "$TOOLS/test/servers/database.py" "$PWD/database" "$PWD" -O -Isrc/core -Isrc/event -Isrc/event/modules -Isrc/os/unix -Iobjs -Isrc/http -Isrc/http/modules -- $(grep -oE '^\s+(src/[a-z0-9_/]*|objs/ngx_modules)\.c' objs/Makefile | sort -u)
 }
 
-server memcached 1.6.18 prepare_memcached
-server lighttpd 1.4.69 prepare_lighttpd
-server nginx 1.22.1 prepare_nginx upstream
+# What a real server does is never more than memwalk's bounds: the stack's watermark of memcached's threads, and the sizes of its
+# allocations.
+sound_memcached() {
+	local folder=$SERVERS/memcached
+	command -v addr2line > /dev/null || { skip sound_memcached "addr2line is not installed (Debian's binutils)"; return; }
+	if [ ! -x "$folder/traced" ]; then
+		# The frames that are reported are those of the program that runs.
+		(cd "$folder" && printf '%s\n' $memcached_files | xargs -P 2 -I @ "${CC:-cc}" -O2 -g -fno-pie -w -fstack-usage -DHAVE_CONFIG_H -DNDEBUG -I. -pthread -c -o @.o @.c &&
+			"${CC:-cc}" -no-pie -pthread -o traced $(printf '%s.o ' $memcached_files) -levent) > "$SCRATCH/log" 2>&1 || { skip sound_memcached "memcached cannot be built here: $(tail -n 1 "$SCRATCH/log")"; return; }
+	fi
+	"${CC:-cc}" -O1 -shared -fPIC -o "$SCRATCH/trace.so" test/sound/trace.c -ldl || { verdict 1 the_trace_library_compiles; return; }
+	"$MEMWALK" -p "$folder/database" --config test/servers/memcached.toml --frames su -o "$SCRATCH/mem.json" || { verdict 1 memwalk_reads_memcached_with_frames; return; }
+	timeout 300 python3 test/sound/memcached.py "$folder/traced" "$SCRATCH/trace.so" "$SCRATCH/mem.json"
+	verdict $? memcached_stays_within_the_bounds
+}
+memcached() {
+	! wanted server_memcached || server memcached 1.6.18 prepare_memcached
+	[ -f "$SERVERS/memcached/.is_configured" ] && [ -n "$(either '' long)" ] || return 0
+	! wanted sound_memcached || sound_memcached
+}
+
+servers() {
+	! wanted server_nginx || part server_nginx server nginx 1.22.1 prepare_nginx upstream
+	part server_memcached memcached
+	[ -z "$(either '' long)" ] || ! wanted server_lighttpd || part server_lighttpd server lighttpd 1.4.69 prepare_lighttpd
+}

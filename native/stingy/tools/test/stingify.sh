@@ -11,8 +11,7 @@ rewritten() {
 	local source=$1 name folder=$SCRATCH/rewritten
 	name=$(basename "$source" .c)
 	shift
-	wanted "stingify_$name" || return
-	rm -rf "$folder" && mkdir -p "$folder/src" && cp "$source" "$folder/src/"
+	mkdir -p "$folder/src" && cp "$source" "$folder/src/"
 	database "$folder" "$folder/src/$name.c"
 	local options=()
 	# shellcheck disable=SC2046 # words
@@ -22,7 +21,7 @@ rewritten() {
 	"$STINGIFY" -p "$folder" "$@" "$folder/mem.json" > "$folder/patch" 2> "$folder/refused"
 	{ cat "$folder/patch"; sed "s|$folder|FOLDER|g" "$folder/refused"; } > "$ACTUAL/stingify_$name.patch"
 	golden "stingify_$name.patch"
-	[ -s "$folder/patch" ] || return
+	[ -s "$folder/patch" ] || return 0
 	if ! command -v patch > /dev/null; then skip "stingify_$name" "patch is not installed (setup/install test)"; return; fi
 	patch -s -p1 -d "$folder/src" < "$folder/patch"
 	verdict $? "patch_of_${name}_applies"
@@ -36,9 +35,7 @@ rewritten() {
 	fi
 }
 
-for source in test/programs/{enum,define,realloc,function_pointer,if_chain,wrapper,atoms,macro_states,union,two_requests}.c test/rewrites/*.c; do rewritten "$source"; done
-
-if wanted stingify_errors; then
+stingify_errors() {
 	database "$SCRATCH/stingify" enum.c
 	refused_by_stingify() { # NAME PATTERN ARGUMENT...
 		local name=$1 pattern=$2
@@ -60,4 +57,13 @@ if wanted stingify_errors; then
 	refused_by_stingify stingify_refuses_ids_that_are_no_identifiers 'Run memwalk again' -p "$SCRATCH/stingify" "$SCRATCH/odd.json"
 	refused_by_stingify stingify_names_objects_that_do_not_exist 'has no object `nothing`' -p "$SCRATCH/stingify" --objects nothing "$SCRATCH/good.json"
 	refused_by_stingify stingify_sees_that_the_source_changed 'has the source changed? Run memwalk again' -p "$SCRATCH/stingify" --objects conn "$SCRATCH/stale.json"
-fi
+}
+
+stingify() {
+	local source name
+	for source in test/programs/{enum,define,realloc,function_pointer,if_chain,wrapper,atoms,macro_states,union,two_requests}.c test/rewrites/*.c; do
+		name=stingify_$(basename "$source" .c)
+		! wanted "$name" || part "$name" rewritten "$source"
+	done
+	! wanted stingify_errors || part stingify_errors stingify_errors
+}

@@ -25,14 +25,13 @@ json.dump(found, sys.stdout, indent=1)' "$file" > "$SCRATCH/$(basename "$(dirnam
 	diff -u "$tux/allocations.patch" "$out/allocations.patch"
 	verdict $? tux_is_kept_as_stingify_rewrites_it
 }
-if wanted tux; then tux_is_kept; fi
 
 # What tux does is never more than memwalk's bounds.
 sound_tux() {
 	local out=$SCRATCH/sound_tux source=$TOOLS/../../../testbed/tux
 	for file in python3 addr2line; do command -v $file > /dev/null || { skip sound_tux "$file is not installed (setup/install test)"; return; }; done
 	mkdir -p "$out"
-	(cd "$source/src" && for file in *.c; do "${CC:-cc}" -std=c11 -O2 -g -fno-pie -fstack-usage -c -o "$out/${file%.c}.o" "$file" || exit 1; done) &&
+	(cd "$source/src" && for file in *.c; do "${CC:-cc}" -std=c11 -O2 -g1 -fno-pie -fstack-usage -c -o "$out/${file%.c}.o" "$file" || exit 1; done) &&
 		"${CC:-cc}" -no-pie -pthread -o "$out/tux" "$out"/*.o && "${CC:-cc}" -O1 -shared -fPIC -o "$out/trace.so" test/sound/trace.c -ldl || { verdict 1 tux_is_built_to_be_traced; return; }
 	{
 		printf '['
@@ -44,7 +43,11 @@ sound_tux() {
 		printf ']'
 	} > "$out/compile_commands.json"
 	"$MEMWALK" -p "$out" --config "$source/stingy/stingy.toml" --frames su -o "$out/mem.json" || { verdict 1 memwalk_reads_tux_with_frames; return; }
-	timeout 120 python3 test/sound/tux.py "$out/tux" "$out/trace.so" "$out/trace" && python3 test/sound/bounds.py "$out/trace" "$out/tux" "$out/mem.json" 8
+	timeout 300 python3 test/sound/tux.py "$out/tux" "$out/trace.so" "$out/trace" && python3 test/sound/bounds.py "$out/trace" "$out/tux" "$out/mem.json" 8
 	verdict $? tux_stays_within_the_bounds
 }
-if wanted sound_tux; then sound_tux; fi
+
+tux() {
+	! wanted tux || part tux_is_kept tux_is_kept
+	! wanted sound_tux || part sound_tux sound_tux
+}

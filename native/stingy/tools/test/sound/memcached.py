@@ -17,13 +17,13 @@ environment = dict(os.environ, LD_PRELOAD=library, TRACE_FILE=trace.name)
 command = [server, "-l", "127.0.0.1", "-p", str(port), "-U", "0", "-t", "2", "-u", "root", "-m", "16"]
 process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
 try:
-    for attempt in range(100):
+    for attempt in range(600):
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
             break
         except OSError:
             time.sleep(0.1)
-    connections = [socket.create_connection(("127.0.0.1", port), 10) for _ in range(40)]
+    connections = [socket.create_connection(("127.0.0.1", port), 60) for _ in range(40)]
     for i, connection in enumerate(connections):
         file = connection.makefile("rwb")
 
@@ -51,7 +51,7 @@ try:
 finally:
     process.send_signal(signal.SIGTERM)
     try:
-        process.wait(20)
+        process.wait(60)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -29,7 +29,7 @@ with tempfile.TemporaryDirectory() as folder:
     finally:
         server.process.send_signal(signal.SIGTERM)
         try:
-            server.process.wait(30)
+            server.process.wait(60)
         except subprocess.TimeoutExpired:
             server.process.kill()
             server.process.wait()
