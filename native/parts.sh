@@ -13,7 +13,7 @@
 #                             `time NAME SECONDS` for each that took over a second and `N passed, N failed, N skipped`; exits
 #
 # What is counted are the lines that begin with ok, FAILED and SKIPPED. A part that exits with another status than 0 and names no
-# failure counts as one.
+# failure counts as one, and so does a part that was killed.
 SCRATCH=$(mktemp -d) || exit 2
 JOBS=${JOBS:-$((2 * $(nproc)))}
 parts=()
@@ -45,7 +45,8 @@ part() {
 	{
 		SCRATCH=$folder
 		begin_us=$(now_us)
-		"$@" || echo $? > "$folder.status"
+		"$@"
+		echo $? > "$folder.status"
 		took_us=$(($(now_us) - begin_us))
 		[ $took_us -lt 1000000 ] || echo "time $name $(seconds $took_us)" > "$folder.time"
 	} < /dev/null > "$folder.out" 2>&1 &
@@ -69,10 +70,13 @@ program() {
 
 sum_up() {
 	wait
-	local i failed
+	local i failed status
 	for i in "${!parts[@]}"; do
-		if [ -f "$SCRATCH/$i.status" ] && ! grep -q '^FAILED' "$SCRATCH/$i.out"; then
-			echo "FAILED ${parts[i]}: ended with status $(cat "$SCRATCH/$i.status")" >> "$SCRATCH/$i.out"
+		status=$(cat "$SCRATCH/$i.status" 2> /dev/null || echo none)
+		if [ "$status" = none ]; then
+			echo "FAILED ${parts[i]}: was killed" >> "$SCRATCH/$i.out"
+		elif [ "$status" != 0 ] && ! grep -q '^FAILED' "$SCRATCH/$i.out"; then
+			echo "FAILED ${parts[i]}: ended with status $status" >> "$SCRATCH/$i.out"
 		fi
 		sed 's/^[0-9]* passed, /  &/' "$SCRATCH/$i.out"
 	done
