@@ -206,7 +206,7 @@ fn requests(head: &[u8]) -> Content {
     Content::Http1 { requests: requests.max(1), has_body, expects, is_websocket }
 }
 
-/// Commands of Redis: arrays of strings with their lengths (https://redis.io/docs/latest/develop/reference/protocol-spec/), the
+/// Commands of Redis: arrays of strings with their lengths (<https://redis.io/docs/latest/develop/reference/protocol-spec/>), the
 /// last perhaps cut; `None` where they are something else.
 fn commands(head: &[u8]) -> Option<u32> {
     /// A number after its sign and what follows its line; `Err` where it is another thing, `Ok(None)` where it is cut.
