@@ -114,7 +114,15 @@ fn points_are_profiled_by_layer_where_that_is_permitted() {
             continue;
         }
         let profiled: Vec<_> = measured.iter().filter(|point| layers(point).is_some_and(|us| us > 0.0)).collect();
-        assert!(!profiled.is_empty(), "no point of {} was profiled", measured.len());
+        // A server that gets next to no CPU beside other work is sampled too few times, and that is said; nothing else may be.
+        let figures = measured.iter().flat_map(|point| point["figures"].as_object().expect("figures by name"));
+        for (name, figure) in figures.filter(|(name, _)| name.starts_with("layer.")) {
+            let why = figure["not_measured"].as_str();
+            let is_too_few = |why: &str| why.contains("fewer than 20 times") || why.contains("no sample fell");
+            assert!(why.is_none_or(is_too_few), "{name}: {why:?}");
+        }
+        let figures = |point: &&serde_json::Value| point["figures"].to_string().contains("layer.");
+        assert!(measured.iter().any(|point| figures(&point)), "no point of {} has layers", measured.len());
         for point in profiled {
             let functions = point["functions"].as_array().expect("functions are listed");
             assert!(functions.iter().all(|cost| cost["us_per_request"].as_f64() > Some(0.0)), "{functions:?}");
