@@ -92,12 +92,13 @@ mod tests {
         let to_backend: Vec<TcpStream> =
             (0..3).map(|_| TcpStream::connect(backend.local_addr().unwrap()).unwrap()).collect();
         let line_of = |stream: &TcpStream| {
-            let local = stream.local_addr().unwrap();
+            // Another process may use the same port towards another address.
+            let ends = [stream.local_addr().unwrap(), stream.peer_addr().unwrap()].map(Some);
             let table = fs::read_to_string("/proc/self/net/tcp").unwrap();
             let found = table
                 .lines()
                 .skip(1)
-                .find(|line| line.split_ascii_whitespace().nth(1).and_then(address) == Some(local));
+                .find(|line| [1, 2].map(|at| line.split_ascii_whitespace().nth(at).and_then(address)) == ends);
             found.expect("the table has the connection").to_string()
         };
         let inode = |line: &str| line.split_ascii_whitespace().nth(9).unwrap().parse::<u64>().unwrap();

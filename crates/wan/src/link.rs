@@ -129,6 +129,7 @@ pub(crate) fn join(sides: &Sides<'_>, plan: &PathPlan) -> Result<Joint, WanError
         link: &client_name,
         v4: ends.client_v4.into(),
         v6: ends.client_v6.into(),
+        peer: [ends.server_v4.into(), ends.server_v6.into()],
         number: 0,
         single_segments: sides.single_segments,
         marker: marker(sides.token),
@@ -137,6 +138,7 @@ pub(crate) fn join(sides: &Sides<'_>, plan: &PathPlan) -> Result<Joint, WanError
         link: &server_name,
         v4: ends.server_v4.into(),
         v6: ends.server_v6.into(),
+        peer: [ends.client_v4.into(), ends.client_v6.into()],
         number: 1,
         ..client_end.clone()
     };
@@ -172,8 +174,10 @@ struct End<'a> {
     link: &'a str,
     v4: IpAddr,
     v6: IpAddr,
+    /// The other end's addresses, IPv4 and IPv6.
+    peer: [IpAddr; 2],
     /// 0 = the client's: what it sends is direction 0.
-    number: u64,
+    number: u8,
     single_segments: bool,
     marker: String,
 }
@@ -196,8 +200,14 @@ impl End<'_> {
             ethtool::segment_in_stack(link).during(format!("switch off the segmentation offload of {link}"))?;
         }
         let has_ipv6 = bring_up(&route, link, self.v4, self.v6)?;
+        if !is_tun {
+            for address in self.peer.into_iter().filter(|address| address.is_ipv4() || has_ipv6) {
+                let what = || format!("tell {link} who has {address}");
+                route.add_neighbour(link, address, 1 - self.number).during(what())?;
+            }
+        }
         if plan.mechanism == PathMechanism::Netem {
-            route.add_netem(link, plan, self.number).map_err(netem_error)?;
+            route.add_netem(link, plan, self.number.into()).map_err(netem_error)?;
         }
         if plan.quickack {
             let what = || format!("let {link} acknowledge at once");

@@ -1,7 +1,7 @@
-//! The requests to the kernel's rtnetlink that a pair needs: make a veth, delete it, set a link up, add an address, look a
-//! link up; and, in [`path`], those of a wide-area path.
+//! The requests to the kernel's rtnetlink that a pair needs: make a veth, delete it, set a link up, add an address or a
+//! neighbour, look a link up; and, in [`path`], those of a wide-area path.
 //!
-//! Message layout: include/uapi/linux/{netlink,rtnetlink,if_link,if_addr,veth}.h. Everything is in host byte order and
+//! Message layout: include/uapi/linux/{netlink,rtnetlink,if_link,if_addr,neighbour,veth}.h. Everything is in host byte order and
 //! padded to 4 bytes.
 
 mod path;
@@ -13,6 +13,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use std::io;
 use std::net::IpAddr;
 
+const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_NET_NS_FD: u16 = 28;
@@ -25,7 +26,15 @@ const IFA_LOCAL: u16 = 2;
 const IFA_FLAGS: u16 = 8;
 /// Duplicate address detection is skipped, so that the address is usable at once.
 const IFA_F_NODAD: u32 = 0x02;
+const NDA_DST: u16 = 1;
+const NDA_LLADDR: u16 = 2;
+const NUD_PERMANENT: u16 = 0x80;
 const NLA_F_NESTED: u16 = 1 << 15;
+
+/// The Ethernet address of an end of a veth, 0 or 1: the pair is alone on its link, so every pair has the same two.
+fn ethernet_address(end: u8) -> [u8; 6] {
+    [0x02, 0, 0, 0, 0, end]
+}
 
 /// A request under construction: header, fixed part, attributes.
 struct Request {
@@ -55,6 +64,14 @@ impl Request {
     fn address(&mut self, family: i32, prefix_bits: u8, index: u32) {
         self.bytes.extend_from_slice(&[family as u8, prefix_bits, 0, 0]);
         self.bytes.extend_from_slice(&index.to_ne_bytes());
+    }
+
+    /// `struct ndmsg`.
+    fn neighbour(&mut self, family: i32, index: u32, state: u16) {
+        self.bytes.extend_from_slice(&[family as u8, 0, 0, 0]);
+        self.bytes.extend_from_slice(&index.to_ne_bytes());
+        self.bytes.extend_from_slice(&state.to_ne_bytes());
+        self.bytes.extend_from_slice(&[0, 0]);
     }
 
     fn attribute(&mut self, kind: u16, payload: &[u8]) {
@@ -99,17 +116,19 @@ impl Route {
         Ok(Route { socket })
     }
 
-    /// Makes a veth pair: `name` in this namespace, `peer_name` in `peer_namespace`.
+    /// Makes a veth pair: `name` in this namespace, its end 0, and `peer_name` in `peer_namespace`, its end 1.
     pub fn add_veth(&self, name: &str, peer_name: &str, peer_namespace: BorrowedFd<'_>) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_NEWLINK, libc::NLM_F_CREATE | libc::NLM_F_EXCL);
         request.link(0, 0, 0);
         request.text(IFLA_IFNAME, name);
+        request.attribute(IFLA_ADDRESS, &ethernet_address(0));
         request.nested(IFLA_LINKINFO, |info| {
             info.attribute(IFLA_INFO_KIND, b"veth");
             info.nested(IFLA_INFO_DATA, |data| {
                 data.nested(VETH_INFO_PEER, |peer| {
                     peer.link(0, 0, 0);
                     peer.text(IFLA_IFNAME, peer_name);
+                    peer.attribute(IFLA_ADDRESS, &ethernet_address(1));
                     peer.attribute(IFLA_NET_NS_FD, &peer_namespace.as_raw_fd().to_ne_bytes());
                 });
             });
@@ -143,22 +162,24 @@ impl Route {
     /// Gives a link an address, usable at once.
     pub fn add_address(&self, name: &str, address: IpAddr, prefix_bits: u8) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_NEWADDR, libc::NLM_F_CREATE | libc::NLM_F_EXCL);
-        let index = link_index(name)?;
-        let octets = match address {
-            IpAddr::V4(v4) => {
-                request.address(libc::AF_INET, prefix_bits, index);
-                v4.octets().to_vec()
-            }
-            IpAddr::V6(v6) => {
-                request.address(libc::AF_INET6, prefix_bits, index);
-                v6.octets().to_vec()
-            }
-        };
+        let (family, octets) = family_and_octets(address);
+        request.address(family, prefix_bits, link_index(name)?);
         request.attribute(IFA_LOCAL, &octets);
         request.attribute(IFA_ADDRESS, &octets);
         if address.is_ipv6() {
             request.attribute(IFA_FLAGS, &IFA_F_NODAD.to_ne_bytes());
         }
+        self.execute(request)
+    }
+
+    /// Tells a link of a veth pair who has `address`: its end `end`, for good. Nobody has to ask over the link, where the
+    /// question could be lost or late as any packet.
+    pub fn add_neighbour(&self, name: &str, address: IpAddr, end: u8) -> io::Result<()> {
+        let mut request = Request::new(libc::RTM_NEWNEIGH, libc::NLM_F_CREATE | libc::NLM_F_REPLACE);
+        let (family, octets) = family_and_octets(address);
+        request.neighbour(family, link_index(name)?, NUD_PERMANENT);
+        request.attribute(NDA_DST, &octets);
+        request.attribute(NDA_LLADDR, &ethernet_address(end));
         self.execute(request)
     }
 
@@ -188,6 +209,13 @@ impl Route {
                 rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
             }
         }
+    }
+}
+
+fn family_and_octets(address: IpAddr) -> (i32, Vec<u8>) {
+    match address {
+        IpAddr::V4(v4) => (libc::AF_INET, v4.octets().to_vec()),
+        IpAddr::V6(v6) => (libc::AF_INET6, v6.octets().to_vec()),
     }
 }
 

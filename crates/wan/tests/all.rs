@@ -92,6 +92,26 @@ fn tcp_crosses_the_pair_by_both_address_families() {
 }
 
 #[test]
+fn nobody_asks_who_has_an_address() {
+    if !root() {
+        return;
+    }
+    let pair = Pair::create(&plan()).unwrap();
+    let known = |namespace: &wan::NetNamespace| {
+        namespace.run_inside(|| Ok(std::fs::read_to_string("/proc/thread-self/net/arp").unwrap())).unwrap()
+    };
+    for (namespace, other) in
+        [(pair.client_namespace(), pair.server_addr_v4()), (pair.server_namespace(), pair.client_addr_v4())]
+    {
+        let table = known(namespace);
+        // ATF_COM and ATF_PERM (include/uapi/linux/if_arp.h). A question that is lost holds up all that follows for a second.
+        let line = table.lines().find(|line| line.starts_with(&format!("{other} "))).expect("known before any packet");
+        assert_eq!(line.split_ascii_whitespace().nth(2), Some("0x6"), "{line}");
+    }
+    pair.remove().unwrap();
+}
+
+#[test]
 fn nothing_of_a_pair_is_seen_from_outside() {
     if !root() {
         return;
