@@ -52,7 +52,8 @@ static bool open_report(struct report *report) {
     }
     if (report->fd < 0 || fstat(report->fd, &report->identity) != 0)
         return false;
-    void *shared = mmap(NULL, sizeof *report->blocks_written, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void *shared =
+        mmap(NULL, sizeof *report->blocks_written, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
         return false;
     report->blocks_written = shared;
