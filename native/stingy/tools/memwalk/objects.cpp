@@ -57,6 +57,7 @@ class Finder {
         for (const CallBase *call : freeing)
             add_free(*call);
         find_handed_out();
+        find_kept_by_malloc();
         find_ownership(program, calls, objects);
         name_all();
         return apply_configuration();
@@ -244,9 +245,10 @@ class Finder {
             object.size = is_first ? s.size : Sizes::join(object.size, s.size);
             if (is_first) {
                 object.record = record_of(i);
-                object.type = s.written && !s.written->type.empty() ? s.written->type
-                              : object.record.empty()               ? "char"
-                                                                    : object.record;
+                object.type = hows[i]->through >= 0                   ? "char"
+                              : s.written && !s.written->type.empty() ? s.written->type
+                              : object.record.empty()                 ? "char"
+                                                                      : object.record;
             }
             if (s.written)
                 object.align = std::max(object.align, s.written->align);
@@ -343,6 +345,27 @@ class Finder {
                                                  source_name(*other->getCalledFunction()) + " (line " +
                                                  std::to_string(place_of(*other).line) + "): it may be freed there"});
                             }
+    }
+
+    /// Functions from outside that resize a block, or ask malloc about it: it must stay malloc's.
+    void find_kept_by_malloc() {
+        auto hinder = [&](const CallBase &call, const std::vector<const Target *> &targets) {
+            for (const Target *target : targets)
+                if (target->kind == Target::block && target->value != &call)
+                    if (auto known = objects.object_of.find(cast<CallBase>(target->value));
+                        known != objects.object_of.end())
+                        objects.all[known->second].hindrances.push_back(
+                            {place_of(call), source_name(*call.getCalledFunction()) + " takes blocks of malloc alone"});
+        };
+        for (size_t i = 0; i < sites.size(); i++)
+            hinder(*sites[i].call, calls.pointers.resized(*sites[i].call));
+        for (const CallBase *call : calls.pointers.calls_to_outside())
+            if (const Function *callee = call->getCalledFunction();
+                callee && call->arg_size() &&
+                is_contained({"malloc_usable_size", "reallocf", "free_sized", "free_aligned_sized", "__libc_free",
+                              "__libc_realloc"},
+                             callee->getName()))
+                hinder(*call, calls.pointers.targets(call->getArgOperand(0)));
     }
 
     void name_all() {
