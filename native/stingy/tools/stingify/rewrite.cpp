@@ -2,6 +2,9 @@
 #include "input/paths.h"
 #include "input/walk.h"
 #include "pch.h"
+#include "stingify/expand.h"
+#include "stingify/functions.h"
+#include "clang/Lex/Preprocessor.h"
 
 using namespace clang;
 
@@ -13,21 +16,21 @@ using Key = std::tuple<std::string, unsigned, unsigned, std::string>;
 /// How one call is to be changed, worked out once; which object it is for does not matter yet.
 struct Found {
     std::string file; ///< where the edit goes: a macro's definition may be elsewhere
-    unsigned name = 0, name_length = 0, after_parenthesis = 0,
-             end = 0; ///< offsets; end: behind the closing parenthesis
-    bool has_arguments = false, is_constant = false;
-    uint64_t bytes = 0;
-    bool is_whole_macro = false;   ///< the macro's use is replaced: name..end
+    unsigned name = 0, name_length = 0, open = 0, close = 0; ///< offsets; open: behind `(`; close: of `)`
+    bool has_arguments = false;
+    bool is_whole_macro = false;   ///< the macro's use is written out
     bool is_in_macro_body = false; ///< the macro's definition is changed, for all its uses
-    std::string casts, pointer;    ///< of a whole macro
+    Expansion expansion;           ///< of a whole macro
+    std::string function;          ///< the server's own function that is called, as a key; empty: the C library's
     std::string problem;
 };
 
 class Finder : public Walk {
   public:
-    Finder(ASTContext &context, const std::string &directory, const std::map<Key, const Rewrite *> &wanted,
-           std::map<Key, Found> &found)
-        : context(context), sources(context.getSourceManager()), directory(directory), wanted(wanted), found(found) {}
+    Finder(ASTContext &context, Preprocessor &preprocessor, const std::string &directory,
+           const std::map<Key, const Rewrite *> &wanted, std::map<Key, Found> &found)
+        : context(context), preprocessor(preprocessor), sources(context.getSourceManager()), directory(directory),
+          wanted(wanted), found(found) {}
 
   private:
     void visit(Stmt *statement) override {
@@ -44,72 +47,91 @@ class Finder : public Walk {
         auto rewrite = wanted.find(key);
         if (rewrite == wanted.end())
             return;
-        Found here = look(*call, callee->getName(), *rewrite->second);
+        Found here;
+        std::string name = callee->getName().str();
+        if (!is_library_allocator(name) && name != "free")
+            here.function = key_of(*callee, directory);
+        look(*call, name, *rewrite->second, here);
         auto [old, is_new] = found.emplace(key, here);
         if (!is_new && (old->second.file != here.file || old->second.name != here.name))
-            old->second.problem = "two calls of " + callee->getName().str() + " stand in one macro here";
+            old->second.problem = "two calls of " + name + " stand in one macro here";
     }
 
     std::string file_of(SourceLocation at) { return absolute_path(directory, sources.getFilename(at).str()); }
 
-    Found look(CallExpr &call, StringRef callee, const Rewrite &rewrite) {
-        Found f;
-        Expr::EvalResult size;
-        if (call.getNumArgs() == 1 && call.getArg(0)->getType()->isIntegerType() &&
-            call.getArg(0)->EvaluateAsInt(size, context) && !call.getArg(0)->HasSideEffects(context) &&
-            size.Val.getInt().isRepresentableByInt64())
-            f.is_constant = true, f.bytes = size.Val.getInt().getExtValue();
+    void look(CallExpr &call, const std::string &callee, const Rewrite &rewrite, Found &f) {
         SourceLocation begin = call.getBeginLoc(), end = call.getRParenLoc();
+        f.has_arguments = call.getNumArgs() > 0;
         // Written as an argument of a macro: the text is outside of it.
         while (begin.isMacroID() && sources.isMacroArgExpansion(begin))
             begin = sources.getImmediateSpellingLoc(begin);
         while (end.isMacroID() && sources.isMacroArgExpansion(end))
             end = sources.getImmediateSpellingLoc(end);
+        std::string written = callee;
         if (begin.isMacroID()) {
-            if (look_at_macro(call, rewrite, f))
-                return f;
-            begin = sources.getSpellingLoc(begin), end = sources.getSpellingLoc(end);
-            if (!rewrite.is_free) {
-                f.problem = "the allocation is a part of the macro " +
-                            Lexer::getImmediateMacroName(call.getBeginLoc(), sources, context.getLangOpts()).str() +
-                            ", which other objects may use";
-                return f;
+            std::string macro = Lexer::getImmediateMacroName(call.getBeginLoc(), sources, context.getLangOpts()).str();
+            if (end.isFileID() && is_another_name(begin, macro)) {
+                // `#define xalloc malloc`: the use has the parentheses.
+                written = macro;
+                begin = sources.getExpansionLoc(begin);
+            } else if (is_whole_macro(call)) {
+                f.expansion = expand(preprocessor, call);
+                if (!f.expansion.problem.empty()) {
+                    f.problem = f.expansion.problem;
+                    return;
+                }
+                f.file = file_of(sources.getExpansionLoc(begin));
+                f.name = f.expansion.from;
+                f.is_whole_macro = true;
+                return;
+            } else if (!rewrite.is_free) {
+                f.problem = "the allocation is a part of the macro " + macro + ", which other objects may use";
+                return;
+            } else {
+                begin = sources.getSpellingLoc(begin), end = sources.getSpellingLoc(end);
+                f.is_in_macro_body = true;
             }
-            f.is_in_macro_body = true;
         }
         if (end.isMacroID() || !sources.getFileEntryRefForID(sources.getFileID(begin)) ||
             sources.getFileID(begin) != sources.getFileID(end)) {
             f.problem = "the call is put together from pieces of macros";
-            return f;
+            return;
         }
         auto [file, offset] = sources.getDecomposedLoc(begin);
         unsigned length = Lexer::MeasureTokenLength(begin, sources, context.getLangOpts());
-        if (sources.getBufferData(file).substr(offset, length) != callee) {
-            f.problem = "the call is not written with the plain name " + callee.str();
-            return f;
+        if (sources.getBufferData(file).substr(offset, length) != written) {
+            f.problem = "the call is not written with the plain name " + callee;
+            return;
         }
         // The parenthesis behind the name; a comment between is odd enough to refuse.
         StringRef text = sources.getBufferData(file);
         unsigned next = offset + length;
         while (next < text.size() && (isspace((unsigned char)text[next]) || text[next] == '\\'))
             next++;
-        if (next >= text.size() || text[next] != '(') {
-            f.problem = "no parenthesis follows " + callee.str();
-            return f;
+        f.close = sources.getDecomposedLoc(end).second;
+        if (next >= text.size() || text[next] != '(' || next > f.close) {
+            f.problem = "no parenthesis follows " + written;
+            return;
         }
         f.file = file_of(begin);
-        f.name = offset, f.name_length = length, f.after_parenthesis = next + 1;
-        f.end = sources.getDecomposedLoc(end).second + 1;
-        f.has_arguments = call.getNumArgs() > 0;
-        return f;
+        f.name = offset, f.name_length = length, f.open = next + 1;
+    }
+
+    /// A macro that is nothing but another name of the function.
+    bool is_another_name(SourceLocation begin, StringRef name) {
+        if (!sources.getImmediateExpansionRange(begin).getBegin().isFileID())
+            return false;
+        MacroInfo *macro =
+            preprocessor.getMacroDefinitionAtLoc(preprocessor.getIdentifierInfo(name), sources.getExpansionLoc(begin))
+                .getMacroInfo();
+        return macro && macro->isObjectLike() && macro->getNumTokens() == 1;
     }
 
     /// A macro's use that is nothing but this call, with casts and parentheses around it.
-    bool look_at_macro(CallExpr &call, const Rewrite &rewrite, Found &f) {
+    bool is_whole_macro(CallExpr &call) {
         SourceLocation start = call.getBeginLoc();
         const Expr *outer = &call;
         DynTypedNode node = DynTypedNode::create(call);
-        std::string casts;
         while (true) {
             auto parents = context.getParents(node);
             if (parents.empty())
@@ -122,8 +144,6 @@ class Finder : public Walk {
                 break;
             if (!isa<ImplicitCastExpr>(parent) && !parent->getBeginLoc().isMacroID())
                 break;
-            if (const auto *cast = dyn_cast<CStyleCastExpr>(parent))
-                casts = "(" + cast->getTypeAsWritten().getAsString(PrintingPolicy(context.getLangOpts())) + ")" + casts;
             outer = parent;
             node = parents[0];
         }
@@ -131,34 +151,13 @@ class Finder : public Walk {
         if (!Lexer::isAtStartOfMacroExpansion(outer->getBeginLoc(), sources, context.getLangOpts(), &first) ||
             !Lexer::isAtEndOfMacroExpansion(outer->getEndLoc(), sources, context.getLangOpts(), &last))
             return false;
-        CharSourceRange range = sources.getExpansionRange(call.getBeginLoc());
+        CharSourceRange range = sources.getExpansionRange(start);
         SourceLocation from = range.getBegin(), to = range.getEnd();
-        if (first != from || from.isMacroID() || to.isMacroID() || sources.getFileID(from) != sources.getFileID(to))
-            return false;
-        if (rewrite.is_free) {
-            if (call.getNumArgs() != 1)
-                return false;
-            const Expr *argument = call.getArg(0);
-            SourceLocation a = argument->getBeginLoc(), b = argument->getEndLoc();
-            while (a.isMacroID() && sources.isMacroArgExpansion(a))
-                a = sources.getImmediateSpellingLoc(a);
-            while (b.isMacroID() && sources.isMacroArgExpansion(b))
-                b = sources.getImmediateSpellingLoc(b);
-            if (a.isMacroID() || b.isMacroID())
-                return false;
-            f.pointer =
-                Lexer::getSourceText(CharSourceRange::getTokenRange(a, b), sources, context.getLangOpts()).str();
-        } else if (!rewrite.is_fixed_size || !f.is_constant || f.bytes != rewrite.bytes)
-            return false;
-        f.file = file_of(from);
-        f.casts = casts;
-        f.name = sources.getDecomposedLoc(from).second;
-        f.end = sources.getDecomposedLoc(to).second + Lexer::MeasureTokenLength(to, sources, context.getLangOpts());
-        f.is_whole_macro = true;
-        return true;
+        return first == from && from.isFileID() && to.isFileID() && sources.getFileID(from) == sources.getFileID(to);
     }
 
     ASTContext &context;
+    Preprocessor &preprocessor;
     SourceManager &sources;
     const std::string &directory;
     const std::map<Key, const Rewrite *> &wanted;
@@ -167,28 +166,33 @@ class Finder : public Walk {
 
 class Action : public ASTFrontendAction {
   public:
-    Action(std::string directory, const std::map<Key, const Rewrite *> &wanted, std::map<Key, Found> &found)
-        : directory(std::move(directory)), wanted(wanted), found(found) {}
-    std::unique_ptr<ASTConsumer> CreateASTConsumer(CompilerInstance &, StringRef) override {
+    Action(std::string directory, const std::map<Key, const Rewrite *> &wanted, std::map<Key, Found> &found,
+           OwnFunctions *functions)
+        : directory(std::move(directory)), wanted(wanted), found(found), functions(functions) {}
+    std::unique_ptr<ASTConsumer> CreateASTConsumer(CompilerInstance &compiler, StringRef) override {
         struct Consumer : ASTConsumer {
             Action &action;
-            Consumer(Action &action) : action(action) {}
+            Preprocessor &preprocessor;
+            Consumer(Action &action, Preprocessor &preprocessor) : action(action), preprocessor(preprocessor) {}
             void HandleTranslationUnit(ASTContext &context) override {
-                Finder finder(context, action.directory, action.wanted, action.found);
+                Finder finder(context, preprocessor, action.directory, action.wanted, action.found);
                 finder.walk(context.getTranslationUnitDecl());
+                if (action.functions)
+                    read_functions(context, action.directory, *action.functions);
             }
         };
-        return std::make_unique<Consumer>(*this);
+        return std::make_unique<Consumer>(*this, compiler.getPreprocessor());
     }
 
   private:
     std::string directory;
     const std::map<Key, const Rewrite *> &wanted;
     std::map<Key, Found> &found;
+    OwnFunctions *functions;
 };
 
 bool parse(const Unit &unit, const std::map<Key, const Rewrite *> &wanted, std::map<Key, Found> &found,
-           std::string &error) {
+           OwnFunctions *functions, std::string &error) {
     llvm::IntrusiveRefCntPtr<llvm::vfs::FileSystem> disk(llvm::vfs::createPhysicalFileSystem().release());
     disk->setCurrentWorkingDirectory(unit.directory);
     FileSystemOptions options;
@@ -201,7 +205,8 @@ bool parse(const Unit &unit, const std::map<Key, const Rewrite *> &wanted, std::
     llvm::IntrusiveRefCntPtr<DiagnosticOptions> diagnostics(new DiagnosticOptions());
     diagnostics->ShowCarets = false;
     TextDiagnosticPrinter printer(out, diagnostics.get());
-    tooling::ToolInvocation run(arguments, std::make_unique<Action>(unit.directory, wanted, found), files.get());
+    tooling::ToolInvocation run(arguments, std::make_unique<Action>(unit.directory, wanted, found, functions),
+                                files.get());
     run.setDiagnosticConsumer(&printer);
     run.setDiagnosticOptions(diagnostics.get());
     if (run.run())
@@ -210,80 +215,263 @@ bool parse(const Unit &unit, const std::map<Key, const Rewrite *> &wanted, std::
     return false;
 }
 
-std::string replacement(const Plan &plan, const std::string &callee) {
+/// The function that is called in the place of another: with the object as its first argument, or as its last.
+struct Replacement {
+    std::string name;
+    bool is_last = false;
+};
+
+Replacement replacement(const Plan &plan, const std::string &callee) {
     if (auto told = plan.replacements.find(callee); told != plan.replacements.end())
-        return told->second;
+        return {told->second};
     if (callee == "malloc")
-        return "stingy_alloc_var";
-    return "stingy_" + callee; // calloc, realloc, strdup, strndup, free
+        return {"stingy_alloc_var"};
+    if (is_library_allocator(callee) || callee == "free")
+        return {"stingy_" + callee};
+    return {callee + "_stingy", true}; // a copy; attributes that number its parameters stay true
 }
+
+class Writer {
+  public:
+    Writer(const Program &program, const std::string &header, Plan &plan, Edits &edits, std::string &error)
+        : program(program), header(header), plan(plan), edits(edits), error(error) {}
+
+    bool run() {
+        std::set<std::string> wanted_files;
+        bool has_own = false;
+        for (const Rewrite &rewrite : plan.rewrites)
+            if (plan.uses(rewrite)) {
+                wanted[{rewrite.file, rewrite.line, rewrite.column, rewrite.callee}] = &rewrite,
+                                                                    wanted_files.insert(rewrite.file);
+                has_own |= is_own(rewrite);
+            }
+        if (wanted.empty())
+            return true;
+        bool has_header = llvm::any_of(wanted_files, [&](const std::string &file) {
+            return llvm::none_of(program.units, [&](const Unit &unit) { return unit.file == file; });
+        });
+        for (const Unit &unit : program.units)
+            if ((has_own || has_header || wanted_files.count(unit.file)) &&
+                !parse(unit, wanted, found, has_own ? &functions : nullptr, error))
+                return false;
+        refuse();
+        for (auto &[key, rewrite] : wanted)
+            if (plan.uses(*rewrite) && !write_call(*rewrite, found.at(key)))
+                return false;
+        for (auto &[key, rewrite] : wanted)
+            if (plan.uses(*rewrite) && is_own(*rewrite) &&
+                !(rewrite->is_free ? change(found.at(key).function) : copy(found.at(key).function)))
+                return false;
+        std::set<std::string> in_place = unused();
+        for (const std::string &key : copied)
+            if (!write_copy(functions.at(key), in_place.count(key)))
+                return false;
+        for (const std::string &file : callers)
+            edits.include(file, contents.at(file), header);
+        return true;
+    }
+
+  private:
+    bool is_own(const Rewrite &rewrite) const {
+        return !is_library_allocator(rewrite.callee) && rewrite.callee != "free" &&
+               !plan.replacements.count(rewrite.callee);
+    }
+
+    void refuse() {
+        for (auto &[key, rewrite] : wanted) {
+            auto here = found.find(key);
+            if (here == found.end())
+                plan.refuse(*rewrite, "there is no call of " + rewrite->callee + " in column " +
+                                          std::to_string(rewrite->column) +
+                                          "; has the source changed? Run memwalk again");
+            else if (!here->second.problem.empty() && !(rewrite->is_free && is_own(*rewrite)))
+                plan.refuse(*rewrite, here->second.problem);
+            else if (is_own(*rewrite)) {
+                std::string why = rewrite->is_free ? why_not_changed(functions, here->second.function)
+                                                   : why_not_copied(functions, here->second.function);
+                if (!why.empty())
+                    plan.refuse(*rewrite, rewrite->callee +
+                                              " is not the C library's, and none that does the same with "
+                                              "an object can be made of it: " +
+                                              shown(why) + ". --replace names one");
+            }
+        }
+    }
+
+    std::string shown(const std::string &why) const {
+        return StringRef(why).starts_with(program.root + "/") ? why.substr(program.root.size() + 1) : why;
+    }
+
+    bool write_call(const Rewrite &rewrite, const Found &f) {
+        if (rewrite.is_free && is_own(rewrite))
+            return true; // its own calls of free change
+        // Refusing one object may leave a site without a user, never add one.
+        Replacement with = replacement(plan, rewrite.callee);
+        std::string id = f.is_in_macro_body ? "STINGY_ANY" : plan.id_of(rewrite);
+        changed.insert({f.file, f.name});
+        callers.insert(f.file);
+        if (f.is_whole_macro) {
+            const Expansion &e = f.expansion;
+            std::string first = with.is_last ? "" : id + (f.has_arguments ? ", " : ""),
+                        last = with.is_last ? ", " + id : "";
+            return add(f.file, e.from,
+                       {e.end - e.from, e.before + with.name + e.open + first + e.arguments + last + e.close});
+        }
+        return add(f.file, f.name, {f.name_length, with.name}) &&
+               (with.is_last ? add(f.file, f.close, {0, ", " + id})
+                             : add(f.file, f.open, {0, id + (f.has_arguments ? ", " : "")}));
+    }
+
+    /// A function that frees what it is given: its calls of free take any block from now on.
+    bool change(const std::string &key) {
+        auto own = functions.find(key);
+        if (own == functions.end() || !own->second.is_defined || !done.insert(key).second)
+            return true;
+        const std::string &file = definition(own->second).file;
+        for (const BodyCall &call : own->second.frees)
+            if (changed.insert({file, call.name}).second) {
+                callers.insert(file);
+                if (!add(file, call.name, {call.name_length, "stingy_free"}) ||
+                    !add(file, call.open, {0, "STINGY_ANY, "}))
+                    return false;
+            }
+        for (const BodyCall &call : own->second.allocations)
+            if (call.callee == "realloc" && changed.insert({file, call.name}).second) {
+                callers.insert(file);
+                if (!add(file, call.name, {call.name_length, "stingy_realloc"}) ||
+                    !add(file, call.open, {0, "STINGY_ANY, "}))
+                    return false;
+            }
+        for (const std::string &other : own->second.frees_by)
+            if (!change(other))
+                return false;
+        return true;
+    }
+
+    static const Declared &definition(const OwnFunction &own) {
+        return *llvm::find_if(own.declarations, [](const Declared &d) { return d.is_definition; });
+    }
+
+    /// Notes that a function with an object is wanted, and those that it allocates by.
+    bool copy(const std::string &key) {
+        if (!copied.insert(key).second)
+            return true;
+        for (const BodyCall &call : functions.at(key).allocations)
+            if (!call.key.empty() && !copy(call.key))
+                return false;
+        return true;
+    }
+
+    /// What differs in a function that takes an object: offsets in its file.
+    std::map<unsigned, Edit> differences(const OwnFunction &own, const Declared &where) const {
+        std::map<unsigned, Edit> out;
+        out[where.name] = {unsigned(own.name.size()), own.name + "_stingy"};
+        out[where.close] = {0, ", unsigned stingy_object"};
+        if (!where.is_definition)
+            return out;
+        for (const BodyCall &call : own.allocations) {
+            Replacement with = replacement(plan, call.callee);
+            out[call.name] = {call.name_length, with.name};
+            with.is_last ? out[call.close] = {0, ", stingy_object"} : out[call.open] = {0, "stingy_object, "};
+        }
+        for (const BodyCall &call : own.frees)
+            out[call.name] = {call.name_length, "stingy_free"}, out[call.open] = {0, "STINGY_ANY, "};
+        return out;
+    }
+
+    /// Copied functions that nobody calls by their old names any more. They are changed where they stand, as a static
+    /// function that is not used is a warning.
+    std::set<std::string> unused() const {
+        std::set<std::string> out;
+        for (const std::string &key : copied)
+            if (functions.at(key).is_internal)
+                out.insert(key);
+        auto is_within = [&](const std::string &key, const std::pair<std::string, unsigned> &use) {
+            const Declared &body = definition(functions.at(key));
+            return body.file == use.first && use.second > body.begin && use.second < body.end;
+        };
+        auto is_kept = [&](const std::string &key) {
+            return llvm::any_of(functions.at(key).uses, [&](const auto &use) {
+                return !changed.count(use) && !is_within(key, use) &&
+                       llvm::none_of(out, [&](const std::string &other) { return is_within(other, use); });
+            });
+        };
+        for (bool is_changed = true; is_changed;) {
+            is_changed = false;
+            for (auto it = out.begin(); it != out.end();)
+                if (is_kept(*it))
+                    it = out.erase(it), is_changed = true;
+                else
+                    ++it;
+        }
+        return out;
+    }
+
+    bool write_copy(const OwnFunction &own, bool is_changed_in_place) {
+        callers.insert(definition(own).file);
+        for (const Declared &where : own.declarations) {
+            const std::string *text = read(where.file);
+            if (!text)
+                return false;
+            if (is_changed_in_place) {
+                for (auto &[offset, edit] : differences(own, where))
+                    if (!add(where.file, offset, edit))
+                        return false;
+                continue;
+            }
+            std::string fresh;
+            unsigned at = where.begin;
+            for (auto &[offset, edit] : differences(own, where)) {
+                fresh += text->substr(at, offset - at) + edit.text;
+                at = offset + edit.length;
+            }
+            fresh += text->substr(at, where.end - at) + "\n";
+            if (where.is_definition)
+                fresh = "\n/* As " + own.name + ", for an object of the Stingy allocator. */\n" + fresh;
+            edits.insert_line(where.file, *text, where.end, fresh);
+        }
+        return true;
+    }
+
+    const std::string *read(const std::string &file) {
+        auto known = contents.find(file);
+        if (known != contents.end())
+            return &known->second;
+        auto buffer = llvm::MemoryBuffer::getFile(file, false, false);
+        if (!buffer) {
+            error = file + ": " + buffer.getError().message();
+            return nullptr;
+        }
+        return &(contents[file] = (*buffer)->getBuffer().str());
+    }
+
+    bool add(const std::string &file, unsigned offset, const Edit &edit) {
+        if (!read(file))
+            return false;
+        if (edits.add(file, offset, edit))
+            return true;
+        error = file + ": two changes overlap at byte " + std::to_string(offset) +
+                "; name objects with --objects to rewrite one at a time";
+        return false;
+    }
+
+    const Program &program;
+    const std::string &header;
+    Plan &plan;
+    Edits &edits;
+    std::string &error;
+    std::map<Key, const Rewrite *> wanted;
+    std::map<Key, Found> found;
+    OwnFunctions functions;
+    std::map<std::string, std::string> contents;
+    std::set<std::string> callers, copied, done;        ///< callers: files that call the allocator
+    std::set<std::pair<std::string, unsigned>> changed; ///< calls, by file and offset
+};
 
 } // namespace
 
 bool find_edits(const Program &program, const std::string &header, Plan &plan, Edits &edits, std::string &error) {
-    std::map<Key, const Rewrite *> wanted;
-    std::set<std::string> wanted_files;
-    for (const Rewrite &rewrite : plan.rewrites)
-        if (plan.uses(rewrite))
-            wanted[{rewrite.file, rewrite.line, rewrite.column, rewrite.callee}] = &rewrite,
-                                                                wanted_files.insert(rewrite.file);
-    if (wanted.empty())
-        return true;
-    std::map<Key, Found> found;
-    bool has_header = llvm::any_of(wanted_files, [&](const std::string &file) {
-        return llvm::none_of(program.units, [&](const Unit &unit) { return unit.file == file; });
-    });
-    for (const Unit &unit : program.units)
-        if ((has_header || wanted_files.count(unit.file)) && !parse(unit, wanted, found, error))
-            return false;
-    for (auto &[key, rewrite] : wanted) {
-        auto here = found.find(key);
-        if (here == found.end())
-            plan.refuse(*rewrite, "there is no call of " + rewrite->callee + " in column " +
-                                      std::to_string(rewrite->column) + "; has the source changed? Run memwalk again");
-        else if (!here->second.problem.empty())
-            plan.refuse(*rewrite, here->second.problem);
-        else if (!plan.replacements.count(rewrite->callee) &&
-                 replacement(plan, rewrite->callee) == "stingy_" + rewrite->callee &&
-                 !llvm::is_contained({"calloc", "realloc", "strdup", "strndup", "free"}, rewrite->callee))
-            plan.refuse(*rewrite, "stingy has nothing in the place of " + rewrite->callee);
-    }
-    // Refusing one object may leave a site without a user, never add one.
-    std::map<std::string, std::string> contents;
-    for (auto &[key, rewrite] : wanted) {
-        if (!plan.uses(*rewrite))
-            continue;
-        const Found &f = found.at(key);
-        std::string id = f.is_in_macro_body ? "STINGY_ANY" : plan.id_of(*rewrite);
-        bool is_good;
-        if (f.is_whole_macro) {
-            std::string text = rewrite->is_free ? f.casts + "stingy_free(" + id + ", " + f.pointer + ")"
-                                                : f.casts + "stingy_alloc(" + id + ")";
-            is_good = edits.add(f.file, f.name, {f.end - f.name, text});
-        } else if (rewrite->callee == "malloc" && rewrite->is_fixed_size && f.is_constant &&
-                   f.bytes == rewrite->bytes && id != "STINGY_ANY") {
-            is_good = edits.add(f.file, f.name, {f.end - f.name, "stingy_alloc(" + id + ")"});
-        } else {
-            is_good = edits.add(f.file, f.name, {f.name_length, replacement(plan, rewrite->callee)}) &&
-                      edits.add(f.file, f.after_parenthesis, {0, id + (f.has_arguments ? ", " : "")});
-        }
-        if (!is_good) {
-            error = rewrite->file + ":" + std::to_string(rewrite->line) +
-                    ": two changes overlap; name objects with --objects to rewrite one at a time";
-            return false;
-        }
-        if (!contents.count(f.file)) {
-            auto buffer = llvm::MemoryBuffer::getFile(f.file, false, false);
-            if (!buffer) {
-                error = f.file + ": " + buffer.getError().message();
-                return false;
-            }
-            contents[f.file] = (*buffer)->getBuffer().str();
-        }
-    }
-    for (auto &[file, text] : contents)
-        edits.include(file, text, header);
-    return true;
+    return Writer(program, header, plan, edits, error).run();
 }
 
 } // namespace stingy

@@ -1,0 +1,92 @@
+#include "stingify/expand.h"
+#include "pch.h"
+#include "clang/Lex/MacroArgs.h"
+#include "clang/Lex/Preprocessor.h"
+
+using namespace clang;
+
+namespace stingy {
+namespace {
+
+/// The arguments of a use, as written, split at the commas outside of parentheses; false: it has no parentheses.
+bool arguments_of(StringRef text, unsigned at, const LangOptions &options, SourceLocation begin,
+                  std::vector<std::string> &arguments, unsigned &end) {
+    Lexer lexer(begin, options, text.data(), text.data() + at, text.data() + text.size());
+    Token token;
+    lexer.LexFromRawLexer(token);
+    if (token.isNot(tok::l_paren))
+        return false;
+    unsigned depth = 1,
+             from = at + (token.getLocation().getRawEncoding() - begin.getLocWithOffset(at).getRawEncoding()) + 1;
+    while (depth) {
+        lexer.LexFromRawLexer(token);
+        if (token.is(tok::eof))
+            return false;
+        unsigned here = at + (token.getLocation().getRawEncoding() - begin.getLocWithOffset(at).getRawEncoding());
+        if (token.isOneOf(tok::l_paren, tok::l_brace, tok::l_square))
+            depth += token.is(tok::l_paren);
+        depth -= token.is(tok::r_paren);
+        if ((depth == 1 && token.is(tok::comma)) || depth == 0) {
+            arguments.push_back(text.slice(from, here).trim().str());
+            from = here + 1;
+        }
+        end = here + 1;
+    }
+    return true;
+}
+
+} // namespace
+
+Expansion expand(Preprocessor &preprocessor, const CallExpr &call) {
+    const SourceManager &sources = preprocessor.getSourceManager();
+    const LangOptions &options = preprocessor.getLangOpts();
+    Expansion out;
+    SourceLocation begin = call.getBeginLoc(), close = call.getRParenLoc();
+    SourceLocation use = sources.getExpansionLoc(begin);
+    auto [file, offset] = sources.getDecomposedLoc(use);
+    StringRef text = sources.getBufferData(file);
+    unsigned length = Lexer::MeasureTokenLength(use, sources, options);
+    StringRef name = text.substr(offset, length);
+    MacroInfo *macro = preprocessor.getMacroDefinitionAtLoc(preprocessor.getIdentifierInfo(name), use).getMacroInfo();
+    if (!macro || sources.getImmediateExpansionRange(begin).getBegin() != use ||
+        sources.getImmediateExpansionRange(close).getBegin() != use) {
+        out.problem = "the call is put together from pieces of macros";
+        return out;
+    }
+    out.from = offset, out.end = offset + length;
+    std::vector<std::string> arguments;
+    if (macro->isFunctionLike() &&
+        (!arguments_of(text, offset + length, options, sources.getLocForStartOfFile(file), arguments, out.end) ||
+         macro->isVariadic() || arguments.size() != macro->getNumParams())) {
+        if (macro->isVariadic() || macro->getNumParams() != 0)
+            out.problem = "the macro " + name.str() + " takes its arguments in a way that cannot be written out";
+    }
+    SourceLocation name_token = sources.getSpellingLoc(begin), close_token = sources.getSpellingLoc(close);
+    std::string *into = &out.before;
+    bool is_opened = false;
+    for (const Token &token : macro->tokens()) {
+        if (token.isOneOf(tok::hash, tok::hashhash))
+            out.problem = "the macro " + name.str() + " pastes words together";
+        if (token.getLocation() == close_token)
+            into = &out.close;
+        std::string word = preprocessor.getSpelling(token);
+        if (token.hasLeadingSpace() && !(into == &out.before && out.before.empty()))
+            *into += ' ';
+        if (token.getLocation() == name_token) {
+            out.name = word;
+            into = &out.open;
+            continue;
+        }
+        int parameter = token.getIdentifierInfo() ? macro->getParameterNum(token.getIdentifierInfo()) : -1;
+        *into += parameter >= 0 && unsigned(parameter) < arguments.size() ? arguments[parameter] : word;
+        if (into == &out.open && !is_opened && token.is(tok::l_paren)) {
+            is_opened = true;
+            into = &out.arguments;
+        }
+    }
+    if (out.problem.empty() && (out.name.empty() || !is_opened || into != &out.close))
+        out.problem = "the call is put together from pieces of macros";
+    return out;
+}
+
+} // namespace stingy

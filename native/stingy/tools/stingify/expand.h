@@ -1,0 +1,22 @@
+// A macro's use, written out: what the preprocessor makes of it, one level deep, in the words of the source.
+#pragma once
+#include <string>
+
+namespace clang {
+class CallExpr;
+class Preprocessor;
+} // namespace clang
+
+namespace stingy {
+
+/// The text of a use of a macro around one call: before + name + open + arguments + close.
+struct Expansion {
+    std::string before, name, open, arguments, close;
+    unsigned from = 0, end = 0; ///< offsets of the use in its file
+    std::string problem;        ///< why it cannot be written out
+};
+
+/// Writes out the use within which the call stands. What macros its words name in their turn stay as they are.
+Expansion expand(clang::Preprocessor &preprocessor, const clang::CallExpr &call);
+
+} // namespace stingy
