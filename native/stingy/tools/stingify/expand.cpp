@@ -37,6 +37,35 @@ bool arguments_of(StringRef text, unsigned at, const LangOptions &options, Sourc
 
 } // namespace
 
+bool is_whole_macro(ASTContext &context, const CallExpr &call) {
+    const SourceManager &sources = context.getSourceManager();
+    SourceLocation start = call.getBeginLoc();
+    const Expr *outer = &call;
+    DynTypedNode node = DynTypedNode::create(call);
+    while (true) {
+        auto parents = context.getParents(node);
+        if (parents.empty())
+            break;
+        const Expr *parent = parents[0].get<Expr>();
+        if (!parent || !(isa<ParenExpr>(parent) || isa<CastExpr>(parent)))
+            break;
+        if (!isa<ImplicitCastExpr>(parent) &&
+            sources.getExpansionLoc(parent->getBeginLoc()) != sources.getExpansionLoc(start))
+            break;
+        if (!isa<ImplicitCastExpr>(parent) && !parent->getBeginLoc().isMacroID())
+            break;
+        outer = parent;
+        node = parents[0];
+    }
+    SourceLocation first, last;
+    if (!Lexer::isAtStartOfMacroExpansion(outer->getBeginLoc(), sources, context.getLangOpts(), &first) ||
+        !Lexer::isAtEndOfMacroExpansion(outer->getEndLoc(), sources, context.getLangOpts(), &last))
+        return false;
+    CharSourceRange range = sources.getExpansionRange(start);
+    SourceLocation from = range.getBegin(), to = range.getEnd();
+    return first == from && from.isFileID() && to.isFileID() && sources.getFileID(from) == sources.getFileID(to);
+}
+
 Expansion expand(Preprocessor &preprocessor, const CallExpr &call) {
     const SourceManager &sources = preprocessor.getSourceManager();
     const LangOptions &options = preprocessor.getLangOpts();

@@ -3,6 +3,7 @@
 #include <string>
 
 namespace clang {
+class ASTContext;
 class CallExpr;
 class Preprocessor;
 } // namespace clang
@@ -16,6 +17,9 @@ struct Expansion {
     std::string problem;        ///< why it cannot be written out
 };
 
+/// Whether the use of a macro within which the call stands is nothing but the call, with casts and parentheses around
+/// it.
+bool is_whole_macro(clang::ASTContext &context, const clang::CallExpr &call);
 /// Writes out the use within which the call stands. What macros its words name in their turn stay as they are.
 Expansion expand(clang::Preprocessor &preprocessor, const clang::CallExpr &call);
 

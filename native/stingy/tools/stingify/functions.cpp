@@ -2,6 +2,7 @@
 #include "input/paths.h"
 #include "input/walk.h"
 #include "pch.h"
+#include "clang/Lex/Preprocessor.h"
 
 using namespace clang;
 
@@ -41,8 +42,10 @@ bool asks_malloc(StringRef name) {
 /// Looks at one function's body.
 class Body : public Walk {
   public:
-    Body(ASTContext &context, const std::string &directory, const FunctionDecl &function, OwnFunction &own)
-        : context(context), sources(context.getSourceManager()), directory(directory), function(function), own(own) {
+    Body(ASTContext &context, Preprocessor &preprocessor, const std::string &directory, const FunctionDecl &function,
+         OwnFunction &own)
+        : context(context), preprocessor(preprocessor), sources(context.getSourceManager()), directory(directory),
+          function(function), own(own) {
         for (const ParmVarDecl *parameter : function.parameters())
             if (parameter->getType()->isPointerType())
                 given.insert(parameter);
@@ -193,7 +196,9 @@ class Body : public Walk {
 
     void take(const CallExpr &call, const FunctionDecl &callee, std::vector<BodyCall> &into, const std::string &key) {
         SourceLocation begin = call.getBeginLoc(), end = call.getRParenLoc();
-        BodyCall one{callee.getName().str(), key};
+        BodyCall one;
+        one.callee = callee.getName().str(), one.key = key;
+        one.has_arguments = call.getNumArgs() > 0;
         auto [file, offset] = sources.getDecomposedLoc(begin);
         bool is_plain = begin.isFileID() && end.isFileID() && sources.getFileID(end) == file &&
                         file == sources.getFileID(function.getLocation());
@@ -205,6 +210,13 @@ class Body : public Walk {
             is_plain = text.substr(offset, one.name_length) == one.callee &&
                        text.slice(offset + one.name_length, one.open - 1).trim().empty();
         }
+        FileID here = sources.getFileID(function.getLocation());
+        if (begin.isMacroID() && sources.getFileID(sources.getExpansionLoc(begin)) == here &&
+            is_whole_macro(context, call)) {
+            one.expansion = expand(preprocessor, call);
+            is_plain = one.is_whole_macro = one.expansion.problem.empty();
+            one.name = one.expansion.from, one.name_length = one.expansion.end - one.expansion.from;
+        }
         if (!is_plain) {
             const std::string why = "its call of " + one.callee + " is written by a macro";
             refuse(own.not_copied, begin, why);
@@ -215,6 +227,7 @@ class Body : public Walk {
     }
 
     ASTContext &context;
+    Preprocessor &preprocessor;
     SourceManager &sources;
     const std::string &directory;
     const FunctionDecl &function;
@@ -225,8 +238,9 @@ class Body : public Walk {
 
 class Reader : public Walk {
   public:
-    Reader(ASTContext &context, const std::string &directory, OwnFunctions &functions)
-        : context(context), sources(context.getSourceManager()), directory(directory), functions(functions) {}
+    Reader(ASTContext &context, Preprocessor &preprocessor, const std::string &directory, OwnFunctions &functions)
+        : context(context), preprocessor(preprocessor), sources(context.getSourceManager()), directory(directory),
+          functions(functions) {}
 
   private:
     void visit(Decl *decl) override {
@@ -251,7 +265,7 @@ class Reader : public Walk {
         if (!declared.is_definition || !is_new)
             return;
         own.is_defined = true;
-        Body(context, directory, *function, own);
+        Body(context, preprocessor, directory, *function, own);
     }
 
     void visit(Stmt *statement) override {
@@ -297,6 +311,7 @@ class Reader : public Walk {
     }
 
     ASTContext &context;
+    Preprocessor &preprocessor;
     SourceManager &sources;
     const std::string &directory;
     OwnFunctions &functions;
@@ -338,8 +353,9 @@ std::string key_of(const FunctionDecl &function, const std::string &directory) {
     return name + "@" + absolute_path(directory, sources.getFilename(at).str());
 }
 
-void read_functions(ASTContext &context, const std::string &directory, OwnFunctions &functions) {
-    Reader(context, directory, functions).walk(context.getTranslationUnitDecl());
+void read_functions(ASTContext &context, Preprocessor &preprocessor, const std::string &directory,
+                    OwnFunctions &functions) {
+    Reader(context, preprocessor, directory, functions).walk(context.getTranslationUnitDecl());
 }
 
 std::string why_not_copied(const OwnFunctions &functions, const std::string &key) {

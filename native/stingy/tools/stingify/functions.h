@@ -1,13 +1,13 @@
 // The server's own functions through which it allocates and frees: what a call of malloc in them is for, and whether a
 // second function can be made of one that takes an object, too.
 #pragma once
+#include "stingify/expand.h"
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
 namespace clang {
-class ASTContext;
 class FunctionDecl;
 } // namespace clang
 
@@ -17,10 +17,12 @@ namespace stingy {
 /// stingy_realloc take any block.
 bool is_library_allocator(const std::string &name);
 
-/// A call within a function's body, as plain text of its file.
+/// A call within a function's body: plain text of its file, or the use of a macro that is nothing but the call.
 struct BodyCall {
     std::string callee, key;                                 ///< key: of OwnFunctions; empty for the C library's
     unsigned name = 0, name_length = 0, open = 0, close = 0; ///< offsets; open: behind `(`; close: of `)`
+    bool has_arguments = true, is_whole_macro = false;
+    Expansion expansion; ///< of a macro
 };
 
 /// Where a function is declared or defined. Offsets.
@@ -47,7 +49,8 @@ using OwnFunctions = std::map<std::string, OwnFunction>;
 /// A function's key: its name, and for an internal one the file of its definition.
 std::string key_of(const clang::FunctionDecl &function, const std::string &directory);
 /// Adds the functions of a unit.
-void read_functions(clang::ASTContext &context, const std::string &directory, OwnFunctions &functions);
+void read_functions(clang::ASTContext &context, clang::Preprocessor &preprocessor, const std::string &directory,
+                    OwnFunctions &functions);
 /// Why no function with an object can be made of this one and of those that it allocates by; empty: it can.
 std::string why_not_copied(const OwnFunctions &functions, const std::string &key);
 /// Why its calls of free cannot become calls of stingy_free where they stand.

@@ -74,7 +74,7 @@ class Finder : public Walk {
                 // `#define xalloc malloc`: the use has the parentheses.
                 written = macro;
                 begin = sources.getExpansionLoc(begin);
-            } else if (is_whole_macro(call)) {
+            } else if (is_whole_macro(context, call)) {
                 f.expansion = expand(preprocessor, call);
                 if (!f.expansion.problem.empty()) {
                     f.problem = f.expansion.problem;
@@ -127,35 +127,6 @@ class Finder : public Walk {
         return macro && macro->isObjectLike() && macro->getNumTokens() == 1;
     }
 
-    /// A macro's use that is nothing but this call, with casts and parentheses around it.
-    bool is_whole_macro(CallExpr &call) {
-        SourceLocation start = call.getBeginLoc();
-        const Expr *outer = &call;
-        DynTypedNode node = DynTypedNode::create(call);
-        while (true) {
-            auto parents = context.getParents(node);
-            if (parents.empty())
-                break;
-            const Expr *parent = parents[0].get<Expr>();
-            if (!parent || !(isa<ParenExpr>(parent) || isa<CastExpr>(parent)))
-                break;
-            if (!isa<ImplicitCastExpr>(parent) &&
-                sources.getExpansionLoc(parent->getBeginLoc()) != sources.getExpansionLoc(start))
-                break;
-            if (!isa<ImplicitCastExpr>(parent) && !parent->getBeginLoc().isMacroID())
-                break;
-            outer = parent;
-            node = parents[0];
-        }
-        SourceLocation first, last;
-        if (!Lexer::isAtStartOfMacroExpansion(outer->getBeginLoc(), sources, context.getLangOpts(), &first) ||
-            !Lexer::isAtEndOfMacroExpansion(outer->getEndLoc(), sources, context.getLangOpts(), &last))
-            return false;
-        CharSourceRange range = sources.getExpansionRange(start);
-        SourceLocation from = range.getBegin(), to = range.getEnd();
-        return first == from && from.isFileID() && to.isFileID() && sources.getFileID(from) == sources.getFileID(to);
-    }
-
     ASTContext &context;
     Preprocessor &preprocessor;
     SourceManager &sources;
@@ -178,7 +149,7 @@ class Action : public ASTFrontendAction {
                 Finder finder(context, preprocessor, action.directory, action.wanted, action.found);
                 finder.walk(context.getTranslationUnitDecl());
                 if (action.functions)
-                    read_functions(context, action.directory, *action.functions);
+                    read_functions(context, preprocessor, action.directory, *action.functions);
             }
         };
         return std::make_unique<Consumer>(*this, compiler.getPreprocessor());
@@ -229,6 +200,12 @@ Replacement replacement(const Plan &plan, const std::string &callee) {
     if (is_library_allocator(callee) || callee == "free")
         return {"stingy_" + callee};
     return {callee + "_stingy", true}; // a copy; attributes that number its parameters stay true
+}
+
+/// The text of a macro's use, with another function called in it.
+Edit written_out(const Expansion &e, const Replacement &with, const std::string &id, bool has_arguments) {
+    std::string first = with.is_last ? "" : id + (has_arguments ? ", " : ""), last = with.is_last ? ", " + id : "";
+    return {e.end - e.from, e.before + with.name + e.open + first + e.arguments + last + e.close};
 }
 
 class Writer {
@@ -310,13 +287,8 @@ class Writer {
         std::string id = f.is_in_macro_body ? "STINGY_ANY" : plan.id_of(rewrite);
         changed.insert({f.file, f.name});
         callers.insert(f.file);
-        if (f.is_whole_macro) {
-            const Expansion &e = f.expansion;
-            std::string first = with.is_last ? "" : id + (f.has_arguments ? ", " : ""),
-                        last = with.is_last ? ", " + id : "";
-            return add(f.file, e.from,
-                       {e.end - e.from, e.before + with.name + e.open + first + e.arguments + last + e.close});
-        }
+        if (f.is_whole_macro)
+            return add(f.file, f.expansion.from, written_out(f.expansion, with, id, f.has_arguments));
         return add(f.file, f.name, {f.name_length, with.name}) &&
                (with.is_last ? add(f.file, f.close, {0, ", " + id})
                              : add(f.file, f.open, {0, id + (f.has_arguments ? ", " : "")}));
@@ -328,20 +300,21 @@ class Writer {
         if (own == functions.end() || !own->second.is_defined || !done.insert(key).second)
             return true;
         const std::string &file = definition(own->second).file;
+        auto take_any = [&](const BodyCall &call) {
+            if (!changed.insert({file, call.name}).second)
+                return true;
+            callers.insert(file);
+            for (auto &[offset, edit] : in_body(call, "STINGY_ANY"))
+                if (!add(file, offset, edit))
+                    return false;
+            return true;
+        };
         for (const BodyCall &call : own->second.frees)
-            if (changed.insert({file, call.name}).second) {
-                callers.insert(file);
-                if (!add(file, call.name, {call.name_length, "stingy_free"}) ||
-                    !add(file, call.open, {0, "STINGY_ANY, "}))
-                    return false;
-            }
+            if (!take_any(call))
+                return false;
         for (const BodyCall &call : own->second.allocations)
-            if (call.callee == "realloc" && changed.insert({file, call.name}).second) {
-                callers.insert(file);
-                if (!add(file, call.name, {call.name_length, "stingy_realloc"}) ||
-                    !add(file, call.open, {0, "STINGY_ANY, "}))
-                    return false;
-            }
+            if (call.callee == "realloc" && !take_any(call))
+                return false;
         for (const std::string &other : own->second.frees_by)
             if (!change(other))
                 return false;
@@ -362,6 +335,16 @@ class Writer {
         return true;
     }
 
+    /// How a call in a function's body is changed.
+    std::map<unsigned, Edit> in_body(const BodyCall &call, const std::string &id) const {
+        Replacement with = replacement(plan, call.callee);
+        if (call.is_whole_macro)
+            return {{call.name, written_out(call.expansion, with, id, call.has_arguments)}};
+        if (with.is_last)
+            return {{call.name, {call.name_length, with.name}}, {call.close, {0, ", " + id}}};
+        return {{call.name, {call.name_length, with.name}}, {call.open, {0, id + (call.has_arguments ? ", " : "")}}};
+    }
+
     /// What differs in a function that takes an object: offsets in its file.
     std::map<unsigned, Edit> differences(const OwnFunction &own, const Declared &where) const {
         std::map<unsigned, Edit> out;
@@ -369,13 +352,10 @@ class Writer {
         out[where.close] = {0, ", unsigned stingy_object"};
         if (!where.is_definition)
             return out;
-        for (const BodyCall &call : own.allocations) {
-            Replacement with = replacement(plan, call.callee);
-            out[call.name] = {call.name_length, with.name};
-            with.is_last ? out[call.close] = {0, ", stingy_object"} : out[call.open] = {0, "stingy_object, "};
-        }
+        for (const BodyCall &call : own.allocations)
+            out.merge(in_body(call, "stingy_object"));
         for (const BodyCall &call : own.frees)
-            out[call.name] = {call.name_length, "stingy_free"}, out[call.open] = {0, "STINGY_ANY, "};
+            out.merge(in_body(call, "STINGY_ANY"));
         return out;
     }
 

@@ -58,6 +58,12 @@ WRAPPERS = [
 	all += bytes;
 	return all ? malloc(bytes) : NULL;
 }""", "counted({size})", ""),
+    ("by_macro", """#define GET(type, count) ((type *)malloc((count) * sizeof(type)))
+static void *by_macro(size_t bytes)
+{
+	char *block = GET(char, bytes);
+	return block ? memset(block, 0, bytes) : NULL;
+}""", "by_macro({size})", "zeroed"),
 ]
 # name, definition, how it is used: `left` is assigned.
 MACROS = [

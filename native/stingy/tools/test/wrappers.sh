@@ -26,7 +26,7 @@ wrapped() {
 	"$folder/stock" > "$folder/stock.out" && "$folder/patched" > "$folder/patched.out" && { [ $# != 0 ] || diff "$folder/stock.out" "$folder/patched.out"; } && grep -q '"in_cache_slab":[1-9]' "$folder/stats" && [ -z "$(ls "$folder"/asan.* 2> /dev/null)" ]
 	verdict $? "${name}_get_what_they_expect_of_dirty_slots"
 	cat "$folder"/patched.out "$folder"/asan.* 2> /dev/null | grep -v xzalloc | head -20
-	for number in 0 1 2 3 4 5 6 7 8; do
+	for number in 0 1 2 3 4 5 6 7 8 9; do
 		"$folder/stock" $number 2> "$folder/stock.err"
 		stock=$?
 		"$folder/patched" $number 2> "$folder/patched.err"
