@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 struct world stingy_world = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -178,6 +179,11 @@ int stingy_init(const struct stingy_map *map, const struct stingy_options *optio
         w->cache_offset = round_up(w->control_bytes + w->low_bytes, HUGE_PAGE) +
                           (map->globals ? ((uintptr_t)map->globals - map->stack_bytes) % HUGE_PAGE : 0);
         w->stride = round_up(w->cache_offset + round_up(map->cache_bytes, 4096) + w->high_bytes, HUGE_PAGE);
+        /* Where the address space is limited, most of it stays the program's. */
+        struct rlimit limit;
+        if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+            while (w->max_threads > 1 && (w->max_threads + 1) * w->stride > limit.rlim_cur / 8)
+                w->max_threads /= 2;
         /* One more, so that the first slab can begin at a huge page. Nothing of it exists until it is used. */
         size_t reserved = (w->max_threads + 1) * w->stride;
         w->reserved = mmap(NULL, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

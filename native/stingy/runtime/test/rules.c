@@ -3,6 +3,7 @@
 #include "check.h"
 #include "maps.h"
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 static struct made_map made;
@@ -463,6 +464,27 @@ static void the_stack_can_lie_in_the_cache_slab_and_grow_into_the_low_slab(void)
     stingy_end();
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+static bool takes_little(void) {
+    size_t bytes = (size_t)256 << 20;
+    if (setrlimit(RLIMIT_AS, &(struct rlimit){bytes, bytes}) != 0)
+        return false;
+    small_pool();
+    void *rest = malloc(bytes / 2);
+    return rest && stingy_is_in_cache_slab(stingy_alloc(0));
+}
+/* As with ulimit -v, or a server that limits itself. */
+static void a_limited_address_space_is_left_to_the_program(void) {
+    fflush(stdout);
+    int status = -1;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(takes_little() ? 0 : 1);
+    waitpid(child, &status, 0);
+    CHECK_EQ(status, 0);
+}
+#endif
+
 #if defined(__SANITIZE_ADDRESS__)
 static void read_freed(void) {
     char *block = stingy_alloc(0);
@@ -539,6 +561,9 @@ int main(void) {
     RUN(the_cache_slab_covers_each_set_of_the_cache_equally);
     RUN(the_stack_can_lie_in_the_cache_slab_and_grow_into_the_low_slab);
     RUN(report_and_profile_say_what_happened);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    RUN(a_limited_address_space_is_left_to_the_program);
+#endif
 #if defined(__SANITIZE_ADDRESS__)
     RUN(address_sanitizer_sees_freed_slots_and_ends_of_blocks);
 #endif
