@@ -12,7 +12,8 @@ bool Plan::uses(const Rewrite &rewrite) const {
 
 std::string Plan::id_of(const Rewrite &rewrite) const {
     // stingy_free takes any block; a site that frees several objects cannot name one.
-    return rewrite.objects.size() == 1 ? "STINGY_OBJ_" + *rewrite.objects.begin() : "STINGY_ANY";
+    return rewrite.named.size() == 1 && !refused.count(*rewrite.named.begin()) ? "STINGY_OBJ_" + *rewrite.named.begin()
+                                                                               : "STINGY_ANY";
 }
 
 void Plan::refuse(const Rewrite &rewrite, const std::string &reason) {
@@ -42,10 +43,10 @@ struct Reader {
     std::map<std::tuple<std::string, unsigned, unsigned, std::string>, size_t> known;
     bool is_allocated = false;
 
-    bool sites(const json::Object &object, const std::string &id, const char *key, bool is_free) {
+    bool sites(const json::Object &object, const std::string &id, const char *key, bool is_free, bool is_named = true) {
         const json::Array *list = object.getArray(key);
         if (!list)
-            return false;
+            return !is_named;
         for (const json::Value &value : *list) {
             const json::Object *site = value.getAsObject();
             if (!site || !site->getString("file") || !site->getInteger("line") || !site->getInteger("column") ||
@@ -59,12 +60,14 @@ struct Reader {
             rewrite.is_free = is_free;
             if (!is_free && gives_through_argument(rewrite.callee))
                 continue;
-            is_allocated |= !is_free;
+            is_allocated |= !is_free && is_named;
             auto [found, is_new] = known.emplace(
                 std::make_tuple(rewrite.file, rewrite.line, rewrite.column, rewrite.callee), plan.rewrites.size());
             if (is_new)
                 plan.rewrites.push_back(rewrite);
             plan.rewrites[found->second].objects.insert(id);
+            if (is_named)
+                plan.rewrites[found->second].named.insert(id);
         }
         return true;
     }
@@ -92,7 +95,8 @@ struct Reader {
             plan.refused.emplace(name, "it lies in a pool (" + (*pools)[0].getAsString().value_or("").str() +
                                            "), which frees it with all others");
         is_allocated = false;
-        if (!sites(o, name, "alloc", false) || !sites(o, name, "realloc", false) || !sites(o, name, "free", true))
+        if (!sites(o, name, "alloc", false) || !sites(o, name, "realloc", false) || !sites(o, name, "free", true) ||
+            !sites(o, name, "maybe_freed", true, false) || !sites(o, name, "maybe_resized", false, false))
             return false;
         if (!is_allocated)
             plan.refused.emplace(

@@ -15,6 +15,7 @@ struct Rewrite {
     std::string callee, function;
     bool is_free = false;
     std::set<std::string> objects;
+    std::set<std::string> named; ///< those of them that the call is about; the others may get there
 };
 
 struct Plan {
