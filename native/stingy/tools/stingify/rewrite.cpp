@@ -264,15 +264,33 @@ class Writer {
             else if (!here->second.problem.empty() && !(rewrite->is_free && is_own(*rewrite)))
                 plan.refuse(*rewrite, here->second.problem);
             else if (is_own(*rewrite)) {
-                std::string why = rewrite->is_free ? why_not_changed(functions, here->second.function)
-                                                   : why_not_copied(functions, here->second.function);
+                const std::string &function = here->second.function;
+                std::string why =
+                    rewrite->is_free ? why_not_changed(functions, function) : why_not_copied(functions, function);
+                std::set<std::string> seen;
+                if (why.empty() && is_elsewhere(function, seen))
+                    why = "a part of it lies outside of " + program.root;
                 if (!why.empty())
                     plan.refuse(*rewrite, rewrite->callee +
                                               " is not the C library's, and none that does the same with "
                                               "an object can be made of it: " +
                                               shown(why) + ". --replace names one");
-            }
+            } else if (is_outside(here->second.file))
+                plan.refuse(*rewrite, "the macro around the call lies outside of " + program.root);
         }
+    }
+
+    bool is_outside(const std::string &file) const { return shown_path(program.root, file)[0] == '/'; }
+
+    /// Whether text outside of the program would have to change for a function of its.
+    bool is_elsewhere(const std::string &key, std::set<std::string> &seen) const {
+        auto own = functions.find(key);
+        if (own == functions.end() || !seen.insert(key).second)
+            return false;
+        auto is_there = [&](const std::string &other) { return is_elsewhere(other, seen); };
+        return llvm::any_of(own->second.declarations, [&](const Declared &where) { return is_outside(where.file); }) ||
+               llvm::any_of(own->second.allocations, [&](const BodyCall &call) { return is_there(call.key); }) ||
+               llvm::any_of(own->second.frees_by, is_there);
     }
 
     std::string shown(const std::string &why) const {

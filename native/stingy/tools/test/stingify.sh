@@ -36,6 +36,18 @@ rewritten() {
 	fi
 }
 
+# What a macro of another program's header frees is left alone: the patch is for this one.
+outside() {
+	local folder=$SCRATCH/outside
+	mkdir -p "$folder/src" "$folder/other"
+	echo '#define RELEASE(pointer) do { free(pointer); (pointer) = 0; } while (0)' > "$folder/other/release.h"
+	sed 's|#include <stdlib.h>|&\n#include "../other/release.h"|; s|free(c)|RELEASE(c)|' test/rewrites/late_include.c > "$folder/src/outside.c"
+	database "$folder" "$folder/src/outside.c"
+	"$MEMWALK" -p "$folder" --frames none -o "$folder/mem.json" && "$STINGIFY" -p "$folder" "$folder/mem.json" > "$folder/patch" 2> "$folder/refused"
+	[ $? = 1 ] && [ ! -s "$folder/patch" ] && grep -q 'conn is left alone: outside.c:[0-9]*: the macro around the call lies outside of' "$folder/refused"
+	verdict $? a_macro_of_another_program_is_left_alone
+}
+
 stingify_errors() {
 	database "$SCRATCH/stingify" enum.c
 	refused_by_stingify() { # NAME PATTERN ARGUMENT...
@@ -66,5 +78,6 @@ stingify() {
 		name=stingify_$(basename "$source" .c)
 		! wanted "$name" || part "$name" rewritten "$source"
 	done
+	! wanted stingify_outside || part stingify_outside outside
 	! wanted stingify_errors || part stingify_errors stingify_errors
 }

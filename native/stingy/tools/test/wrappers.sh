@@ -39,8 +39,8 @@ wrapped() {
 
 wrappers() {
 	STINGYGEN=$PWD/../generate/build/stingygen
-	build -C ../generate all
-	build -C ../runtime all asan
+	build -C ../generate BUILD=build CXXFLAGS=-O1 all
+	build -C ../runtime BUILD=build all asan
 	! wanted wrappers || part wrappers wrapped wrappers
 	! wanted wrappers_replaced || part wrappers_replaced wrapped wrappers_replaced --header stingy_gen_replaced.h --replace zalloc=zalloc_replaced,xzalloc=xzalloc_replaced
 }
