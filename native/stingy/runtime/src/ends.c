@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,12 +77,15 @@ static void end_report(struct report *report, uint64_t blocks, void (*put)(struc
     struct text text = {.fd = descriptor(report)};
     if (text.fd < 0)
         return;
-    /* All processes of a server may end at once. */
+    /* All processes of a server may end at once; one that was stopped while it had the lock holds nobody up. */
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    if (report->path[0])
-        while (fcntl(text.fd, F_SETLKW, &lock) != 0 && errno == EINTR)
-            ;
-    if (blocks >= atomic_load(report->blocks_written)) {
+    bool is_mine = !report->path[0];
+    for (int tries = 0; !is_mine && tries < 200; tries++) {
+        is_mine = fcntl(text.fd, F_SETLK, &lock) == 0 || (errno != EAGAIN && errno != EACCES);
+        if (!is_mine)
+            poll(NULL, 0, 5);
+    }
+    if (is_mine && blocks >= atomic_load(report->blocks_written)) {
         atomic_store(report->blocks_written, blocks);
         if (report->path[0] && lseek(text.fd, 0, SEEK_SET) == 0)
             (void)!ftruncate(text.fd, 0); /* a device has no length */
