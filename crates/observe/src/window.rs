@@ -178,8 +178,12 @@ impl Window {
         let faults = end.major_faults - begin.major_faults;
         let faults_per_sec = Figure::new(faults as f64 * 1e9 / elapsed_ns, "1/s", faults, Origin::Counted);
         set(names::SERVER_MAJOR_FAULTS, "1/s", Some(faults_per_sec));
-        let bytes = self.size.resident_pages as f64 * rustix::param::page_size() as f64;
-        set(names::SERVER_MEMORY, "bytes", Some(Figure::new(bytes, "bytes", self.size.processes, Origin::Counted)));
+        let pages = |count: u64| {
+            let bytes = count as f64 * rustix::param::page_size() as f64;
+            Some(Figure::new(bytes, "bytes", self.size.processes, Origin::Counted))
+        };
+        set(names::SERVER_MEMORY, "bytes", pages(self.size.resident_pages));
+        set(names::SERVER_ANONYMOUS_MEMORY, "bytes", pages(self.size.anonymous_pages));
         self.wait_figures(&mut set);
         let counted = |count: u64| Some(Figure::new(count as f64, "count", 1, Origin::Counted));
         set(names::SERVER_PROCESSES, "count", counted(self.size.processes));

@@ -125,6 +125,8 @@ names! {
     SERVER_RUN_QUEUE = "server.run_queue_wait_us_per_request", "us";
     /// Resident memory of the group at the end of the window.
     SERVER_MEMORY = "server.memory_bytes", "bytes";
+    /// Of it, memory that no file and no shared memory backs (heaps, stacks).
+    SERVER_ANONYMOUS_MEMORY = "server.anonymous_memory_bytes", "bytes";
     /// Major page faults of the group per second.
     SERVER_MAJOR_FAULTS = "server.major_faults_per_sec", "1/s";
     /// Context switches of the group per completed request.

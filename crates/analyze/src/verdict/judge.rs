@@ -245,10 +245,10 @@ pub fn interrupts(evidence: &Evidence<'_>) -> Option<Told> {
     let points = evidence.strained();
     let value = |name| typical(&points, name);
     let (busy, softirq) = (value(names::SERVER_SOFTIRQ_CPU_BUSY)?, value(names::SERVER_SOFTIRQ_CPU)?);
-    let (share, idlest) = (value(names::SERVER_SOFTIRQ_CONCENTRATION)?, value(names::SERVER_IDLEST_CPU_BUSY)?);
-    let is_full = busy >= evidence.criteria().saturation_ratio;
-    let ticks: u64 = points.iter().filter_map(|point| point.figures.get(names::SERVER_SOFTIRQ_CONCENTRATION)?.n).sum();
-    if ticks < LEAST_TICKS
+    let (share, ticks) = pooled(&points, names::SERVER_SOFTIRQ_CONCENTRATION)?;
+    let idlest = value(names::SERVER_IDLEST_CPU_BUSY)?;
+    let is_full = busy >= SOFTIRQ_CPU_BUSY;
+    if ticks < LEAST_TICKS as f64
         || !is_full
         || softirq < SOFTIRQ_RATIO
         || share < SOFTIRQ_CONCENTRATION
