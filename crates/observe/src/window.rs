@@ -50,6 +50,8 @@ pub struct MissingReasons {
 pub struct Window {
     pub(crate) begin: Edge,
     pub(crate) end: Edge,
+    /// Counters at the end of the window before, or at the start.
+    pub(crate) network_before: NetworkReading,
     pub(crate) samples: Samples,
     pub(crate) busiest_thread_ns: Option<u64>,
     pub(crate) size: GroupSize,
@@ -322,6 +324,12 @@ impl Window {
         set(names::NET_PACKETS_OUT, |net| net.packets.map(|packets| packets.sent));
         set(names::NET_BACKLOG_DROPS, |net| net.backlog_drops);
         set(names::TIME_WAIT_OVERFLOWS, |net| net.time_wait_overflows);
+        if let (Some(before), Some(begin)) = (self.network_before.listen_overflows, self.begin.network.listen_overflows)
+        {
+            let count = begin.saturating_sub(before);
+            let figure = Figure::new(count as f64, "connections", count, Origin::Counted);
+            figures.set(names::TCP_LISTEN_OVERFLOWS_BEFORE, figure);
+        }
         figures.set(
             names::NET_LINK_USED,
             match self.busiest_link_ratio() {

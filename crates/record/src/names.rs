@@ -237,6 +237,8 @@ names! {
     TCP_RETRANSMITS = "tcp.retransmits_per_sec", "1/s";
     /// Connections dropped per second because the accept queue was full.
     TCP_LISTEN_OVERFLOWS = "tcp.listen_overflows_per_sec", "1/s";
+    /// The same between the window before (or the watcher's start) and this one: while connections were opened.
+    TCP_LISTEN_OVERFLOWS_BEFORE = "tcp.listen_overflows_before_window", "connections";
     /// SYNs dropped per second at the listener, for any reason.
     TCP_LISTEN_DROPS = "tcp.listen_drops_per_sec", "1/s";
     /// Resets sent per second.

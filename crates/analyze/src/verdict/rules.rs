@@ -267,8 +267,8 @@ pub const RULES: [Rule; 17] = [
     Rule {
         id: "backlog",
         cause: "the listen backlog is too small",
-        evidence: "`tcp.listen_overflows_per_sec`, `tcp.accept_queue_limit`, net.core.somaxconn",
-        threshold: "1 overflow a second or more in most points of a load",
+        evidence: "`tcp.listen_overflows_per_sec`, `tcp.listen_overflows_before_window`, `tcp.accept_queue_limit`, net.core.somaxconn",
+        threshold: "in most points of a load 1 overflow a second or more, or 1 while connections were opened and the point fails",
         refuted_by: "a larger backlog leaves the overflows (the server does not accept at all)",
         remedy: "a larger backlog in the server's configuration (nginx `listen ... backlog=4096`, Apache `ListenBacklog`), `sysctl -w net.core.somaxconn=4096`",
         source: "listen(2); Banga and Druschel (1997): a full queue drops SYNs, and each costs a second or more",

@@ -179,6 +179,20 @@ fn an_accept_queue_that_overflows_is_named_with_its_limit() {
     let verdict = judged(healthy(), small, overflow(12.0));
     assert_eq!(verdict.causes[0].commands, ["sysctl -w net.core.somaxconn=1024"]);
     assert!(judged(healthy(), fixture::record(), overflow(0.2)).causes.is_empty(), "one in five seconds");
+    // Dropped before the window of a quarter of a second, not in it.
+    let opening = |fails: bool| {
+        move |point: &mut Point| {
+            set(point, names::TCP_LISTEN_OVERFLOWS, 0.0, 0);
+            set(point, names::TCP_LISTEN_OVERFLOWS_BEFORE, if point.connections >= 16 { 3.0 } else { 0.0 }, 3);
+            if fails && point.connections >= 16 {
+                point.outcomes.timed_out = point.outcomes.ok / 10;
+            }
+        }
+    };
+    let verdict = judged(healthy(), fixture::record(), opening(true));
+    assert_eq!(found(&verdict), ["backlog"], "{:?}", verdict.sentences);
+    assert!(verdict.causes[0].because.contains("3 while connections were opened"), "{:?}", verdict.causes[0]);
+    assert!(judged(healthy(), fixture::record(), opening(false)).causes.is_empty(), "they came back in time");
 }
 
 #[test]
@@ -382,15 +396,15 @@ fn threads_that_spin_are_a_possibility_with_the_command_that_tells() {
         ["memory-bound"],
         "nobody waits for a CPU"
     );
-    // Few requests at the low loads are few ticks: all their CPU time bounds what is user time.
-    let few = judged(grows, fixture::record(), |point| {
+    // So little CPU time at the low loads that ticks do not divide it: all of it bounds what is user time.
+    let few = judged(Server { doubles_at: 8.0, ..healthy() }, fixture::record(), |point| {
         spins(0.5)(point);
         if point.connections <= 8 {
-            point.outcomes.ok = 200;
+            set(point, names::SERVER_CPU, 0.1, 1000);
         }
     });
     assert_eq!(found(&few), ["spin"], "{:?}", few.sentences);
-    assert!(few.causes[0].because.contains("from at most"), "{:?}", few.causes[0]);
+    assert!(few.causes[0].because.contains("from at most 0.1 us"), "{:?}", few.causes[0]);
 }
 
 /// Eight requests of 5 ms at once, whoever serves them.
