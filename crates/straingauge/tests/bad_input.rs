@@ -310,6 +310,18 @@ pub fn unshared(line: &str, arguments: &[&str]) -> std::process::Command {
 }
 
 #[test]
+fn options_of_other_tools_get_a_hint() {
+    for (typed, hint) in [
+        (&["load", "http://127.0.0.1:1/", "-n", "100"][..], "-d 10s"),
+        (&["load", "http://127.0.0.1:1/", "-R2000"], "-r"),
+        (&["load", "http://127.0.0.1:1/", "--vus=5"], "-c"),
+        (&["find", "--latency"], "always printed"),
+    ] {
+        run(&mut straingauge(typed)).exits_with(2).complains_of(&["there is no -", hint]);
+    }
+}
+
+#[test]
 fn what_is_no_run_directory_is_said() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let path = dir.path().to_str().expect("temporary paths are text");
