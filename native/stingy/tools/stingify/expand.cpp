@@ -23,8 +23,7 @@ bool arguments_of(StringRef text, unsigned at, const LangOptions &options, Sourc
         if (token.is(tok::eof))
             return false;
         unsigned here = at + (token.getLocation().getRawEncoding() - begin.getLocWithOffset(at).getRawEncoding());
-        if (token.isOneOf(tok::l_paren, tok::l_brace, tok::l_square))
-            depth += token.is(tok::l_paren);
+        depth += token.is(tok::l_paren);
         depth -= token.is(tok::r_paren);
         if ((depth == 1 && token.is(tok::comma)) || depth == 0) {
             arguments.push_back(text.slice(from, here).trim().str());

@@ -149,7 +149,7 @@ class Action : public ASTFrontendAction {
 } // namespace
 
 bool find_calls(const Unit &unit, const std::map<Key, const Rewrite *> &wanted, std::map<Key, Found> &found,
-           OwnFunctions *functions, std::string &error) {
+                OwnFunctions *functions, std::string &error) {
     llvm::IntrusiveRefCntPtr<llvm::vfs::FileSystem> disk(llvm::vfs::createPhysicalFileSystem().release());
     disk->setCurrentWorkingDirectory(unit.directory);
     FileSystemOptions options;
