@@ -36,6 +36,21 @@ rewritten() {
 	fi
 }
 
+# Wrappers in a unit of their own, declared in a header.
+units() {
+	local folder=$SCRATCH/units
+	mkdir -p "$folder/src" && cp test/rewrites/units/* "$folder/src/"
+	database "$folder" "$folder/src/memory.c" "$folder/src/server.c"
+	"$MEMWALK" -p "$folder" --frames none -o "$folder/mem.json" || { verdict 1 memwalk_for_stingify_units; return; }
+	"$STINGIFY" -p "$folder" "$folder/mem.json" > "$folder/patch" 2> "$folder/refused"
+	{ cat "$folder/patch"; sed "s|$folder|FOLDER|g" "$folder/refused"; } > "$ACTUAL/stingify_units.patch"
+	golden stingify_units.patch
+	if ! command -v patch > /dev/null; then skip stingify_units "patch is not installed (setup/install test)"; return; fi
+	stand_in_header "$folder/mem.json" > "$folder/stingy_gen.h"
+	patch -s -p1 -d "$folder/src" < "$folder/patch" && "${CC:-cc}" -std=gnu11 -Wall -Wextra -Werror -O2 -I"$folder" -I../include -c -o "$folder/memory.o" "$folder/src/memory.c" && "${CC:-cc}" -std=gnu11 -Wall -Wextra -Werror -O2 -I"$folder" -I../include -c -o "$folder/server.o" "$folder/src/server.c"
+	verdict $? patched_units_compile_without_a_warning
+}
+
 # What a macro of another program's header frees is left alone: the patch is for this one.
 outside() {
 	local folder=$SCRATCH/outside
@@ -78,6 +93,7 @@ stingify() {
 		name=stingify_$(basename "$source" .c)
 		! wanted "$name" || part "$name" rewritten "$source"
 	done
+	! wanted stingify_units || part stingify_units units
 	! wanted stingify_outside || part stingify_outside outside
 	! wanted stingify_errors || part stingify_errors stingify_errors
 }
