@@ -65,6 +65,17 @@ bool is_whole_macro(ASTContext &context, const CallExpr &call) {
     return first == from && from.isFileID() && to.isFileID() && sources.getFileID(from) == sources.getFileID(to);
 }
 
+bool is_another_name(Preprocessor &preprocessor, SourceLocation name) {
+    const SourceManager &sources = preprocessor.getSourceManager();
+    if (!name.isMacroID() || !sources.getImmediateExpansionRange(name).getBegin().isFileID())
+        return false;
+    StringRef word = Lexer::getImmediateMacroName(name, sources, preprocessor.getLangOpts());
+    MacroInfo *macro =
+        preprocessor.getMacroDefinitionAtLoc(preprocessor.getIdentifierInfo(word), sources.getExpansionLoc(name))
+            .getMacroInfo();
+    return macro && macro->isObjectLike() && macro->getNumTokens() == 1;
+}
+
 Expansion expand(Preprocessor &preprocessor, const CallExpr &call) {
     const SourceManager &sources = preprocessor.getSourceManager();
     const LangOptions &options = preprocessor.getLangOpts();

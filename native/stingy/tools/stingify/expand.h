@@ -6,6 +6,7 @@ namespace clang {
 class ASTContext;
 class CallExpr;
 class Preprocessor;
+class SourceLocation;
 } // namespace clang
 
 namespace stingy {
@@ -20,6 +21,8 @@ struct Expansion {
 /// Whether the use of a macro within which the call stands is nothing but the call, with casts and parentheses around
 /// it.
 bool is_whole_macro(clang::ASTContext &context, const clang::CallExpr &call);
+/// Whether a name is written by a macro that is nothing but another name of it: `#define xalloc malloc`.
+bool is_another_name(clang::Preprocessor &preprocessor, clang::SourceLocation name);
 /// Writes out the use within which the call stands. What macros its words name in their turn stay as they are.
 Expansion expand(clang::Preprocessor &preprocessor, const clang::CallExpr &call);
 

@@ -54,7 +54,7 @@ class Finder : public Walk {
         std::string written = callee;
         if (begin.isMacroID()) {
             std::string macro = Lexer::getImmediateMacroName(call.getBeginLoc(), sources, context.getLangOpts()).str();
-            if (end.isFileID() && is_another_name(begin, macro)) {
+            if (end.isFileID() && is_another_name(preprocessor, begin)) {
                 // `#define xalloc malloc`: the use has the parentheses.
                 written = macro;
                 begin = sources.getExpansionLoc(begin);
@@ -99,16 +99,6 @@ class Finder : public Walk {
         }
         f.file = file_of(begin);
         f.name = offset, f.name_length = length, f.open = next + 1;
-    }
-
-    /// A macro that is nothing but another name of the function.
-    bool is_another_name(SourceLocation begin, StringRef name) {
-        if (!sources.getImmediateExpansionRange(begin).getBegin().isFileID())
-            return false;
-        MacroInfo *macro =
-            preprocessor.getMacroDefinitionAtLoc(preprocessor.getIdentifierInfo(name), sources.getExpansionLoc(begin))
-                .getMacroInfo();
-        return macro && macro->isObjectLike() && macro->getNumTokens() == 1;
     }
 
     ASTContext &context;

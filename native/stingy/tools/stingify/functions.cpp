@@ -199,6 +199,11 @@ class Body : public Walk {
         BodyCall one;
         one.callee = callee.getName().str(), one.key = key;
         one.has_arguments = call.getNumArgs() > 0;
+        std::string written = one.callee;
+        if (is_another_name(preprocessor, begin) && end.isFileID()) {
+            written = Lexer::getImmediateMacroName(begin, sources, context.getLangOpts()).str();
+            begin = sources.getExpansionLoc(begin);
+        }
         auto [file, offset] = sources.getDecomposedLoc(begin);
         bool is_plain = begin.isFileID() && end.isFileID() && sources.getFileID(end) == file &&
                         file == sources.getFileID(function.getLocation());
@@ -207,7 +212,7 @@ class Body : public Walk {
             one.name = offset, one.name_length = Lexer::MeasureTokenLength(begin, sources, context.getLangOpts());
             one.close = sources.getDecomposedLoc(end).second;
             one.open = text.find('(', offset + one.name_length) + 1;
-            is_plain = text.substr(offset, one.name_length) == one.callee &&
+            is_plain = text.substr(offset, one.name_length) == written &&
                        text.slice(offset + one.name_length, one.open - 1).trim().empty();
         }
         FileID here = sources.getFileID(function.getLocation());

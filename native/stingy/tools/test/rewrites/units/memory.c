@@ -7,7 +7,7 @@ static unsigned long blocks;
 
 void *get(size_t bytes)
 {
-	void *block = malloc(bytes);
+	void *block = raw_get(bytes);
 	if (!block) {
 		fputs("no memory\n", stderr);
 		exit(1);
