@@ -16,6 +16,15 @@
 #include <stddef.h>
 #include <stingy/runtime.h>
 
+/* Clang has other words for what GCC defines. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) && !defined(__SANITIZE_ADDRESS__)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#if __has_feature(thread_sanitizer) && !defined(__SANITIZE_THREAD__)
+#define __SANITIZE_THREAD__ 1
+#endif
+#endif
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #define SLAB_POISON(address, bytes) ASAN_POISON_MEMORY_REGION(address, bytes)

@@ -145,8 +145,9 @@ static void after_fork_in_child(void) {
 /* realloc(block, 0) frees the block in glibc, and gives one of no bytes elsewhere (C11, 7.22.3: as the implementation
  * likes). */
 static bool is_freed_by_zero_realloc(void) {
+    /* A compiler may do away with blocks that nobody looks at, and take them for given. */
     volatile size_t zero = 0;
-    void *block = malloc(1), *left = block ? realloc(block, zero) : NULL;
+    void *volatile block = malloc(1), *volatile left = block ? realloc(block, zero) : NULL;
     bool is_freed = block && !left;
     free(left);
     return is_freed;

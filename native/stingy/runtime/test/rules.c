@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "check.h"
 #include "maps.h"
+#include "slab.h" /* which sanitizer this is */
 
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -145,7 +146,7 @@ static void reallocation_stays_while_the_place_is_large_enough(void) {
 /* The C library says whether a reallocation to no bytes frees; here it says it of a block of its own. */
 static void reallocation_to_nothing_is_as_the_c_library_does_it(void) {
     volatile size_t nothing = 0;
-    void *left = realloc(malloc(8), nothing);
+    void *volatile block_of_c = malloc(8), *volatile left = realloc(block_of_c, nothing);
     small_pool();
     for (unsigned i = 0; i < 3; i++) { /* in the cache slab, in the high slab, of malloc */
         void *block = i < 2 ? stingy_alloc_var(1, i ? 5000 : 8) : malloc(8);
