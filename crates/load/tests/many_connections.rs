@@ -17,7 +17,7 @@ fn child_server() {
         return;
     }
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    // SAFETY: a listening socket may be told to listen again with a longer queue.
+    // SAFETY: listen() may be called again on a listening socket, with a longer queue.
     unsafe { libc::listen(listener.as_raw_fd(), 4096) };
     println!("port {}", listener.local_addr().unwrap().port());
     accept_and_answer(&listener);

@@ -63,7 +63,7 @@ enum Item {
 struct Slot {
     client: Option<u64>,
     session: u64,
-    /// How often it was used: tells stale entries of the idle queue.
+    /// How often it was used: shows which entries of the idle queue are stale.
     visits: u32,
     under_way: Option<Box<Pending>>,
 }
