@@ -108,7 +108,7 @@ pub fn run_supplied(
             {
                 let source = source.map_err(LoadError::Log).inspect_err(|_| control.cut_at(1))?;
                 let (reader, fed) = feeder(plan, source);
-                // Beside its engine thread, so that no other CPU is disturbed; the engine thread reports it if that fails.
+                // Beside its engine thread, so that no other CPU is disturbed; the engine thread reports a failure.
                 let cpu = (!plan.cpus.is_empty()).then(|| plan.cpus[index % plan.cpus.len()]);
                 let body = move || {
                     let _ = cpu.map(cost::pin_to);
