@@ -142,7 +142,7 @@ pub fn run_supplied(
         conductor.conduct(&handles);
         let mut reports = Vec::with_capacity(threads);
         for handle in handles {
-            // A panic of an engine thread is a defect: it goes on in the caller.
+            // A panic of an engine thread is a bug: it goes on in the caller.
             reports.push(handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
         }
         // The engine threads have dropped their ends of the feeds, so no reader waits any more.

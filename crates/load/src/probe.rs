@@ -285,7 +285,7 @@ fn response(
     }
 }
 
-/// The bytes of the final head and the name of its framing, behind interim ones.
+/// The bytes of the final head and the name of its framing, after interim ones.
 fn final_head(start: &[u8], is_head: bool) -> Option<(&[u8], &'static str)> {
     use crate::framing::BodyKind;
     let mut rest = start;

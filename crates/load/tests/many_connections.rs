@@ -10,7 +10,7 @@ const AS_SERVER: &str = "STRAINGAUGE_TEST_SERVER";
 const AS_CLIENT: &str = "STRAINGAUGE_TEST_CLIENT";
 const WANTED: u64 = 19_000;
 
-/// Not a test of its own: the child of the test below runs it, with the environment variable set.
+/// Not a separate test: the child of the test below runs it, with the environment variable set.
 #[test]
 fn child_server() {
     if std::env::var_os(AS_SERVER).is_none() {
@@ -59,7 +59,7 @@ fn accept_and_answer(listener: &TcpListener) {
     }
 }
 
-/// The other child: a process of its own, as the tests beside it use descriptors, too.
+/// The other child: a separate process, as the tests beside it use descriptors, too.
 #[test]
 fn child_client() {
     let Some(address) = std::env::var(AS_CLIENT).ok().and_then(|text| text.parse().ok()) else { return };

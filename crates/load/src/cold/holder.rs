@@ -194,7 +194,7 @@ impl Ring {
 impl Rings {
     fn add(&mut self, ring: Ring, poller: &Poller) -> Result<(), Errno> {
         use std::os::fd::AsRawFd;
-        // Level-triggered: completions that one round leaves behind are seen again.
+        // Level-triggered: completions that one round leaves are seen again.
         poller.add(ring.uring.as_raw_fd(), libc::EPOLLIN as u32, RING_EVENT | self.rings.len() as u64)?;
         self.rings.push(ring);
         Ok(())

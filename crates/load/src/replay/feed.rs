@@ -37,7 +37,7 @@ pub(crate) struct Feed {
 pub(crate) enum Next {
     /// A step, meant for this time since the start.
     Step(u64),
-    /// The reader is behind.
+    /// The reader is late.
     NotYet,
     /// The log, or its readable part, is over.
     Over,

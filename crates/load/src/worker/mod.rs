@@ -350,7 +350,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// The run is cut short: the window ends behind `now`, so that every request counted as sent lies in it, and nothing
+    /// The run is cut short: the window ends after `now`, so that every request counted as sent lies in it, and nothing
     /// is waited for.
     fn cut(&mut self, now: u64) {
         if now + 1 < self.tally.end_ns {
