@@ -63,7 +63,7 @@ fn the_first_commands_of_the_readme_work_as_written() {
             false => "--duration 200ms --warmup 50ms",
         };
         let said = works(command, &with_options(&line, options), folder.path());
-        assert!(said.out.contains("requests") || said.out.contains("connections"), "{}", said.out);
+        assert!(said.out.contains("throughput") || said.out.contains("connections"), "{}", said.out);
     }
 }
 
