@@ -31,7 +31,12 @@ fn the_table_of_a_point_reads_like_this() {
     let closed = run.points.iter().find(|point| !point.doubts.is_empty()).unwrap();
     let open = run.points.iter().rfind(|point| point.sweep == Sweep::Rate).unwrap();
     let mut tables = String::new();
+    let statuses = std::collections::BTreeMap::from([(200, 46_351), (503, 17)]);
     for point in [closed, open] {
+        let summary = text::summary(point, &run.latencies(point.index).unwrap(), &statuses);
+        assert!(summary.lines().count() <= text::MAX_LINES, "{summary}");
+        tables.push_str(&summary);
+        tables.push_str("\n----\n\n");
         tables.push_str(&text::point(point, &run.latencies(point.index).unwrap()));
         tables.push_str("\n----\n\n");
         tables.push_str(&format!("{}\n\n----\n\n", text::progress_line(point, 12_300_000_000, 90_000_000_000)));
