@@ -25,6 +25,33 @@ fn the_summary_of_a_run_reads_like_this() {
 }
 
 #[test]
+fn causes_come_first_and_the_gravest_doubts_alone_are_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut points = fixture::points();
+    for point in &mut points {
+        point.figures.set(
+            record::names::TCP_LISTEN_OVERFLOWS,
+            record::Figure::new(if point.connections >= 16 { 50.0 } else { 0.0 }, "1/s", 50, record::Origin::Counted),
+        );
+    }
+    let run = fixture::write(folder.path(), fixture::record(), &points);
+    let findings = zones::of_run(&run);
+    let mut verdict = verdict::sentences(&run, &findings);
+    assert_eq!(verdict.causes.len(), 1, "{:?}", verdict.sentences);
+    let doubt = |severity, number: u32| {
+        record::Doubt::new(record::DoubtKind::Steal, severity, format!("number {number}"), "repeat it")
+    };
+    verdict.doubts = (0..6).map(|number| doubt(record::Severity::Note, number)).collect();
+    verdict.doubts.push(doubt(record::Severity::Invalid, 6));
+    verdict.doubts.push(doubt(record::Severity::Warning, 7));
+    let said = text::run(&run, &findings, &verdict);
+    let place = |words: &str| said.find(words).unwrap_or_else(|| panic!("'{words}' is not in\n{said}"));
+    assert!(place("The accept queue overflowed") < place("Throughput peaked"), "{said}");
+    assert!(place("number 6") < place("number 7") && place("number 7") < place("number 0"), "{said}");
+    assert!(!said.contains("number 3") && said.contains("and 3 more (notes)"), "{said}");
+}
+
+#[test]
 fn the_table_of_a_point_reads_like_this() {
     let folder = tempfile::tempdir().unwrap();
     let run = fixture::write(folder.path(), fixture::record(), &fixture::points());
