@@ -56,7 +56,7 @@ bool sp_should_pass(struct sp_thread *t, uint64_t selecting) {
 /* The kernel has answered a call in our place. A ready descriptor is examined in the call that reports it or in the one
  * after, when it has been served, or in both. */
 void sp_account_passed(int ready) {
-    struct sp_thread *t = sp_own();
+    struct sp_thread *t = sp_current();
     if (t == NULL || t->is_busy || !sp_options.is_adaptive || ready < 0)
         return;
     int64_t gain = gain_ns(t->asked, (uint64_t)ready, 0);

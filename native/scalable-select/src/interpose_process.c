@@ -1,4 +1,5 @@
-/* The symbols by which a process changes what it may do: its limit on descriptors, and the system calls it may make. */
+/* The symbols by which a process changes what it may do: its limit on descriptors, and the system calls it may make;
+ * and by which a thread gets a descriptor table of its own. */
 #define _GNU_SOURCE
 #include "real.h"
 #include "sp.h"
@@ -6,6 +7,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -38,6 +40,15 @@ SP_EXPORT int prlimit64(pid_t pid, __rlimit_resource_t resource, const struct rl
     return limit_set(sp_real.prlimit64(pid, resource, limit, old));
 }
 
+SP_EXPORT int unshare(int what) {
+    SP_STARTED();
+    bool is_leaving = (what & CLONE_FILES) != 0 && sp_table_leave();
+    int result = sp_real.unshare(what);
+    if (is_leaving && result != 0)
+        sp_table_stay();
+    return result;
+}
+
 /* A filter may kill for a call that the program never makes and this library does. From here on there are none. */
 static void enter_sandbox(void) {
     atomic_store(&sp_is_sandboxed, 1);
@@ -67,8 +78,8 @@ SP_EXPORT int seccomp_load(void *filter) {
 }
 
 #ifdef __x86_64__
-/* syscall(2), for the numbers that close descriptors or install a filter. All others jump to the C library's own with
- * registers and stack untouched: syscall(SYS_vfork) returns twice into the caller's frame. */
+/* syscall(2), for the numbers that close descriptors, leave the table or install a filter. All others jump to the C
+ * library's own with registers and stack untouched: syscall(SYS_vfork) returns twice into the caller's frame. */
 long sp_direct_call(long number, long a, long b, long c) __attribute__((used, visibility("hidden")));
 long (*sp_next_syscall)(long, ...) __attribute__((used, visibility("hidden")));
 
@@ -79,6 +90,8 @@ long sp_direct_call(long number, long a, long b, long c) {
         return close((int)a);
     case SYS_close_range:
         return close_range((unsigned)a, (unsigned)b, (int)c);
+    case SYS_unshare:
+        return unshare((int)a);
     case SYS_dup2:
         return dup2((int)a, (int)b);
     case SYS_dup3:
@@ -109,6 +122,8 @@ __asm__(".text\n"
         "	cmpq	$3, %rdi\n" /* SYS_close */
         "	je	sp_direct_call\n"
         "	cmpq	$33, %rdi\n" /* SYS_dup2 */
+        "	je	sp_direct_call\n"
+        "	cmpq	$272, %rdi\n" /* SYS_unshare */
         "	je	sp_direct_call\n"
         "	cmpq	$292, %rdi\n" /* SYS_dup3 */
         "	je	sp_direct_call\n"

@@ -16,7 +16,7 @@ SP_EXPORT int __poll_chk(struct pollfd *fds, nfds_t count, int timeout_ms, size_
 SP_EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask,
                           size_t bytes);
 SP_EXPORT int __select(int n, fd_set *in, fd_set *out, fd_set *ex, struct timeval *timeout);
-extern void __chk_fail(void) __attribute__((noreturn));
+extern void __chk_fail(void) __attribute__((noreturn, weak)); /* in the GNU C library only, as its callers are */
 
 /* The call's result: ours, or the kernel's where the call is passed on. */
 #define PASSED(result, call) ((result) == SP_PASS ? (call) : (result) == SP_PASS_JUDGED ? judged(call) : (result))

@@ -1,6 +1,5 @@
 /* Descriptors get another file: the forgetter's half of the protocol of sp.h. No locks and no memory from malloc: close
- * may be called in a signal handler, and in a vfork's child, which shares this memory (what it forgets for the parent
- * is learned again). */
+ * may be called in a signal handler. */
 #define _GNU_SOURCE
 #include "real.h"
 #include "sp.h"
@@ -45,13 +44,14 @@ static void kick(struct sp_thread *t) {
         sp_real.syscall(SYS_epoll_ctl, atomic_load(&t->epfd), EPOLL_CTL_ADD, fd, &event);
 }
 
-enum event { CLOSING, CLOSED, CREATED };
+enum event { CLOSING, CLOSED, CREATED, FAILED };
 
 static void forget(int fd, enum event event) {
     int used = atomic_load_explicit(&sp_slots_used, memory_order_acquire);
     if (used == 0 || fd < 0 || fd >= SP_FD_LIMIT)
         return;
-    atomic_fetch_add(&sp_generation[fd], 1);
+    atomic_fetch_add(&sp_generation[fd], 1); /* harmless where it does not matter */
+    bool is_at_home = false;
     for (int i = 0; i < used; i++) {
         struct sp_thread *t = sp_slot(i);
         if (t == NULL || fd >= t->capacity)
@@ -59,8 +59,11 @@ static void forget(int fd, enum event event) {
         uint8_t interest = atomic_load(&t->interested[fd]);
         if (interest == 0)
             continue;
+        if (!is_at_home && !(is_at_home = sp_is_at_home()))
+            return;
         bool is_sandboxed = atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed);
-        bool must_look_again = event == CLOSING && !is_sandboxed && !sp_is_own(t) && is_ready(fd);
+        bool must_look_again =
+            !is_sandboxed && !sp_is_own(t) && (event == FAILED || (event == CLOSING && is_ready(fd)));
         /* Only before the close: afterwards the number may already stand for another file that the owner has just
          * registered, and this would take that one's hints away. */
         if (event == CLOSING && (interest & SP_REGISTERED) != 0 && !is_sandboxed) {
@@ -90,6 +93,12 @@ void sp_forget_closed(int fd) {
 void sp_forget_created(int fd) {
     int saved = errno;
     forget(fd, CREATED);
+    errno = saved;
+}
+
+void sp_forget_failed(int fd) {
+    int saved = errno;
+    forget(fd, FAILED);
     errno = saved;
 }
 

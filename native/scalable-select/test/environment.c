@@ -165,6 +165,29 @@ static int epoll_instance_closed_behind_the_back(void) {
     return 0;
 }
 
+static int number_taken_unseen_from_the_library(void) {
+    if (select_and_poll_are_right() != 0)
+        return 90;
+    int hidden[8], count = 0;
+    for (int fd = 3; fd < 1024 && count < 8; fd++) {
+        char path[64], name[64] = "";
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        if (readlink(path, name, sizeof name - 1) > 0 && strcmp(name, "anon_inode:[eventpoll]") == 0)
+            hidden[count++] = fd;
+    }
+    for (int i = 0; i < count; i++) {
+        long unseen;
+        __asm__ volatile("syscall" : "=a"(unseen) : "0"(SYS_dup2), "D"(0), "S"(hidden[i]) : "rcx", "r11", "memory");
+    }
+    /* From here on the numbers are the program's: they stay open until it closes them, and then they are closed. */
+    if (select_and_poll_are_right() != 0)
+        return 91;
+    for (int i = 0; i < count; i++)
+        if (fcntl(hidden[i], F_GETFD) < 0 || close(hidden[i]) != 0 || fcntl(hidden[i], F_GETFD) >= 0)
+            return 92;
+    return select_and_poll_are_right();
+}
+
 static int unseen_close_and_unseen_creation(void) {
     /* nobody can see this; the watchdog must, within a period */
     if (select_and_poll_are_right() != 0)
@@ -210,6 +233,7 @@ TEST(filter_installed_by_direct_call_that_kills_for_epoll_never_sees_it, kill_fo
 TEST(low_descriptor_limit_leaves_the_kernels_answers, low_limit)
 TEST(exhausted_descriptors_leave_the_kernels_answers, descriptors_exhausted)
 TEST(epoll_instance_that_is_closed_unseen_is_made_again, epoll_instance_closed_behind_the_back)
+TEST(number_that_was_taken_unseen_from_the_library_is_the_programs, number_taken_unseen_from_the_library)
 TEST(watchdog_finds_a_descriptor_that_was_replaced_unseen, unseen_close_and_unseen_creation)
 
 int main(int argc, char **argv) {
@@ -227,6 +251,7 @@ int main(int argc, char **argv) {
     RUN(low_descriptor_limit_leaves_the_kernels_answers);
     RUN(exhausted_descriptors_leave_the_kernels_answers);
     RUN(epoll_instance_that_is_closed_unseen_is_made_again);
+    RUN(number_that_was_taken_unseen_from_the_library_is_the_programs);
     RUN(watchdog_finds_a_descriptor_that_was_replaced_unseen);
     return check_end();
 }
