@@ -369,7 +369,7 @@ SP_EXPORT int setsockopt(int fd, int level, int name, const void *value, socklen
     SP_STARTED();
     int result = sp_real.setsockopt(fd, level, name, value, length);
     if (result == 0 && level == SOL_SOCKET && (name == SO_OOBINLINE || name == SO_SELECT_ERR_QUEUE) && is_active())
-        sp_forget_closed(fd);
+        sp_forget_readiness(fd, name);
     return result;
 }
 

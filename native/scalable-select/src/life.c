@@ -4,8 +4,12 @@
 #include "real.h"
 #include "sp.h"
 
+#include <asm/sockios.h>
 #include <errno.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -99,6 +103,26 @@ void sp_forget_created(int fd) {
 void sp_forget_failed(int fd) {
     int saved = errno;
     forget(fd, FAILED);
+    errno = saved;
+}
+
+/* Also under its other numbers. Most programs that set these options do so on new connections, where none changes
+ * anything yet: a walk over all numbers is for those that have an urgent byte or an error waiting. */
+void sp_forget_readiness(int fd, int option) {
+    int saved = errno, is_at_mark = 0;
+    struct pollfd p = {.fd = fd};
+    struct timespec now = {0, 0};
+    struct stat file, other;
+    bool has_changed = option == SO_OOBINLINE ? ioctl(fd, SIOCATMARK, &is_at_mark) == 0 && is_at_mark != 0
+                                              : sp_real.syscall(SYS_ppoll, &p, 1, &now, NULL, 0) > 0;
+    if (!sp_is_sandboxed && has_changed && sp_is_at_home() && fstat(fd, &file) == 0)
+        for (int i = 0, used = atomic_load(&sp_slots_used); i < used; i++) {
+            struct sp_thread *t = sp_slot(i);
+            for (int number = 0; t != NULL && number < t->capacity; number++)
+                if (atomic_load_explicit(&t->interested[number], memory_order_relaxed) != 0 &&
+                    fstat(number, &other) == 0 && other.st_ino == file.st_ino && other.st_dev == file.st_dev)
+                    forget(number, CLOSED);
+        }
     errno = saved;
 }
 

@@ -180,6 +180,7 @@ void sp_forget_closing(int fd); /* about to be closed: also leaves the epoll ins
 void sp_forget_closed(int fd);
 void sp_forget_created(int fd);
 void sp_forget_failed(int fd); /* it was about to be closed, and was not */
+void sp_forget_readiness(int fd, int option); /* a socket option that wakes nobody was set */
 void sp_forget_range(unsigned first, unsigned last, bool is_closed);
 void sp_take_stale(struct sp_thread *t);
 

@@ -266,16 +266,18 @@ static void urgent_data_is_an_exception(void) {
 static void urgent_byte_counts_as_data_as_soon_as_it_is_in_line(void) {
     int p[2], on = 1, off = 0;
     tcp_pair(p);
+    int same = dup(p[1]);
     CHECK_EQ(send(p[0], "!", 1, MSG_OOB), 1);
     CHECK_EQ(wait_for(p[1], POLLPRI, -1), POLLPRI);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         CHECK_EQ(wait_for(p[1], POLLIN, 0), 0);
         CHECK_EQ(select_one(p[1], 0, 0), 0);
-        CHECK_EQ(setsockopt(p[1], SOL_SOCKET, SO_OOBINLINE, &on, sizeof on), 0);
+        CHECK_EQ(setsockopt(i % 2 ? same : p[1], SOL_SOCKET, SO_OOBINLINE, &on, sizeof on), 0);
         CHECK_EQ(wait_for(p[1], POLLIN, 0), POLLIN);
         CHECK_EQ(select_one(p[1], 0, 0), 1);
         CHECK_EQ(setsockopt(p[1], SOL_SOCKET, SO_OOBINLINE, &off, sizeof off), 0);
     }
+    close(same);
     close_pair(p);
 }
 
