@@ -187,7 +187,7 @@ static __attribute__((noinline)) int run_cancellable(struct sp_call *c, struct p
 }
 
 int sp_poll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask) {
-    if (count <= (nfds_t)sp_options.min_set || atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed))
+    if (atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed))
         return sp_pass_small();
     struct sp_thread *t = sp_own();
     if (t == NULL)

@@ -20,7 +20,9 @@
  *   learner:   interested[fd] set; g = generation[fd]; ask the kernel; record quiet;
  *              if generation[fd] != g, take quiet back
  *
- * with all accesses to generation and interested sequentially consistent: whichever comes first, the other sees it. */
+ * with all accesses to generation and interested sequentially consistent: whichever comes first, the other sees it.
+ *
+ * Tasks that share this memory but not the descriptor table (table.c) are neither forgetters nor learners. */
 #ifndef SP_H
 #define SP_H
 
@@ -179,7 +181,7 @@ void sp_life_start(void);
 void sp_forget_closing(int fd); /* about to be closed: also leaves the epoll instances */
 void sp_forget_closed(int fd);
 void sp_forget_created(int fd);
-void sp_forget_failed(int fd); /* it was about to be closed, and was not */
+void sp_forget_failed(int fd);                /* it was about to be closed, and was not */
 void sp_forget_readiness(int fd, int option); /* a socket option that wakes nobody was set */
 void sp_forget_range(unsigned first, unsigned last, bool is_closed);
 void sp_take_stale(struct sp_thread *t);
@@ -260,8 +262,12 @@ int sp_select(int n, fd_set *in, fd_set *out, fd_set *ex, const struct timespec 
 /* --- stats.c */
 void sp_stats_start(void);
 struct sp_counts sp_stats_sum(void);
-int sp_pass_small(void); /* count the call, if anyone wants to know, and answer SP_PASS */
-int sp_pass_other(void);
+extern bool sp_has_report; /* someone wants to know what was passed on */
+int sp_count_small(void);
+int sp_pass_other(void); /* count the call, and answer SP_PASS */
+static inline int sp_pass_small(void) {
+    return __builtin_expect(sp_has_report, 0) ? sp_count_small() : SP_PASS;
+}
 extern _Atomic uint64_t sp_missed_closes, sp_removed; /* by forgetters, who may not write a thread's counters */
 
 /* The thread's own counters have one writer; readers (the report at exit) may be other threads. */

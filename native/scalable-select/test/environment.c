@@ -7,6 +7,8 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -70,16 +72,38 @@ static int install_filter(int number, int second_argument, unsigned action, bool
                     : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
 }
 
-static int run_again(void) {
-    execl("/proc/self/exe", "environment", "--again", (char *)NULL);
+static int run_again(const char *how) {
+    execl("/proc/self/exe", "environment", how, (char *)NULL);
     return 99;
 }
 
-static int under_filter(int number, int second_argument, unsigned action) {
+static int under_filter_again(int number, int second_argument, unsigned action, const char *how) {
     /* directly: the library would stand aside at once, and the filter is to meet it when it starts */
     if (install_filter(number, second_argument, action, true) != 0)
         return 98;
-    return run_again();
+    return run_again(how);
+}
+
+static int under_filter(int number, int second_argument, unsigned action) {
+    return under_filter_again(number, second_argument, action, "--again");
+}
+
+static void *leaving_the_table(void *failed) {
+    return unshare(CLONE_FILES) == 0 ? NULL : failed;
+}
+
+static int right_after_a_thread_has_left(void) {
+    pthread_t thread;
+    void *failed = NULL;
+    if (select_and_poll_are_right() != 0 || pthread_create(&thread, NULL, leaving_the_table, pipes) != 0 ||
+        pthread_join(thread, &failed) != 0 || failed != NULL)
+        return 97;
+    return select_and_poll_are_right();
+}
+
+/* Nobody can tell any more who shares the table: everything is left to the kernel. */
+static int refuse_comparing_tables(void) {
+    return under_filter_again(SYS_kcmp, -1, SECCOMP_RET_ERRNO | ENOSYS, "--leave");
 }
 
 static int refuse_epoll_create(void) {
@@ -126,7 +150,7 @@ static int low_limit(void) {
     struct rlimit limit = {2 * PIPES + 5, 2 * PIPES + 5};
     if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
         return 98;
-    return run_again();
+    return run_again("--again");
 }
 
 static int descriptors_exhausted(void) {
@@ -230,6 +254,8 @@ TEST(filter_that_refuses_madvise_leaves_the_kernels_answers, refuse_madvise)
 TEST(watches_used_up_leave_the_kernels_answers, refuse_more_watches)
 TEST(filter_that_kills_for_epoll_never_sees_it, kill_for_epoll)
 TEST(filter_installed_by_direct_call_that_kills_for_epoll_never_sees_it, kill_for_epoll_directly)
+TEST(thread_that_leaves_the_table_leaves_the_others_answers, right_after_a_thread_has_left)
+TEST(tables_that_cannot_be_compared_leave_the_kernels_answers, refuse_comparing_tables)
 TEST(low_descriptor_limit_leaves_the_kernels_answers, low_limit)
 TEST(exhausted_descriptors_leave_the_kernels_answers, descriptors_exhausted)
 TEST(epoll_instance_that_is_closed_unseen_is_made_again, epoll_instance_closed_behind_the_back)
@@ -239,6 +265,8 @@ TEST(watchdog_finds_a_descriptor_that_was_replaced_unseen, unseen_close_and_unse
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "--again") == 0)
         return select_and_poll_are_right();
+    if (argc > 1 && strcmp(argv[1], "--leave") == 0)
+        return right_after_a_thread_has_left();
     setvbuf(stdout, NULL, _IOLBF, 0);
     RUN(all_is_right_where_nothing_is_wrong);
     RUN(filter_that_refuses_epoll_create_leaves_the_kernels_answers);
@@ -248,6 +276,8 @@ int main(int argc, char **argv) {
     RUN(watches_used_up_leave_the_kernels_answers);
     RUN(filter_that_kills_for_epoll_never_sees_it);
     RUN(filter_installed_by_direct_call_that_kills_for_epoll_never_sees_it);
+    RUN(thread_that_leaves_the_table_leaves_the_others_answers);
+    RUN(tables_that_cannot_be_compared_leave_the_kernels_answers);
     RUN(low_descriptor_limit_leaves_the_kernels_answers);
     RUN(exhausted_descriptors_leave_the_kernels_answers);
     RUN(epoll_instance_that_is_closed_unseen_is_made_again);
