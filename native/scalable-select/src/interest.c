@@ -59,8 +59,8 @@ static long control(struct sp_thread *t, int operation, int fd, unsigned groups,
 /* The name of an anonymous inode, such as "[eventfd]", is told by its link in /proc. 1 it is this one, 0 it is not, -1
  * /proc does not say. */
 static int has_link(int fd, const char *kind) {
-    char link[32] = "/proc/self/fd/", name[40];
-    int at = 14, digits = 1;
+    char link[40] = "/proc/thread-self/fd/", name[40];
+    int at = 21, digits = 1;
     for (int rest = fd / 10; rest > 0; rest /= 10)
         digits++;
     for (int i = digits - 1, rest = fd; i >= 0; i--, rest /= 10)

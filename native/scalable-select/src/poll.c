@@ -127,7 +127,7 @@ static int finish_in_kernel(struct sp_call *c, struct pollfd *fds, nfds_t count)
 static int run(struct sp_call *c, struct pollfd *fds, nfds_t count) {
     struct sp_thread *t = c->t;
     bool was_last_look = false;
-    if (sp_watchdog_is_due(t) && sp_watchdog(t) < 0)
+    if (sp_watchdog_is_due(t) && sp_watchdog_at_entry(c) < 0)
         return finish_in_kernel(c, fds, count);
     for (;;) {
         sp_take_stale(t);

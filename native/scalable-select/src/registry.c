@@ -149,7 +149,7 @@ static struct sp_thread *make_thread(int capacity) {
 /* Reading it opens a descriptor for a moment, directly, past our own hooks. */
 int sp_status_number(const char *name) {
     char text[2048];
-    long fd = sp_real.syscall(SYS_openat, AT_FDCWD, "/proc/self/status", O_RDONLY | O_CLOEXEC);
+    long fd = sp_real.syscall(SYS_openat, AT_FDCWD, "/proc/thread-self/status", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return 0;
     long got = sp_real.syscall(SYS_read, fd, text, sizeof text - 1);
@@ -185,9 +185,14 @@ static int open_epoll(void) {
     return fd < 0 ? -1 : move_high(fd);
 }
 
+/* A hidden descriptor may have been closed unseen, and its number be the program's by now. */
+static bool is_still(int fd, const char *kind) {
+    return atomic_load(&sp_is_sandboxed) || sp_is_anonymous(fd, kind);
+}
+
 int sp_kick_descriptor(void) {
     int known = atomic_load(&registry->kick);
-    if (known != 0)
+    if (known != 0 && is_still(known - 1, "[eventfd]"))
         return known - 1;
     long fd = sp_real.syscall(SYS_eventfd2, 1, EFD_CLOEXEC | EFD_NONBLOCK);
     if (fd < 0)
@@ -199,11 +204,6 @@ int sp_kick_descriptor(void) {
     }
     atomic_store(&inherited[KICK], (int)fd + 1);
     return (int)fd;
-}
-
-/* A hidden descriptor may have been closed unseen, and its number be the program's by now. */
-static bool is_still(int fd, const char *kind) {
-    return atomic_load(&sp_is_sandboxed) || sp_is_anonymous(fd, kind);
 }
 
 bool sp_is_own(const struct sp_thread *t) {
@@ -255,9 +255,8 @@ static void fold(struct sp_counts *into, const struct sp_counts *from) {
         a[i] += __atomic_load_n(&b[i], __ATOMIC_RELAXED);
 }
 
-static void release(void *thread) {
-    struct sp_thread *t = thread;
-    if (t == NULL || !atomic_load(&t->is_live))
+static void release(struct sp_thread *t) {
+    if (!atomic_load(&t->is_live))
         return;
     sigset_t saved;
     lock(&saved);
@@ -274,6 +273,14 @@ static void release(void *thread) {
     unlock(&saved);
     if (own == t)
         own = NULL;
+}
+
+/* What the key holds may be another thread's by now: after a fork, or after its owner left the table. */
+static void end_thread(void *thread) {
+    struct sp_thread *t = thread;
+    int task = atomic_load(&t->task);
+    if (t == own && (task == 0 || atomic_load(&sp_is_sandboxed) || task == (int)sp_real.syscall(SYS_gettid)))
+        release(t);
 }
 
 /* The calling thread is about to leave the table. A call of its own that a signal handler interrupted here finds that
@@ -449,6 +456,6 @@ void sp_registry_start(void) {
     registry = sp_map_wiped_on_fork(sizeof *registry);
     is_usable = registry != NULL && sp_generation != NULL && sp_table_start() &&
                 lowest_free_bytes(SP_THREADS_MAX) <= sizeof registry->slots_memory &&
-                pthread_key_create(&at_thread_end, release) == 0 &&
+                pthread_key_create(&at_thread_end, end_thread) == 0 &&
                 __register_atfork(fork_prepare, NULL, fork_child, __dso_handle) == 0;
 }

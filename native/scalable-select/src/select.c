@@ -144,7 +144,7 @@ static int run(struct sp_call *c, const struct sets *s) {
     bool is_first = true, was_last_look = false;
     if (!t->has_bitmaps)
         sp_build_bitmaps(t);
-    if (sp_watchdog_is_due(t) && sp_watchdog(t) < 0)
+    if (sp_watchdog_is_due(t) && sp_watchdog_at_entry(c) < 0)
         return finish_in_kernel(c, s);
     for (;; is_first = false) {
         sp_take_stale(t);

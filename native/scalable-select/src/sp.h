@@ -162,8 +162,9 @@ bool sp_is_own(const struct sp_thread *t);
 struct sp_thread *sp_current(void); /* what sp_own answered last */
 void sp_release_own(void);
 void *sp_map_wiped_on_fork(size_t bytes);
-int sp_status_number(const char *name); /* a number of /proc/self/status, by its line's beginning; 0 if there is none */
-int sp_kick_descriptor(void);           /* an eventfd that is always readable, made at first need; -1 if it cannot be */
+int sp_status_number(
+    const char *name);        /* a number of /proc/thread-self/status, by its line's beginning; 0 if there is none */
+int sp_kick_descriptor(void); /* an eventfd that is always readable, made at first need; -1 if it cannot be */
 void sp_refresh_limit(void);
 int sp_descriptor_limit(void); /* soft RLIMIT_NOFILE as last seen */
 void sp_each_thread_counts(void (*visit)(const struct sp_counts *, void *), void *context);
@@ -218,7 +219,7 @@ struct sp_call {
     uint32_t first_serial; /* t->next_serial at the entry */
     unsigned rounds;
 };
-/* Registrations in one scan before signals are blocked: a handler that runs while thousands go on must end the call. */
+/* Registrations in one scan before signals are blocked. */
 #define SP_REGISTRATIONS_UNBLOCKED 8
 enum sp_wait { SP_WOKEN, SP_TIMED_OUT, SP_SLICE_OVER, SP_FAILED, SP_LOST_CONTROL };
 uint64_t sp_now_ns(void);
@@ -231,9 +232,15 @@ void sp_leave(struct sp_call *c);
 void sp_block_signals(struct sp_call *c);
 bool sp_in_control(const struct sp_call *c);
 enum sp_wait sp_wait(struct sp_call *c, bool must_not_sleep);
-static inline void sp_note_registrations(struct sp_call *c) {
-    if (c->t->next_serial - c->first_serial >= SP_REGISTRATIONS_UNBLOCKED && !c->has_blocked && !c->deadline.is_zero)
+/* What takes long before the first sleep is done with signals blocked: a handler that runs meanwhile must end the call.
+ */
+static inline void sp_block_signals_for_long(struct sp_call *c) {
+    if (!c->deadline.is_zero)
         sp_block_signals(c);
+}
+static inline void sp_note_registrations(struct sp_call *c) {
+    if (c->t->next_serial - c->first_serial >= SP_REGISTRATIONS_UNBLOCKED)
+        sp_block_signals_for_long(c);
 }
 
 /* --- adaptive.c */
@@ -244,6 +251,10 @@ void sp_account(struct sp_thread *t, uint64_t selecting, uint64_t examined, uint
 /* --- watchdog.c */
 bool sp_watchdog_is_due(const struct sp_thread *t);
 int sp_watchdog(struct sp_thread *t); /* lost hints found, or -1 if the epoll instance is gone */
+static inline int sp_watchdog_at_entry(struct sp_call *c) {
+    sp_block_signals_for_long(c);
+    return sp_watchdog(c->t);
+}
 
 /* --- memory.c */
 void sp_memory_start(void);

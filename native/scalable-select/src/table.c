@@ -17,8 +17,9 @@
 #include <unistd.h>
 
 struct table {
-    _Atomic int home;     /* the process whose threads may own knowledge; 0 in a child that was forked unseen */
-    _Atomic int is_split; /* some thread of it has left the table */
+    _Atomic int home;        /* the process whose threads may own knowledge; 0 in a child that was forked unseen */
+    _Atomic int is_split;    /* some thread of it has left the table */
+    _Atomic int is_led_away; /* the first thread has */
 };
 
 static struct table *table;                                                               /* wiped in a fork's child */
@@ -54,8 +55,11 @@ static long compare_with_owners(int task) {
 
 static __attribute__((noinline)) bool judge(int task) {
     long answer = compare_with_owners(task);
-    bool is_home =
-        answer == 0 || (answer < 0 && this_process() == atomic_load(&table->home) && !atomic_load(&table->is_split));
+    int home = atomic_load(&table->home);
+    if (answer < 0 && atomic_load(&table->is_split) && !atomic_load(&table->is_led_away) &&
+        compare_tables(task, home) == 0) /* with the first thread, since nobody knows anything now */
+        answer = 0;
+    bool is_home = answer == 0 || (answer < 0 && this_process() == home && !atomic_load(&table->is_split));
     if (answer >= 0 || is_home)
         keep(task, is_home);
     return is_home;
@@ -82,6 +86,8 @@ bool sp_table_leave(void) {
         return false;
     int task = this_task();
     atomic_store(&table->is_split, 1);
+    if (task == atomic_load(&table->home))
+        atomic_store(&table->is_led_away, 1);
     /* A kernel that compares no tables cannot say on whose side the threads to come are. */
     if (compare_tables(task, task) != 0)
         atomic_store(&sp_is_sandboxed, 1);
@@ -100,6 +106,7 @@ bool sp_table_start(void) {
     if (table == NULL)
         return false;
     atomic_store(&table->is_split, 0);
+    atomic_store(&table->is_led_away, 0);
     atomic_store(&table->home, this_process());
     keep(0, false);
     return true;

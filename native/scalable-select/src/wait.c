@@ -85,7 +85,9 @@ bool sp_enter(struct sp_call *c, struct sp_thread *t, const struct timespec *tim
     c->rounds = 0;
     c->has_slept = false;
     c->first_serial = t->next_serial;
+    sp_deadline_start(&c->deadline, timeout);
     if (t->must_rebuild) {
+        sp_block_signals_for_long(c);
         sp_drop_epoll(t);
         SP_COUNT(t, rebuilds, 1);
     }
@@ -93,7 +95,6 @@ bool sp_enter(struct sp_call *c, struct sp_thread *t, const struct timespec *tim
         sp_leave(c);
         return false;
     }
-    sp_deadline_start(&c->deadline, timeout);
     return true;
 }
 
