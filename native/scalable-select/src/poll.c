@@ -33,7 +33,7 @@ static int scan_one(struct sp_call *c, struct pollfd *fds, size_t i, struct poll
     unsigned wanted = wanted_of(p);
     bool is_quiet = p.fd < 0 || (wanted & ~t->quiet[p.fd]) == 0, is_bad = false;
     if (!is_quiet) {
-        sp_note_registrations(c);
+        sp_note_work(c);
         switch (sp_watch(t, p.fd, wanted)) {
         case SP_WATCHED:
             is_quiet = (wanted & ~t->quiet[p.fd]) == 0;

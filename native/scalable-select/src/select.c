@@ -63,7 +63,7 @@ static int scan_one(struct sp_call *c, const struct sets *s, int fd, bool is_fir
     uint64_t bit = UINT64_C(1) << (fd % SP_WORD);
     uint64_t in = load(s, SET_IN, word) & bit, out = load(s, SET_OUT, word) & bit, ex = load(s, SET_EX, word) & bit;
     unsigned events = (in ? SP_BITS_READ : 0) | (out ? SP_BITS_WRITE : 0) | (ex ? SP_BITS_PRI : 0);
-    sp_note_registrations(c);
+    sp_note_work(c);
     enum sp_verdict verdict = sp_watch(t, fd, events);
     if (verdict == SP_BAD_FD && !is_first) {
         set_results(t, s, fd, POLLNVAL, bad);

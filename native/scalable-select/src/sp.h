@@ -219,8 +219,9 @@ struct sp_call {
     uint32_t first_serial; /* t->next_serial at the entry */
     unsigned rounds;
 };
-/* Registrations in one scan before signals are blocked. */
+/* In one scan, before signals are blocked. */
 #define SP_REGISTRATIONS_UNBLOCKED 8
+#define SP_CANDIDATES_UNBLOCKED 256
 enum sp_wait { SP_WOKEN, SP_TIMED_OUT, SP_SLICE_OVER, SP_FAILED, SP_LOST_CONTROL };
 uint64_t sp_now_ns(void);
 uint64_t sp_now_coarse_ns(void);
@@ -238,8 +239,9 @@ static inline void sp_block_signals_for_long(struct sp_call *c) {
     if (!c->deadline.is_zero)
         sp_block_signals(c);
 }
-static inline void sp_note_registrations(struct sp_call *c) {
-    if (c->t->next_serial - c->first_serial >= SP_REGISTRATIONS_UNBLOCKED)
+static inline void sp_note_work(struct sp_call *c) {
+    if (c->t->next_serial - c->first_serial >= SP_REGISTRATIONS_UNBLOCKED ||
+        c->t->examine_count >= SP_CANDIDATES_UNBLOCKED)
         sp_block_signals_for_long(c);
 }
 

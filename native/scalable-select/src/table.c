@@ -53,16 +53,18 @@ static long compare_with_owners(int task) {
     return -1;
 }
 
+/* kcmp is asked only in a process in which a thread has left: some filters kill for it. */
 static __attribute__((noinline)) bool judge(int task) {
-    long answer = compare_with_owners(task);
     int home = atomic_load(&table->home);
-    if (answer < 0 && atomic_load(&table->is_split) && !atomic_load(&table->is_led_away) &&
-        compare_tables(task, home) == 0) /* with the first thread, since nobody knows anything now */
-        answer = 0;
-    bool is_home = answer == 0 || (answer < 0 && this_process() == home && !atomic_load(&table->is_split));
-    if (answer >= 0 || is_home)
-        keep(task, is_home);
-    return is_home;
+    long answer = this_process() != home ? 1 : 0;
+    if (answer == 0 && atomic_load(&table->is_split)) {
+        answer = compare_with_owners(task);
+        if (answer < 0 && !atomic_load(&table->is_led_away) && compare_tables(task, home) == 0)
+            answer = 0; /* with the first thread, since nobody knows anything now */
+    }
+    if (answer >= 0 && home != 0)
+        keep(task, answer == 0);
+    return answer == 0;
 }
 
 bool sp_is_at_home(void) {
@@ -76,9 +78,9 @@ bool sp_is_at_home(void) {
 }
 
 bool sp_may_own(void) {
-    int none = 0, process = this_process();
-    atomic_compare_exchange_strong(&table->home, &none, process);
-    return process == atomic_load(&table->home) && sp_is_at_home();
+    int none = 0;
+    atomic_compare_exchange_strong(&table->home, &none, this_process());
+    return sp_is_at_home();
 }
 
 bool sp_table_leave(void) {
