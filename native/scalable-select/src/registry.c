@@ -49,7 +49,6 @@ static _Thread_local bool forks_at_home __attribute__((tls_model("initial-exec")
 static void forget_parent(void) {
     for (int i = 0; i <= KICK; i++)
         atomic_store_explicit(&inherited[i], 0, memory_order_relaxed);
-    atomic_store(&sp_slots_used, 0);
 }
 
 static struct lowest_free *slots(void) {
@@ -64,6 +63,7 @@ static void lock(sigset_t *saved) {
     pthread_mutex_lock(&registry->lock);
     if (!registry->is_made) {
         forget_parent();
+        atomic_store(&sp_slots_used, 0);
         lowest_free_init(registry->slots_memory, sizeof registry->slots_memory, SP_THREADS_MAX);
         registry->is_made = 1;
     }
@@ -372,15 +372,19 @@ bool sp_is_ours(int fd) {
 }
 
 unsigned sp_next_ours(unsigned from) {
-    unsigned kick = (unsigned)atomic_load(&registry->kick) - 1; /* UINT_MAX if there is none */
-    unsigned lowest = kick >= from ? kick : UINT_MAX;
-    for (int i = 0, n = atomic_load(&sp_slots_used); i < n; i++) {
-        struct sp_thread *t = sp_slot(i);
-        int fd = t != NULL ? atomic_load_explicit(&t->epfd, memory_order_relaxed) : -1;
-        if (fd >= 0 && (unsigned)fd >= from && (unsigned)fd < lowest)
-            lowest = (unsigned)fd;
+    for (;; from++) {
+        unsigned kick = (unsigned)atomic_load(&registry->kick) - 1; /* UINT_MAX if there is none */
+        unsigned lowest = kick >= from ? kick : UINT_MAX;
+        for (int i = 0, n = atomic_load(&sp_slots_used); i < n; i++) {
+            struct sp_thread *t = sp_slot(i);
+            int fd = t != NULL ? atomic_load_explicit(&t->epfd, memory_order_relaxed) : -1;
+            if (fd >= 0 && (unsigned)fd >= from && (unsigned)fd < lowest)
+                lowest = (unsigned)fd;
+        }
+        if (lowest == UINT_MAX || is_still((int)lowest, lowest == kick ? "[eventfd]" : "[eventpoll]"))
+            return lowest;
+        from = lowest;
     }
-    return lowest;
 }
 
 bool sp_move_epoll_off(int fd) {

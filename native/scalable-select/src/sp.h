@@ -162,9 +162,8 @@ bool sp_is_own(const struct sp_thread *t);
 struct sp_thread *sp_current(void); /* what sp_own answered last */
 void sp_release_own(void);
 void *sp_map_wiped_on_fork(size_t bytes);
-int sp_status_number(
-    const char *name);        /* a number of /proc/thread-self/status, by its line's beginning; 0 if there is none */
-int sp_kick_descriptor(void); /* an eventfd that is always readable, made at first need; -1 if it cannot be */
+int sp_status_number(const char *name); /* of /proc/thread-self/status, by its line's beginning; 0 if not there */
+int sp_kick_descriptor(void);           /* an eventfd that is always readable, made at first need; -1 if it cannot be */
 void sp_refresh_limit(void);
 int sp_descriptor_limit(void); /* soft RLIMIT_NOFILE as last seen */
 void sp_each_thread_counts(void (*visit)(const struct sp_counts *, void *), void *context);
