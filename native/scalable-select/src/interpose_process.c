@@ -109,9 +109,74 @@ long sp_direct_error(int error) {
     return -1;
 }
 
-__attribute__((constructor(101))) static void find_syscall(void) {
+void (*sp_next_vfork)(void) __attribute__((used, visibility("hidden")));
+void (*sp_next_clone)(void) __attribute__((used, visibility("hidden")));
+
+__attribute__((constructor(101), used, visibility("hidden"))) void sp_find_next(void);
+void sp_find_next(void) {
     *(void **)(&sp_next_syscall) = dlsym(RTLD_NEXT, "syscall");
+    *(void **)(&sp_next_vfork) = dlsym(RTLD_NEXT, "vfork");
+    *(void **)(&sp_next_clone) = dlsym(RTLD_NEXT, "clone");
 }
+
+/* vfork returns twice into its caller's frame, and clone's child has another stack: both marks are set with registers
+ * and stack untouched (sp_may_be_child). CLONE_VM is 0x100. */
+__asm__(".text\n"
+        ".globl vfork, __vfork, clone, __clone\n"
+        ".type vfork, @function\n"
+        ".type __vfork, @function\n"
+        ".type clone, @function\n"
+        ".type __clone, @function\n"
+        "vfork:\n"
+        "__vfork:\n"
+        "	.cfi_startproc\n"
+        "	endbr64\n"
+        "	movq	sp_has_vforked@gottpoff(%rip), %rax\n"
+        "	movb	$1, %fs:(%rax)\n"
+        "	movq	sp_next_vfork(%rip), %rax\n"
+        "	testq	%rax, %rax\n"
+        "	jne	1f\n"
+        "	subq	$8, %rsp\n"
+        "	.cfi_adjust_cfa_offset 8\n"
+        "	call	sp_find_next\n"
+        "	addq	$8, %rsp\n"
+        "	.cfi_adjust_cfa_offset -8\n"
+        "	movq	sp_next_vfork(%rip), %rax\n"
+        "1:	jmp	*%rax\n"
+        "	.cfi_endproc\n"
+        ".size vfork, .-vfork\n"
+        "clone:\n"
+        "__clone:\n"
+        "	.cfi_startproc\n"
+        "	endbr64\n"
+        "	testl	$0x100, %edx\n"
+        "	je	1f\n"
+        "	movl	$1, sp_has_cloned(%rip)\n"
+        "1:	movq	sp_next_clone(%rip), %rax\n"
+        "	testq	%rax, %rax\n"
+        "	jne	2f\n"
+        "	pushq	%rdi\n" /* before the constructor ran */
+        "	pushq	%rsi\n"
+        "	pushq	%rdx\n"
+        "	pushq	%rcx\n"
+        "	pushq	%r8\n"
+        "	pushq	%r9\n"
+        "	subq	$8, %rsp\n"
+        "	.cfi_adjust_cfa_offset 56\n"
+        "	call	sp_find_next\n"
+        "	addq	$8, %rsp\n"
+        "	popq	%r9\n"
+        "	popq	%r8\n"
+        "	popq	%rcx\n"
+        "	popq	%rdx\n"
+        "	popq	%rsi\n"
+        "	popq	%rdi\n"
+        "	.cfi_adjust_cfa_offset -56\n"
+        "	movq	sp_next_clone(%rip), %rax\n"
+        "2:	jmp	*%rax\n"
+        "	.cfi_endproc\n"
+        ".size clone, .-clone\n"
+        ".previous\n");
 
 __asm__(".text\n"
         ".globl syscall\n"
@@ -131,7 +196,16 @@ __asm__(".text\n"
         "	je	sp_direct_call\n"
         "	cmpq	$436, %rdi\n" /* SYS_close_range */
         "	je	sp_direct_call\n"
-        "	movq	sp_next_syscall(%rip), %rax\n"
+        "	cmpq	$58, %rdi\n" /* SYS_vfork */
+        "	je	2f\n"
+        "	cmpq	$435, %rdi\n" /* SYS_clone3 */
+        "	je	2f\n"
+        "	cmpq	$56, %rdi\n" /* SYS_clone */
+        "	jne	3f\n"
+        "	testl	$0x100, %esi\n"
+        "	je	3f\n"
+        "2:	movl	$1, sp_has_cloned(%rip)\n"
+        "3:	movq	sp_next_syscall(%rip), %rax\n"
         "	testq	%rax, %rax\n"
         "	je	1f\n"
         "	jmp	*%rax\n"
@@ -144,9 +218,9 @@ __asm__(".text\n"
         "	movq	8(%rsp), %r9\n"
         "	syscall\n"
         "	cmpq	$-4095, %rax\n"
-        "	jae	2f\n"
+        "	jae	4f\n"
         "	ret\n"
-        "2:	negl	%eax\n"
+        "4:	negl	%eax\n"
         "	movl	%eax, %edi\n"
         "	jmp	sp_direct_error\n"
         "	.cfi_endproc\n"

@@ -329,10 +329,14 @@ struct sp_thread *sp_own(void) {
     struct sp_thread *t = own;
     if (__builtin_expect(atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed), 0))
         return NULL;
-    int task = (int)sp_real.syscall(SYS_gettid);
     bool is_live = t != NULL && atomic_load_explicit(&t->is_live, memory_order_relaxed);
+    if (__builtin_expect(is_live && t->capacity >= wanted_capacity() && !sp_may_be_child(), 1))
+        return t;
+    int task = (int)sp_real.syscall(SYS_gettid);
     bool is_mine = is_live && atomic_load_explicit(&t->task, memory_order_relaxed) == task;
-    if (__builtin_expect(is_mine && t->capacity >= wanted_capacity(), 1))
+    if (is_mine)
+        sp_has_vforked = 0; /* the parent is back */
+    if (is_mine && t->capacity >= wanted_capacity())
         return t;
     if (!is_usable || sp_options.is_off || (is_live && (!is_mine || t->is_busy)) || !sp_may_own())
         return NULL;

@@ -170,6 +170,17 @@ void sp_each_thread_counts(void (*visit)(const struct sp_counts *, void *), void
 
 /* --- table.c: who shares the descriptor table */
 bool sp_table_start(void);
+/* A task that runs on its parent's thread-local memory finds its parent's knowledge there. It was made by vfork, which
+ * the parent marks in that memory until it is back, or by clone. Elsewhere than on x86-64 nobody marks. */
+extern _Thread_local char sp_has_vforked __attribute__((tls_model("initial-exec")));
+extern int sp_has_cloned;
+static inline bool sp_may_be_child(void) {
+#ifdef __x86_64__
+    return sp_has_vforked != 0 || __atomic_load_n(&sp_has_cloned, __ATOMIC_RELAXED) != 0;
+#else
+    return true;
+#endif
+}
 bool sp_is_at_home(void);  /* the calling task may touch what the library knows of descriptors */
 bool sp_may_own(void);     /* and may know something itself */
 bool sp_table_leave(void); /* before the thread gets a table of its own: true if there is one to leave; if the call */

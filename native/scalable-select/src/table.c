@@ -16,6 +16,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+_Thread_local char sp_has_vforked __attribute__((tls_model("initial-exec")));
+int sp_has_cloned;
+
 struct table {
     _Atomic int home;        /* the process whose threads may own knowledge; 0 in a child that was forked unseen */
     _Atomic int is_split;    /* some thread of it has left the table */

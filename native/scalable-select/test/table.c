@@ -354,6 +354,53 @@ static void thread_started_by_one_that_left_disturbs_nothing(void) {
     nothing_is_disturbed_by(in_thread);
 }
 
+/* --- a child on its parent's thread-local memory polls its own table */
+
+static int ready_end, child_saw;
+
+static int polling_its_own_table(void *unused) {
+    struct pollfd set[PAIRS];
+    (void)unused;
+    dup2(ready_end, pairs[1][0]);
+    for (int i = 0; i < PAIRS; i++)
+        set[i] = (struct pollfd){pairs[i][0], POLLIN, 0};
+    child_saw = poll(set, PAIRS, 0) == 1 ? set[1].revents : -1;
+    return 0;
+}
+
+static void child_that_polls_is_answered_by_its_own_table(void) {
+    static char stack[1 << 18] __attribute__((aligned(16)));
+    struct pollfd set[PAIRS];
+    int ready[2];
+    CHECK_EQ(pipe(ready), 0);
+    CHECK_EQ(write(ready[1], "x", 1), 1);
+    ready_end = ready[0];
+    for (int i = 0; i < PAIRS; i++)
+        CHECK_EQ(pipe(pairs[i]), 0);
+    for (int round = 0; round < 4; round++) {
+        for (int i = 0; i < PAIRS; i++)
+            set[i] = (struct pollfd){pairs[i][0], POLLIN, 0};
+        for (int i = 0; i < 3; i++)
+            CHECK_EQ(poll(set, PAIRS, 0), 0); /* all quiet, and known to be */
+        child_saw = 0;
+        pid_t child =
+            round % 2 ? clone(polling_its_own_table, stack + sizeof stack, CLONE_VM | SIGCHLD, NULL) : vfork();
+        if (child == 0) {
+            polling_its_own_table(NULL);
+            _exit(0);
+        }
+        CHECK_EQ(waitpid(child, NULL, 0), child);
+        CHECK_EQ(child_saw, POLLIN);
+    }
+    CHECK_EQ(poll(set, PAIRS, 0), 0);
+    for (int i = 0; i < PAIRS; i++) {
+        close(pairs[i][0]);
+        close(pairs[i][1]);
+    }
+    close(ready[0]);
+    close(ready[1]);
+}
+
 /* --- the reverse: who does share the table is seen */
 
 static _Atomic int replacing;
@@ -554,6 +601,7 @@ int main(void) {
 #ifdef __x86_64__
     RUN(child_of_a_direct_vfork_disturbs_nothing);
 #endif
+    RUN(child_that_polls_is_answered_by_its_own_table);
     RUN(child_of_clone_with_shared_memory_disturbs_nothing);
     RUN(posix_spawn_disturbs_nothing);
     RUN(child_made_past_the_handlers_of_fork_may_use_every_number);
