@@ -95,6 +95,7 @@ const SHORT_HELP: [(&str, &[&str]); 3] = [
             "urls",
             "trace",
             "delay",
+            "full",
             "fail_if",
             "out",
             "json",
