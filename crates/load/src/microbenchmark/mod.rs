@@ -1,5 +1,5 @@
 //! The microbenchmark of Kim and Rixner (2005, section 5): one end sends segments of the largest size over a number of
-//! connections in turn, at a constant total rate; the other end reads them. `straingauge profile --sweep` profiles the
+//! connections in turn, at a constant total rate; the other end reads them. `straingauge profile --axis` profiles the
 //! sender, `straingauge simulate` counts the same in a guest.
 //!
 //! [`sender`] is a separate process, which is profiled; [`run`] drives it for one point and reads what it sends. They
