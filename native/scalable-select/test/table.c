@@ -6,12 +6,16 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
 #include <spawn.h>
 #include <stdatomic.h>
+#include <stddef.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -588,7 +592,43 @@ static void failed_copy_takes_nothing_out_of_a_sleepers_set(void) {
     end_sleeper();
 }
 
-int main(void) {
+/* As with a kernel that has no close_range (before Linux 5.9). */
+static void refused_close_range_takes_nothing_out_of_a_sleepers_set(void) {
+    has_pipes = true;
+    start_sleeper();
+    has_pipes = false;
+    CHECK_EQ(close_range(3, ~0U, 0), -1);
+    CHECK_EQ(errno, ENOSYS);
+    for (int i = 0; i < ORDERS; i++)
+        CHECK(sees(i));
+    end_sleeper();
+    int high = fcntl(0, F_DUPFD, 200);
+    closefrom(3);
+    CHECK(high >= 200 && fcntl(high, F_GETFD) < 0);
+}
+
+static void close_range_that_is_refused_takes_nothing_out_of_a_sleepers_set(void) {
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close_range, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof code / sizeof *code, code};
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) { /* executes: the library is to start with the filter, not to see it installed */
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+            syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0)
+            execl("/proc/self/exe", "table", "--without-close-range", (char *)NULL);
+        _exit(99);
+    }
+    int status = -1;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+}
+
+int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     signal(SIGPIPE, SIG_IGN);
     struct rlimit limit;
@@ -596,6 +636,12 @@ int main(void) {
         limit.rlim_cur = NUMBERS;
         setrlimit(RLIMIT_NOFILE, &limit);
     }
+    if (argc > 1 && strcmp(argv[1], "--without-close-range") == 0) {
+        alarm(CHECK_HANG_S);
+        refused_close_range_takes_nothing_out_of_a_sleepers_set();
+        return check_failures != 0;
+    }
+    RUN(close_range_that_is_refused_takes_nothing_out_of_a_sleepers_set);
     RUN(failed_copy_takes_nothing_out_of_a_sleepers_set);
     RUN(child_of_vfork_disturbs_nothing);
 #ifdef __x86_64__
