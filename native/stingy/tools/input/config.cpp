@@ -280,6 +280,16 @@ void Config::add_known() {
     allocator("strdup", -1, -1, -1, "strdup");
     allocator("strndup", 1, -1, -1, "strndup");
     allocator("__strdup", -1, -1, -1, "strdup");
+    auto through = [&](const char *name, int argument, int size = -1, bool resizes = false) {
+        Allocator a;
+        a.through = argument, a.size = size, a.resizes = resizes;
+        malloc_like.emplace(name, a);
+    };
+    for (const char *name : {"asprintf", "vasprintf", "__asprintf_chk", "__vasprintf_chk", "open_memstream"})
+        through(name, 0);
+    through("posix_memalign", 0, 2);
+    for (const char *name : {"getline", "getdelim", "__getdelim"})
+        through(name, 0, -1, true);
     for (const char *name : {"free", "cfree"}) {
         Allocator a;
         a.pointer = 0;

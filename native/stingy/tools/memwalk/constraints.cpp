@@ -153,7 +153,18 @@ void Pointers::add_call(CallBase &call) {
     if (callee->isIntrinsic())
         return;
     resolved[&call].push_back(callee);
-    if (const Allocator *allocator = allocators.malloc_of(*callee)) {
+    if (const Allocator *allocator = allocators.malloc_of(*callee);
+        allocator && allocator->through >= 0 && unsigned(allocator->through) < call.arg_size()) {
+        unsigned address = node_of(call.getArgOperand(allocator->through)), block = new_node(), old = new_node();
+        add_target(block, target({Target::block, &call, {}}, &call));
+        graph[address].stores.push_back(block);
+        if (allocator->resizes) {
+            graph[address].loads.push_back(old);
+            resized_by[&call] = old;
+        }
+        queue(address);
+        return;
+    } else if (allocator) {
         add_target(node_of(&call), target({Target::block, &call, {}}, &call));
         if (allocator->pointer >= 0 && unsigned(allocator->pointer) < call.arg_size()) {
             // What the old block held, the new one holds.

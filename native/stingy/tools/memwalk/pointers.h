@@ -54,6 +54,8 @@ class Pointers {
     std::vector<const Target *> targets(const llvm::Value *pointer) const;
     /// What can be stored in a field.
     std::vector<const Target *> contents(const Cell &cell) const;
+    /// What a call reallocates where its argument points.
+    std::vector<const Target *> resized(const llvm::CallBase &call) const;
     /// Fields that can hold a pointer to the block.
     std::vector<Cell> holders(const llvm::CallBase &block) const;
     /// Globals that can hold it.
@@ -103,6 +105,7 @@ class Pointers {
     std::map<Cell, unsigned> target_of_cell;
     llvm::DenseMap<const llvm::Value *, unsigned> nodes;
     llvm::DenseMap<const llvm::Function *, unsigned> returns;
+    llvm::DenseMap<const llvm::CallBase *, unsigned> resized_by; ///< node of what it reallocates
     struct Node {
         llvm::SparseBitVector<> points_to, done; ///< done: those whose consequences were drawn
         bool is_queued = false;
