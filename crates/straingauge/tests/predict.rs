@@ -81,9 +81,13 @@ fn questions_that_the_run_cannot_answer_are_refused_in_one_sentence() {
     ] {
         predict(&recorded(), &options).exits_with(1).complains_of(&words);
     }
-    for wrong in
-        [["--connections", "0"], ["--rate", "-5"], ["--cores", "none"], ["--class-shares", "1=90%,2=20%"], ["--class-shares", "90%"]]
-    {
+    for wrong in [
+        ["--connections", "0"],
+        ["--rate", "-5"],
+        ["--cores", "none"],
+        ["--class-shares", "1=90%,2=20%"],
+        ["--class-shares", "90%"],
+    ] {
         assert_eq!(predict(&recorded(), &wrong).code, Some(2), "{wrong:?}");
     }
 }

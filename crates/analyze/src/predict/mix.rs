@@ -42,7 +42,9 @@ pub fn of_runs(runs: &[RunDir], asked: &[(String, f64)]) -> Result<Mix, PredictE
     let Some(first) = rows.first() else { return no("no run was given".into()) };
     let labels = &first.labels;
     if labels.is_empty() || rows.iter().any(|row| row.labels != *labels) {
-        return no("--class-shares needs runs of one workload with classes (find --mix), the same classes in each".into());
+        return no(
+            "--class-shares needs runs of one workload with classes (find --mix), the same classes in each".into()
+        );
     }
     let mut wanted = vec![0.0; labels.len()];
     for (name, share) in asked {
