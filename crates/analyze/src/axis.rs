@@ -11,7 +11,7 @@ pub(crate) use words::value_cell;
 pub use words::{headline, sentences, value_words};
 
 use crate::statistics::{bootstrap, median};
-use crate::zones::{client_is_saturated, cpu_us};
+use crate::zones::{client_is_saturated, cpu_us, softirq_beside_us};
 use record::{Axis, Criteria, Doubt, DoubtKind, Point, RunDir, Severity, Sweep, names};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -208,7 +208,7 @@ fn level(axis: Axis, value: f64, points: &[&Point], criteria: &Criteria) -> Axis
         cpu_us_per_request: over(&|point| cpu_us(point)),
         cpu_user_us_per_request: named(names::SERVER_CPU_USER),
         cpu_system_us_per_request: named(names::SERVER_CPU_SYSTEM),
-        softirq_us_per_request: named(names::SERVER_SOFTIRQ),
+        softirq_us_per_request: over(&softirq_beside_us),
         failed_ratio: over(&|point| Some(point.outcomes.failed_ratio())),
         conforming_ratio: named(names::CONFORMING),
         connection_bits_per_sec: named(names::CONNECTION_BITS),

@@ -145,7 +145,7 @@ pub struct Level {
     pub cpu_user_us_per_request: Option<Spread>,
     /// Its system part.
     pub cpu_system_us_per_request: Option<Spread>,
-    /// Softirq time of the server's CPUs for a request.
+    /// Softirq time of the server's CPUs for a request that is not in the system part already: the three parts make the whole.
     pub softirq_us_per_request: Option<Spread>,
     /// Busy share of the CPUs that the server may use.
     pub cpus_busy_ratio: Option<Spread>,

@@ -134,7 +134,8 @@ impl<'a> Evidence<'a> {
         let record = &self.run.record;
         let pinned = record.scenario.server.as_ref().map_or(0, |server| server.cpus.len());
         let cpus = if pinned > 0 { pinned } else { record.machine.cpus }.max(1) as f64;
-        let softirq_cpus = softirq_beside_us(point) * 1e-6 * point.value(names::THROUGHPUT).unwrap_or(0.0);
+        let softirq_cpus =
+            softirq_beside_us(point).unwrap_or(0.0) * 1e-6 * point.value(names::THROUGHPUT).unwrap_or(0.0);
         Some((point.value(names::SERVER_CPUS_USED)? + softirq_cpus) / cpus)
     }
 

@@ -55,12 +55,12 @@ pub(crate) fn client_limited(point: &Point, criteria: &Criteria) -> bool {
 
 /// CPU of a request: the server group's own, and the softirq time of its CPUs that is not in it already.
 pub(crate) fn cpu_us(point: &Point) -> Option<f64> {
-    Some(point.value(names::SERVER_CPU)? + softirq_beside_us(point)).filter(|cpu| *cpu > 0.0)
+    Some(point.value(names::SERVER_CPU)? + softirq_beside_us(point).unwrap_or(0.0)).filter(|cpu| *cpu > 0.0)
 }
 
 /// Softirq time of a request beside the group's own CPU time. Older runs do not say how much of it that contains.
-pub(crate) fn softirq_beside_us(point: &Point) -> f64 {
-    point.value(names::SERVER_SOFTIRQ_BESIDE).or_else(|| point.value(names::SERVER_SOFTIRQ)).unwrap_or(0.0)
+pub(crate) fn softirq_beside_us(point: &Point) -> Option<f64> {
+    point.value(names::SERVER_SOFTIRQ_BESIDE).or_else(|| point.value(names::SERVER_SOFTIRQ))
 }
 
 /// Points of nearly the full length: the first pass's short ones, and those that other work disturbed, speak only where
@@ -95,7 +95,7 @@ pub(super) fn level(load: f64, points: &[&Point], criteria: &Criteria) -> Level 
         cpu_us_per_request: spread(&best, cpu_us),
         cpu_user_us_per_request: spread(&best, named(names::SERVER_CPU_USER)),
         cpu_system_us_per_request: spread(&best, named(names::SERVER_CPU_SYSTEM)),
-        softirq_us_per_request: spread(&best, named(names::SERVER_SOFTIRQ)),
+        softirq_us_per_request: spread(&best, softirq_beside_us),
         cpus_busy_ratio: spread(&best, named(names::SERVER_CPU_BUSY)),
         busiest_thread_cpus: spread(&best, named(names::SERVER_BUSIEST_THREAD)),
         client_limited: 2 * limited > best.len(),
