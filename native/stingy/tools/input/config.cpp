@@ -200,7 +200,7 @@ bool Config::read(const std::string &path, std::string &error) {
         std::string function = r.text("function");
         Allocator a;
         a.size = r.argument("size"), a.count = r.argument("count"), a.pointer = r.argument("pointer"),
-        a.pool = r.argument("pool");
+        a.pool = r.argument("pool"), a.into = r.argument("into");
         a.type = r.text("type"), a.zeroes = r.flag("zeroes"), a.place = r.place();
         if (a.size < 0 && a.type.empty() && error.empty())
             error =
@@ -280,6 +280,30 @@ void Config::add_known() {
     allocator("strdup", -1, -1, -1, "strdup");
     allocator("strndup", 1, -1, -1, "strndup");
     allocator("__strdup", -1, -1, -1, "strdup");
+    allocator("wcsdup", -1, -1, -1, "strdup");
+    allocator("valloc", 0);
+    allocator("pvalloc", 0);
+    // Through an argument.
+    auto through = [&](const char *name, int into, const char *what, int size = -1) {
+        Allocator a;
+        a.into = into, a.like = what, a.size = size, a.is_foreign = true;
+        malloc_like.emplace(name, a);
+    };
+    through("posix_memalign", 0, "", 2);
+    through("asprintf", 0, "text that is printed");
+    through("vasprintf", 0, "text that is printed");
+    through("getline", 0, "a line that is read");
+    through("getdelim", 0, "text that is read");
+    through("__getdelim", 0, "text that is read");
+    through("open_memstream", 0, "text that is printed");
+    // Where they are given no buffer.
+    for (auto [name, argument] : {std::make_pair("realpath", 1), std::make_pair("getcwd", 0)}) {
+        Allocator a;
+        a.unless = argument, a.like = "the name of a file", a.is_foreign = true;
+        malloc_like.emplace(name, a);
+    }
+    for (const char *name : {"canonicalize_file_name", "get_current_dir_name", "tempnam"})
+        allocator(name, -1, -1, -1, "the name of a file"), malloc_like.at(name).is_foreign = true;
     for (const char *name : {"free", "cfree"}) {
         Allocator a;
         a.pointer = 0;

@@ -316,6 +316,19 @@ class FactWalk : public Walk {
             if (!pointee->isIncompleteType() && !pointee->isFunctionType())
                 written.align = context.getTypeAlignInChars(pointee).getQuantity();
         }
+        for (const Expr *argument : call->arguments()) {
+            const Expr *plain = argument->IgnoreParenCasts();
+            QualType to = plain->getType()->isPointerType() ? plain->getType()->getPointeeType() : QualType();
+            if (to.isNull() || !to->isPointerType())
+                continue;
+            QualType block = to->getPointeeType().getUnqualifiedType();
+            written.stored_left = StringRef(text(plain)).ltrim("& (").str();
+            if (!block->isVoidType()) {
+                written.stored_type = block.getAsString(PrintingPolicy(context.getLangOpts()));
+                written.stored_record = name_of(block->getAsRecordDecl());
+            }
+            break;
+        }
         SourceLocation begin = call->getBeginLoc();
         written.is_macro = begin.isMacroID();
         Place at = place(begin);

@@ -10,11 +10,47 @@ std::optional<unsigned> StageFinder::begun_by(const Function &function) const {
     return found == begins.end() ? std::nullopt : std::optional<unsigned>(found->second);
 }
 
+/// What of a function that chooses by the state runs when a stage's own code calls it: its code for that state, and
+/// what it does in every state.
+void StageFinder::add_chosen(Stage &stage, const Function &function) {
+    std::map<const BasicBlock *, const StateTest *> test_at;
+    for (const StateTest &test : tests)
+        if (test.block->getParent() == &function)
+            test_at[test.block] = &test;
+    std::set<const BasicBlock *> seen;
+    std::vector<const BasicBlock *> work{&function.getEntryBlock()};
+    while (!work.empty()) {
+        const BasicBlock *block = work.back();
+        work.pop_back();
+        if (!seen.insert(block).second)
+            continue;
+        stage.blocks.insert(block);
+        auto test = test_at.find(block);
+        if (test == test_at.end()) {
+            work.insert(work.end(), succ_begin(block), succ_end(block));
+            continue;
+        }
+        auto own = test->second->when.find(*stage.value);
+        work.push_back(own == test->second->when.end() ? test->second->otherwise : own->second);
+    }
+    stage.starts.insert(&function.getEntryBlock());
+}
+
 void StageFinder::close(Stage &stage) {
     std::vector<const Function *> work;
-    auto visit = [&](const Function *callee) {
-        if (callee->isDeclaration() || is_border(callee) || (callee != stage.function && begun_by(*callee)))
+    std::set<const Function *> chosen;
+    auto visit = [&](const CallBase &call, const Function *callee) {
+        if (callee->isDeclaration() || (callee != stage.function && begun_by(*callee)))
             return;
+        // A stage that calls its own dispatcher goes on in another state.
+        if (is_border(callee)) {
+            bool is_helper = stage.value && has_state() && graph.dispatchers.count(callee) &&
+                             callee != stage.dispatcher && callee != graph.scheduler &&
+                             !schedule_functions.count(callee) && !outside.count(callee);
+            if (is_helper && call.getFunction() != callee && chosen.insert(callee).second)
+                add_chosen(stage, *callee);
+            return;
+        }
         if (stage.functions.insert(callee))
             work.push_back(callee);
     };
@@ -25,12 +61,15 @@ void StageFinder::close(Stage &stage) {
         if (!call || dispatch_calls.count(call))
             return;
         for (const Function *callee : calls.pointers.callees(*call))
-            visit(callee);
+            visit(*call, callee);
     };
-    for (const BasicBlock *block : stage.blocks)
-        for (const Instruction &instruction : *block)
-            scan(instruction);
-    while (!work.empty()) {
+    size_t scanned = 0;
+    while (scanned < stage.blocks.size() || !work.empty()) {
+        if (scanned < stage.blocks.size()) {
+            for (const Instruction &instruction : *stage.blocks[scanned++])
+                scan(instruction);
+            continue;
+        }
         const Function *function = work.back();
         work.pop_back();
         for (const Instruction &instruction : instructions(*function))
@@ -47,6 +86,12 @@ void StageFinder::each_queueing(const Within &within, const Counts &counts,
                     for (const Origin &origin :
                          origins(calls, store->getValueOperand(), store, within, &state.cell).all)
                         use(origin);
+    for (const CallBase *call : clearing)
+        if (counts(*call)) {
+            Origin origin;
+            origin.at = call;
+            use(origin);
+        }
     for (auto &[name, call] : config.queue_stage)
         for (const CallBase *caller : calls.callers(*function_named(name)))
             if (counts(*caller) && call.stage >= 0 && call.stage < int(caller->arg_size()))
@@ -68,6 +113,61 @@ void StageFinder::each_queueing(const Within &within, const Counts &counts,
                     origin.at = at, origin.function = graph.stages[i].function;
                     use(origin);
                 }
+}
+
+/// Calls of memset that put 0 into a request's state, and that no assignment of the state follows.
+void StageFinder::find_clearing() {
+    if (!has_state() || is_functions)
+        return;
+    const Cell &state = graph.states[0].cell;
+    auto is_record = [&](const Type *type) {
+        const auto *record = dyn_cast_or_null<StructType>(type);
+        return record && plain_name(*record) == state.record;
+    };
+    for (const Function &function : module)
+        for (const Instruction &instruction : instructions(function)) {
+            const auto *call = dyn_cast<CallBase>(&instruction);
+            const Function *callee = call ? call->getCalledFunction() : nullptr;
+            if (!callee)
+                continue;
+            bool is_bzero = callee->getName() == "bzero";
+            if (!is_bzero && !isa<MemSetInst>(call) && callee->getName() != "memset")
+                continue;
+            const auto *bytes = dyn_cast<ConstantInt>(call->getArgOperand(is_bzero ? 1 : 2));
+            const auto *filling = is_bzero ? nullptr : dyn_cast<ConstantInt>(call->getArgOperand(1));
+            if (!bytes || bytes->getZExtValue() <= state.offset || (!is_bzero && !(filling && filling->isZero())))
+                continue;
+            const Value *request = call->getArgOperand(0)->stripPointerCasts();
+            const auto *element = dyn_cast<GEPOperator>(request);
+            bool is_request = element && is_record(element->getResultElementType());
+            for (const User *user : request->users())
+                if (const auto *field = dyn_cast<GetElementPtrInst>(user))
+                    is_request |= is_record(field->getSourceElementType());
+            auto stores = calls.stores.find(state);
+            if (is_request && (stores == calls.stores.end() || none_of(stores->second, [&](const StoreInst *store) {
+                                   return store->getFunction() == &function &&
+                                          isPotentiallyReachable(call, store, nullptr, nullptr, nullptr);
+                               })))
+                clearing.push_back(call);
+        }
+}
+
+/// Assignments of the state in stages of which no value is known: the edges from there are missing.
+void StageFinder::report_unknown() {
+    if (!has_state())
+        return;
+    for (const StateCell &state : graph.states)
+        if (auto stores = calls.stores.find(state.cell); stores != calls.stores.end())
+            for (const StoreInst *store : stores->second) {
+                auto any = [](const CallBase &) { return true; };
+                Origins found = origins(calls, store->getValueOperand(), store, any, &state.cell);
+                if (found.is_complete || !found.all.empty() || graph.stages_of(*store).empty())
+                    continue;
+                graph.doubts.push_back({"state_unknown", store,
+                                        state.text() + " is given a value here that is not known; edges from here are "
+                                                       "missing",
+                                        "assign constants, or [[stage]] with after = [...]"});
+            }
 }
 
 std::optional<unsigned> StageFinder::stage_of(const Origin &origin) const {
@@ -222,7 +322,7 @@ void StageFinder::add_entries() {
     std::vector<const Function *> work;
     auto any = [&](const CallBase &) { return true; };
     auto everything = [](const Instruction &) { return true; };
-    std::map<const Function *, SetVector<const Instruction *>> in_dispatcher;
+    MapVector<const Function *, SetVector<const Instruction *>> in_dispatcher;
     each_queueing(any, everything, [&](const Origin &origin) {
         if (!stage_of(origin) || !is_outside(*origin.at))
             return;
@@ -236,6 +336,17 @@ void StageFinder::add_entries() {
     for (auto &[function, places] : in_dispatcher) {
         if (queue_functions.count(function))
             continue;
+        std::set<std::string> callers;
+        for (const CallBase *call : calls.callers(*function))
+            for (unsigned i : graph.stages_of(*call))
+                callers.insert(graph.stages[i].name);
+        if (!callers.empty())
+            graph.doubts.push_back(
+                {"state_changed_in_loop", places[0],
+                 join(callers, ", ") + " call " + source_name(*function) +
+                     ", which changes the state here, outside of any state's own code; that is taken "
+                     "as the loop's, and edges from these stages may be missing",
+                 "[scheduler] dispatch = \"the function of the loop\""});
         Stage stage;
         stage.name = source_name(*function);
         stage.kind = "entry";
@@ -261,7 +372,7 @@ void StageFinder::add_entries() {
     std::vector<const Function *> sorted(tops.begin(), tops.end());
     auto order = [](const Function *f) {
         Place p = place_of(*f);
-        return std::make_tuple(p.file, p.line);
+        return std::make_tuple(p.file, p.line, f->getName().str());
     };
     std::sort(sorted.begin(), sorted.end(), [&](const Function *a, const Function *b) { return order(a) < order(b); });
     for (const Function *function : sorted) {

@@ -40,6 +40,27 @@ std::optional<StateTest> test_of(const BasicBlock &block, const Value *&what) {
     return test;
 }
 
+/// Whether a comparison only keeps code from running for a value, or for all others: the value has no code of its own.
+/// `if (state != PAUSING) remove_event();`, `if (state == DONE) return;`
+bool is_guard(const StateTest &test, PostDominatorTree &post, const LoopInfo &loops) {
+    if (test.is_switch)
+        return false;
+    const BasicBlock *own = test.when.begin()->second;
+    // Where the value ends a loop, what follows is its code.
+    if (const Loop *loop = loops.getLoopFor(test.block); loop && !loop->contains(own))
+        return false;
+    auto *node = post.getNode(const_cast<BasicBlock *>(test.block));
+    const BasicBlock *meeting = node && node->getIDom() ? node->getIDom()->getBlock() : nullptr;
+    if (own == meeting)
+        return true;
+    if (own->getSinglePredecessor() != test.block ||
+        !(isa<ReturnInst>(own->getTerminator()) || own->getSingleSuccessor() == meeting))
+        return false;
+    return all_of(*own, [](const Instruction &instruction) {
+        return isa<DbgInfoIntrinsic>(instruction) || !(isa<StoreInst>(instruction) || isa<CallBase>(instruction));
+    });
+}
+
 bool sounds_like_state(StringRef name) {
     std::string lower = name.lower();
     for (const char *word : {"state", "stage", "phase"})
@@ -72,11 +93,18 @@ std::vector<StateTest> state_tests(const Calls &calls, const Cell &state, const 
         std::set<int64_t> values;
         std::set<const BasicBlock *> ways;
         bool is_chosen_by_argument = false;
+        std::unique_ptr<PostDominatorTree> post;
+        LoopInfo loops;
         for (const BasicBlock &block : function) {
             const Value *what = nullptr;
             Cell cell;
             auto test = test_of(block, what);
             if (!test || !field_of(calls, what, cell) || !(cell == state))
+                continue;
+            if (!post)
+                post = std::make_unique<PostDominatorTree>(const_cast<Function &>(function)),
+                loops.analyze(DominatorTree(const_cast<Function &>(function)));
+            if (!only && is_guard(*test, *post, loops))
                 continue;
             is_chosen_by_argument |= isa<Argument>(what);
             for (auto &[value, to] : test->when)

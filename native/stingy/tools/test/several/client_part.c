@@ -1,0 +1,4 @@
+int only_clients_need_this(void)
+{
+	return 0;
+}
