@@ -49,8 +49,14 @@ namespace {
 
 /// The parameter that a value is, through casts, or -1. `is_raised`: where it is 0, a small number may be in its place.
 int parameter_of(const Value *value, bool *is_raised = nullptr) {
-    while (const auto *cast = dyn_cast<CastInst>(value))
-        value = cast->getOperand(0);
+    auto adds_nothing = [](const Value *one) {
+        const auto *sum = dyn_cast<BinaryOperator>(one);
+        const auto *number =
+            sum && sum->getOpcode() == Instruction::Add ? dyn_cast<ConstantInt>(sum->getOperand(1)) : nullptr;
+        return isa<CastInst>(one) || (number && number->isZero());
+    };
+    while (adds_nothing(value))
+        value = cast<User>(value)->getOperand(0);
     const auto *argument = dyn_cast<Argument>(value);
     if (argument)
         return int(argument->getArgNo());
@@ -84,6 +90,20 @@ std::pair<const Value *, const Value *> factors(const Value *value) {
     if (const auto *product = dyn_cast<BinaryOperator>(value); product && product->getOpcode() == Instruction::Mul)
         return {product->getOperand(0), product->getOperand(1)};
     return {nullptr, nullptr};
+}
+
+/// Whether a value is strlen(first parameter) + 1.
+bool is_length_and_one(const Value *value) {
+    while (const auto *cast = dyn_cast<CastInst>(value))
+        value = cast->getOperand(0);
+    const auto *sum = dyn_cast<BinaryOperator>(value);
+    const auto *one = sum && sum->getOpcode() == Instruction::Add ? dyn_cast<ConstantInt>(sum->getOperand(1)) : nullptr;
+    const Value *length = sum ? sum->getOperand(0) : nullptr;
+    while (const auto *cast = dyn_cast_or_null<CastInst>(length))
+        length = cast->getOperand(0);
+    const auto *call = dyn_cast_or_null<CallBase>(length);
+    return one && one->isOne() && call && call->getCalledFunction() &&
+           call->getCalledFunction()->getName() == "strlen" && parameter_of(call->getArgOperand(0)) == 0;
 }
 
 /// Blocks of the function that lead to its return, up to a call that does not come back.
@@ -170,8 +190,13 @@ void Allocators::find_manner(const Function &function, const std::vector<const C
             bool is_zero = (is_memset && isa<Constant>(call->getArgOperand(1)) &&
                             cast<Constant>(call->getArgOperand(1))->isNullValue()) ||
                            (callee && callee->getName() == "bzero");
+            bool is_copy =
+                wrapper.like == "strdup" && callee &&
+                is_contained(ArrayRef<StringRef>{"strlen", "memcpy", "memmove", "strcpy"}, callee->getName());
             if (is_zero && is_block(call->getArgOperand(0)))
                 wrapper.zeroes = true;
+            else if (is_copy)
+                continue;
             else if (!isa<IntrinsicInst>(call))
                 wrapper.is_plain = false;
         }
@@ -209,7 +234,7 @@ bool Allocators::take_size(const CallBase &site, Allocator &wrapper) const {
     if (!inner.like.empty())
         wrapper.like = inner.like;
     if (wrapper.like.empty())
-        wrapper.like = "computed";
+        wrapper.like = bytes && is_length_and_one(bytes) ? "strdup" : "computed";
     return true;
 }
 

@@ -118,6 +118,13 @@ void Escapes::pass(Walk &walk, const CallBase &call, unsigned argument, Kind kin
             continue;
         }
         if (callee->isDeclaration()) {
+            // What a variable holds, its copy holds, too.
+            StringRef name = callee->getName();
+            bool is_copy = is_contained(ArrayRef<StringRef>{"memcpy", "memmove", "mempcpy", "memccpy"}, name);
+            if (kind == local && is_copy && argument == 1)
+                store_to(walk, call.getArgOperand(0));
+            if (kind == local && name == "bcopy" && argument == 0)
+                store_to(walk, call.getArgOperand(1));
             if (returned_argument(callee->getName()) == int(argument))
                 walk.work.push_back({&call, kind});
             walk.course.is_kept |= !keeps_nothing(callee->getName());

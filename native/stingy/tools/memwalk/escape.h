@@ -5,8 +5,8 @@
 
 namespace stingy {
 
-/// What becomes of a block's address, from one value on (after Choi et al., "Escape analysis for Java", 1999: a summary of
-/// each parameter, callees before callers). Kept: a field, a global, or a function from outside may have it.
+/// What becomes of a block's address, from one value on (after Choi et al., "Escape analysis for Java", 1999: a summary
+/// of each parameter, callees before callers). Kept: a field, a global, or a function from outside may have it.
 struct Course {
     bool is_kept = false, is_freed = false, is_returned = false;
     std::set<unsigned> into; ///< parameters of this function: it is stored where they point to
@@ -17,9 +17,9 @@ class Escapes {
     /// `is_request`: of an allocating call or a local variable, whether it is a request: what a request holds is none.
     Escapes(const Calls &calls, const Allocators &allocators, const StageGraph &graph,
             std::function<bool(const llvm::Value &)> is_request);
-    /// Whether the block of an allocating call lives in local variables alone, of the function that calls or of callers that
-    /// it is handed to, and is freed there; it then never waits with a request. False where such a function may run stages
-    /// meanwhile.
+    /// Whether the block of an allocating call lives in local variables alone, of the function that calls or of callers
+    /// that it is handed to, and is freed there; it then never waits with a request. False where such a function may
+    /// run stages meanwhile.
     bool is_temporary(const llvm::CallBase &call);
 
   private:

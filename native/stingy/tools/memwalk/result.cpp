@@ -176,6 +176,12 @@ void complete(Result &result, const Calls &calls) {
         for (const Object *object : result.request_objects) {
             if (!object->live.count(i))
                 continue;
+            // Of an array of requests, one is this request's.
+            if (object->is_request && object->size.kind == Size::n_constant) {
+                state.bytes += object->size.unit;
+                state.lines += (object->size.unit + result.line_bytes - 1) / result.line_bytes;
+                continue;
+            }
             if (!object->size.bytes || !object->per_request) {
                 state.is_bound = false;
                 if (!object->size.bytes)

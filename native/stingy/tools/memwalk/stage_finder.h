@@ -44,6 +44,7 @@ class StageFinder {
     std::optional<unsigned> begun_by(const llvm::Function &function) const;
     void add_chosen(Stage &stage, const llvm::Function &function);
     void find_clearing();
+    bool is_made_of_bits(const llvm::Value *value, const StateCell &state) const;
     void report_unknown();
     /// Everything a stage can call, without the code that runs stages and without what other stages begin in.
     void close(Stage &stage);

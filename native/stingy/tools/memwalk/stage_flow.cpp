@@ -152,22 +152,52 @@ void StageFinder::find_clearing() {
         }
 }
 
+/// Whether a value is made of the state's own bits.
+bool StageFinder::is_made_of_bits(const Value *value, const StateCell &state) const {
+    while (const auto *cast = dyn_cast<CastInst>(value))
+        value = cast->getOperand(0);
+    const auto *binary = dyn_cast<BinaryOperator>(value);
+    if (!binary || (binary->getOpcode() != Instruction::Or && binary->getOpcode() != Instruction::And))
+        return false;
+    return any_of(binary->operand_values(), [&](const Value *one) {
+        Cell cell;
+        return (field_of(calls, one, cell) && cell == state.cell) || is_made_of_bits(one, state);
+    });
+}
+
 /// Assignments of the state in stages of which no value is known: the edges from there are missing.
 void StageFinder::report_unknown() {
-    if (!has_state())
-        return;
-    for (const StateCell &state : graph.states)
-        if (auto stores = calls.stores.find(state.cell); stores != calls.stores.end())
-            for (const StoreInst *store : stores->second) {
-                auto any = [](const CallBase &) { return true; };
-                Origins found = origins(calls, store->getValueOperand(), store, any, &state.cell);
-                if (found.is_complete || !found.all.empty() || graph.stages_of(*store).empty())
-                    continue;
-                graph.doubts.push_back({"state_unknown", store,
-                                        state.text() + " is given a value here that is not known; edges from here are "
-                                                       "missing",
-                                        "assign constants, or [[stage]] with after = [...]"});
-            }
+    for (const StateCell &state : graph.states) {
+        const Instruction *unknown = nullptr, *bits = nullptr;
+        unsigned unknowns = 0, of_bits = 0;
+        auto stores = calls.stores.find(state.cell);
+        if (stores == calls.stores.end())
+            continue;
+        for (const StoreInst *store : stores->second) {
+            auto any = [](const CallBase &) { return true; };
+            Origins found = origins(calls, store->getValueOperand(), store, any, &state.cell);
+            if (found.is_complete || !found.all.empty() || graph.stages_of(*store).empty())
+                continue;
+            bool is_bits = is_made_of_bits(store->getValueOperand(), state);
+            const Instruction *&first = is_bits ? bits : unknown;
+            if (!first)
+                first = store;
+            (is_bits ? of_bits : unknowns)++;
+        }
+        auto more = [](unsigned count) {
+            return count > 1 ? " and at " + std::to_string(count - 1) + " more places" : std::string();
+        };
+        if (unknown)
+            graph.doubts.push_back({"state_unknown", unknown,
+                                    state.text() + " is given a value here" + more(unknowns) +
+                                        " that is not known; edges from there are missing",
+                                    "assign constants, or [[stage]] with after = [...]"});
+        if (bits)
+            graph.doubts.push_back({"state_of_bits", bits,
+                                    state.text() + " is a set of bits: one is set or taken away here" + more(of_bits) +
+                                        "; stages are values that are assigned whole, edges by bits are missing",
+                                    "name the stages: [[stage]] with entry and after"});
+    }
 }
 
 std::optional<unsigned> StageFinder::stage_of(const Origin &origin) const {

@@ -61,6 +61,16 @@ bool is_guard(const StateTest &test, PostDominatorTree &post, const LoopInfo &lo
     });
 }
 
+/// Whether an address is that of a field of a global structure, and of no array.
+bool is_in_global(const Value *address) {
+    while (const auto *gep = dyn_cast<GEPOperator>(address)) {
+        if (!gep->hasAllConstantIndices() || isa<ArrayType>(gep->getSourceElementType()))
+            return false;
+        address = gep->getPointerOperand();
+    }
+    return isa<GlobalVariable>(address);
+}
+
 bool sounds_like_state(StringRef name) {
     std::string lower = name.lower();
     for (const char *word : {"state", "stage", "phase"})
@@ -174,6 +184,9 @@ bool guess_state_field(const Program &program, const Calls &calls, StateField &g
             continue;
         auto stores = calls.stores.find(cell);
         if (stores == calls.stores.end())
+            continue;
+        // What is there once is no request's.
+        if (all_of(stores->second, [](const StoreInst *store) { return is_in_global(store->getPointerOperand()); }))
             continue;
         for (const StoreInst *store : stores->second)
             for (const Origin &origin : origins(calls, store->getValueOperand(), store, any).all) {

@@ -23,7 +23,7 @@ server() {
 		return
 	fi
 	if [ "$name" = nginx ]; then
-		shuffled 2 -p "$folder/database" --config "test/servers/$name.toml" -o "$SCRATCH/again.json" && cmp -s "$ACTUAL/server_$name.json" "$SCRATCH/again.json"
+		shuffled 2 -p "$folder/database" --config "test/servers/$name.toml" -o "$SCRATCH/again.json" && diff "$ACTUAL/server_$name.json" "$SCRATCH/again.json" | head -20 && cmp -s "$ACTUAL/server_$name.json" "$SCRATCH/again.json"
 		verdict $? "output_of_${name}_is_reproducible"
 	fi
 	golden "server_$name.txt"

@@ -4,31 +4,32 @@
 
 enum state { READ, WRITE };
 
-struct conn { enum state state; int fd; char *line; };
+struct conn {
+    enum state state;
+    int fd;
+    char *line;
+};
 
-void log_line(const char *line)
-{
-	send(2, line, 1, 0);
+void log_line(const char *line) {
+    send(2, line, 1, 0);
 }
 
-static void step(struct conn *c)
-{
-	switch (c->state) {
-	case READ:
-		c->line = copy_line("hello");
-		c->state = WRITE;
-		break;
-	case WRITE:
-		log_line(c->line);
-		free_line(c->line);
-		c->state = READ;
-		break;
-	}
+static void step(struct conn *c) {
+    switch (c->state) {
+    case READ:
+        c->line = copy_line("hello");
+        c->state = WRITE;
+        break;
+    case WRITE:
+        log_line(c->line);
+        free_line(c->line);
+        c->state = READ;
+        break;
+    }
 }
 
-int main(void)
-{
-	static struct conn c;
-	for (;;)
-		step(&c);
+int main(void) {
+    static struct conn c;
+    for (;;)
+        step(&c);
 }

@@ -2,12 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-char *copy_line(const char *line)
-{
-	return strdup(line);
+char *copy_line(const char *line) {
+    return strdup(line);
 }
 
-void free_line(char *line)
-{
-	free(line);
+void free_line(char *line) {
+    free(line);
 }
