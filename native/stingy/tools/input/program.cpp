@@ -54,19 +54,16 @@ bool read_units(const std::string &build, Program &program, std::string &error) 
         error = path + ": " + StringRef(message).trim().str() + ". It is written by the build; make it anew";
         return false;
     }
-    std::map<std::string, Unit> seen;
+    std::set<std::pair<std::string, std::vector<std::string>>> seen;
     for (const clang::tooling::CompileCommand &command : database->getAllCompileCommands()) {
         std::string file = absolute_path(command.Directory, command.Filename);
         StringRef ending = sys::path::extension(file);
         if (ending != ".c")
             continue;
         Unit unit{command.Directory, file, command.CommandLine, command.Output};
-        if (auto [first, is_new] = seen.emplace(file, unit); !is_new) {
-            if (meaning(first->second) != meaning(unit))
-                program.warnings.push_back(file +
-                                           " is compiled more than once, with other macros; read as the first time");
+        // Compiled for two programs in two ways, it is two units.
+        if (!seen.insert({file, meaning(unit)}).second)
             continue;
-        }
         for (size_t i = 0; i + 1 < unit.command.size() && unit.output.empty(); i++)
             if (unit.command[i] == "-o")
                 unit.output = unit.command[i + 1];
@@ -82,7 +79,8 @@ bool read_units(const std::string &build, Program &program, std::string &error) 
         error = path + ": it names no C file (*.c)";
         return false;
     }
-    std::sort(program.units.begin(), program.units.end(), [](const Unit &a, const Unit &b) { return a.file < b.file; });
+    std::stable_sort(program.units.begin(), program.units.end(),
+                     [](const Unit &a, const Unit &b) { return a.file < b.file; });
     program.root = program.build;
     // A build folder inside or beside the source: show paths from the folder that holds all units.
     std::string common = sys::path::parent_path(program.units[0].file).str();
@@ -211,8 +209,20 @@ void parse(const Unit &unit, Parsed &parsed) {
     WriteBitcodeToFile(*module, stream);
 }
 
+/// How much alike two units are compiled: the macros and folders that they have in common, less those that only one
+/// has.
+int likeness(const Unit &a, const Unit &b) {
+    int both = 0, all = 0;
+    std::vector<std::string> left = meaning(a), right = meaning(b);
+    for (const std::string &word : left)
+        both += word != a.file && is_contained(right, word);
+    all = int(left.size() + right.size()) - 2;
+    return 2 * both - all;
+}
+
 /// The units that a program is linked of, from the one with its main on: those that define what others need, as a
-/// linker takes them from an archive. Where several define it, one of the same folder.
+/// linker takes them from an archive. Where several define it, the one that is compiled most like it, or of the same
+/// folder.
 std::set<size_t> linked_with(size_t first, const Program &program, const std::vector<Parsed> &parsed,
                              const std::set<size_t> &mains) {
     std::map<std::string, std::vector<size_t>> definers;
@@ -222,7 +232,11 @@ std::set<size_t> linked_with(size_t first, const Program &program, const std::ve
                 definers[symbol].push_back(i);
     std::set<size_t> linked{first};
     std::vector<size_t> work{first};
-    StringRef folder = sys::path::parent_path(program.units[first].file);
+    auto order = [&](size_t i) {
+        return std::make_pair(sys::path::parent_path(program.units[i].file) ==
+                                  sys::path::parent_path(program.units[first].file),
+                              likeness(program.units[i], program.units[first]));
+    };
     while (!work.empty()) {
         size_t unit = work.back();
         work.pop_back();
@@ -232,14 +246,39 @@ std::set<size_t> linked_with(size_t first, const Program &program, const std::ve
                 continue;
             size_t best = found->second[0];
             for (size_t i : found->second)
-                if (sys::path::parent_path(program.units[i].file) == folder) {
+                if (order(i) > order(best))
                     best = i;
-                    break;
-                }
             linked.insert(best), work.push_back(best);
         }
     }
     return linked;
+}
+
+/// Of a file that is compiled in several ways, the one that is most like the main's; said where that does not tell.
+void choose_ways(Program &program, std::vector<Parsed> &parsed) {
+    const Unit *main = nullptr;
+    for (size_t i = 0; i < parsed.size(); i++)
+        if (parsed[i].defines.count("main"))
+            main = &program.units[i];
+    std::vector<Unit> units;
+    std::vector<Parsed> kept;
+    for (size_t i = 0, next; i < parsed.size(); i = next) {
+        for (next = i + 1; next < parsed.size() && program.units[next].file == program.units[i].file;)
+            next++;
+        size_t best = i;
+        bool is_tie = next > i + 1 && !main;
+        for (size_t j = i + 1; j < next && main; j++) {
+            int more = likeness(program.units[j], *main) - likeness(program.units[best], *main);
+            is_tie = more == 0;
+            if (more > 0)
+                best = j;
+        }
+        if (is_tie)
+            program.warnings.push_back(shown_path(program.root, program.units[i].file) +
+                                       " is compiled in several ways; read as the first time");
+        units.push_back(program.units[best]), kept.push_back(std::move(parsed[best]));
+    }
+    program.units = std::move(units), parsed = std::move(kept);
 }
 
 /// Of several programs, the one asked for: leaves out what only the others are linked of.
@@ -327,6 +366,7 @@ bool load(Program &program, unsigned jobs, const std::string &main_file, const s
     }
     if (!choose_program(program, parsed, main_file, error))
         return false;
+    choose_ways(program, parsed);
     for (size_t i = 0; i < parsed.size(); i++) {
         program.facts.add(std::move(parsed[i].facts));
         auto read = parseBitcodeFile(MemoryBufferRef(parsed[i].code.str(), program.units[i].file), *program.context);

@@ -40,11 +40,16 @@ several() {
 	verdict $? the_program_that_is_named_is_read_whole
 	"$MEMWALK" -p "$folder" --frames none --program none.c 2>&1 | grep -q 'no file `none.c` of it defines main; main is in check.c, client.c, server.c'
 	verdict $? a_program_that_is_not_there_is_refused
-	mkdir -p "$SCRATCH/twice"
-	sed 's/"-O2", "-I/"-O2", "-DOTHER=1", "-I/; s/^\[//; s/^]//' "$folder/compile_commands.json" | cat <(sed '$d' "$folder/compile_commands.json") <(echo ,) - > "$SCRATCH/twice/compile_commands.json"
-	echo ']' >> "$SCRATCH/twice/compile_commands.json"
-	"$MEMWALK" -p "$SCRATCH/twice" --frames none --program server.c --report --caches 48 2>&1 | grep -q 'server.c is compiled more than once, with other macros'
-	verdict $? a_file_compiled_in_two_ways_is_said
+	# Of a file that is compiled for each program in its own way, the server's way: it is the one that allocates.
+	folder=$SCRATCH/ways
+	database "$folder" "$TOOLS"/test/several/{client,client_part,shared}.c
+	sed -i 's/"-O2"/"-O2", "-DSTATIC_LINES"/; s/^]//' "$folder/compile_commands.json"
+	database "$SCRATCH/server" "$TOOLS"/test/several/{server,shared}.c
+	sed 's/^\[/,/' "$SCRATCH/server/compile_commands.json" >> "$folder/compile_commands.json"
+	"$MEMWALK" -p "$folder" --frames none --program server.c --report --caches 48 > "$SCRATCH/out" 2>&1 && grep -q 'server.c:[0-9]* copy_line; freed' "$SCRATCH/out" && ! grep -q 'several ways' "$SCRATCH/out"
+	verdict $? a_file_is_read_as_it_is_compiled_for_the_program
+	"$MEMWALK" -p "$folder" --frames none --program client.c --report --caches 48 2>&1 | grep -q 'no stages found'
+	verdict $? another_program_has_its_own_way
 }
 
 # Every part of the work, in order.
