@@ -117,7 +117,7 @@ pub fn sentences(run: &RunDir, findings: &Findings) -> Verdict {
     let mut said = Vec::new();
     let causes = causes(run, findings);
     if let Some(closed) = &findings.connections {
-        closed_sentences(run, findings, closed, cause::explains_waiting(&causes), &mut said);
+        closed_sentences(run, findings, closed, &causes, &mut said);
     }
     if let Some(open) = &findings.rate {
         open_sentences(open, &mut said);
@@ -263,11 +263,11 @@ fn closed_sentences(
     run: &RunDir,
     findings: &Findings,
     closed: &SweepFindings,
-    has_cause: bool,
+    causes: &[Cause],
     said: &mut Vec<String>,
 ) {
     let unit = Sweep::Connections;
-    said.extend(cause::saturated_first(&evidence::Evidence { run, findings }, closed, has_cause));
+    said.extend(cause::saturated_first(&evidence::Evidence { run, findings }, closed, causes));
     if let Some(peak) = &closed.peak
         && let Some(last) = closed.levels.last()
         && let Some(end) = last.throughput_per_sec

@@ -61,6 +61,8 @@ pub struct GroupSize {
     pub threads: u64,
     /// Sum of resident pages; pages shared by several processes count in each.
     pub resident_pages: u64,
+    /// Of these, pages that no file and no shared memory backs: heaps and stacks.
+    pub anonymous_pages: u64,
 }
 
 /// CPU time of one living process.
@@ -410,13 +412,14 @@ impl ServerGroup {
         self.is_cut
     }
 
-    /// The size as of the last reading.
+    /// The size as of the last reading; anonymous pages as of now.
     pub fn size(&self) -> GroupSize {
         let mut size = GroupSize::default();
-        for member in self.members.values().filter(|member| member.last.state != 'Z') {
+        for (pid, member) in self.members.iter().filter(|(_, member)| member.last.state != 'Z') {
             size.processes += 1;
             size.threads += member.last.threads;
             size.resident_pages += member.last.resident_pages;
+            size.anonymous_pages += read_anonymous_pages(*pid).unwrap_or(0);
         }
         size
     }
@@ -425,6 +428,14 @@ impl ServerGroup {
 fn add_account(counters: &mut GroupCounters, earlier: &ThreadAccount, now: &ThreadAccount) {
     counters.wait_ns += now.wait_ns.saturating_sub(earlier.wait_ns);
     counters.switches += now.switches.saturating_sub(earlier.switches);
+}
+
+/// `/proc/PID/statm` has resident pages second, and those of files and shared memory third (proc(5)).
+fn read_anonymous_pages(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    let mut pages = text.split_ascii_whitespace().skip(1).map(str::parse::<u64>);
+    let (resident, shared) = (pages.next()?.ok()?, pages.next()?.ok()?);
+    resident.checked_sub(shared)
 }
 
 fn read_account(pid: u32, tid: u32) -> Option<ThreadAccount> {

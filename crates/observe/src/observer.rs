@@ -6,7 +6,7 @@ use crate::facts;
 use crate::group::{Group, ServerGroup};
 use crate::listening::server_on_port;
 use crate::machine::MachineReader;
-use crate::network::NetworkReader;
+use crate::network::{NetworkReader, NetworkReading};
 use crate::outgoing;
 use crate::port_sockets::PortReader;
 use crate::proc_text::parse_descriptor_limit;
@@ -55,6 +55,8 @@ pub struct Observer {
     missing: MissingReasons,
     socket_method: Option<&'static str>,
     opened: Option<Edge>,
+    /// Counters at the end of the window before, or at the start.
+    network_before: NetworkReading,
     /// Files that threads were seen waiting for, by call and name.
     waited_for: BTreeMap<String, u64>,
     /// Where most of the server's own connections led, the last time that there were any.
@@ -68,7 +70,7 @@ impl Observer {
     /// yet (nobody listens) is taken up when it appears.
     pub fn start(target: Target, interval: Duration) -> Result<Self, ObserveError> {
         let machine = MachineReader::open()?;
-        let network = NetworkReader::open(target.netns_pid);
+        let mut network = NetworkReader::open(target.netns_pid);
         let mut missing = MissingReasons::default();
         let reader = match PortReader::open(target.netns_pid, target.port) {
             Ok(reader) => Some(reader),
@@ -94,6 +96,7 @@ impl Observer {
             .name("observer".into())
             .spawn(move || sampler.run(&for_thread))
             .map_err(ObserveError::Thread)?;
+        let network_before = network.read();
         let mut observer = Observer {
             target,
             shared,
@@ -104,6 +107,7 @@ impl Observer {
             missing,
             socket_method,
             opened: None,
+            network_before,
             waited_for: BTreeMap::new(),
             backend: None,
         };
@@ -166,7 +170,9 @@ impl Observer {
         if let Some(remote) = outgoing.as_ref().and_then(|outgoing| outgoing.most) {
             self.backend = Some(remote);
         }
+        let network_before = std::mem::replace(&mut self.network_before, end.network.clone());
         Ok(Window {
+            network_before,
             outgoing: outgoing.map(|outgoing| outgoing.established),
             begin,
             end,

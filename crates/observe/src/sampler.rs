@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 /// each of the four kinds.
 const REST_AFTER_READING: u32 = 400;
 
+/// Looks at the threads come more often than other readings: the share of them that sleep is known no better than their number allows.
+const LOOKS_PER_READING: u32 = 10;
+
 /// What the thread gathered since the window began.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Samples {
@@ -45,8 +48,8 @@ pub struct Samples {
 #[derive(Debug, Default)]
 struct Control {
     samples: Samples,
-    /// The window that began has no reading of the states yet.
-    is_reading_due: bool,
+    /// When the window began, as long as it has no reading of the states.
+    window_began: Option<Instant>,
     is_stopping: bool,
     thread_id: Option<u32>,
 }
@@ -81,7 +84,7 @@ impl Shared {
         let mut waits = std::mem::take(&mut control.samples.waits);
         waits.stalls = Stalls::default();
         control.samples = Samples { waits, ..Samples::default() };
-        control.is_reading_due = true;
+        control.window_began = Some(Instant::now());
         self.wake.notify_all();
     }
 
@@ -109,11 +112,13 @@ impl Shared {
 struct Pace {
     interval: Duration,
     due: Instant,
+    /// From 0 to 1: the interval is between a half and three halves of itself, so that no period of the server is followed.
+    phase: f64,
 }
 
 impl Pace {
     fn new(interval: Duration) -> Self {
-        Pace { interval, due: Instant::now() }
+        Pace { interval, due: Instant::now(), phase: 0.0 }
     }
 
     fn is_due(&self) -> bool {
@@ -122,7 +127,9 @@ impl Pace {
 
     fn rest_after(&mut self, cpu_ns: u64) {
         let rest = Duration::from_nanos(cpu_ns).saturating_mul(REST_AFTER_READING).max(self.interval);
-        self.due = Instant::now() + rest;
+        // Multiples of the golden ratio spread evenly over any number of intervals.
+        self.phase = (self.phase + 0.618_034).fract();
+        self.due = Instant::now() + rest.mul_f64(0.5 + self.phase);
     }
 }
 
@@ -132,7 +139,7 @@ pub struct Sampler {
     pub reader: Option<PortReader>,
     /// The server's port.
     pub port: u16,
-    /// Shortest time between two readings of a kind.
+    /// Mean time between two readings of a kind, where they are cheap; of looks at the threads, a tenth of it.
     pub interval: Duration,
     /// CPUs that the thread keeps away from, where it may run elsewhere.
     pub avoid_cpus: Vec<usize>,
@@ -147,8 +154,11 @@ impl Sampler {
         keep_away_from(&self.avoid_cpus);
         let mut table = ProcessTable::default();
         let mut known_listeners = HashSet::new();
-        let [mut states, mut queues, mut group, mut waits] = [(); 4].map(|()| Pace::new(self.interval));
-        while let Some(is_first_of_window) = self.wait(shared) {
+        let [mut states, mut queues, mut group] = [(); 3].map(|()| Pace::new(self.interval));
+        let mut waits = Pace::new(self.interval / LOOKS_PER_READING);
+        loop {
+            let next = [&states, &queues, &group, &waits].map(|pace| pace.due).into_iter().min();
+            let Some(is_first_of_window) = self.wait(shared, next.unwrap_or_else(Instant::now)) else { return };
             if states.is_due() || is_first_of_window {
                 let cost = measured(|| self.read_states(shared, &mut known_listeners, Scope::AllStates));
                 states.rest_after(cost);
@@ -186,24 +196,23 @@ impl Sampler {
         }
     }
 
-    /// Sleeps for the interval; `None` = stop; `Some(true)` = a window began and has no reading yet (then only half the
-    /// interval passed, so that the reading lies inside the window).
-    fn wait(&self, shared: &Shared) -> Option<bool> {
+    /// Sleeps until `next`; `None` = stop; `Some(true)` = half an interval ago a window began, and it has no reading yet.
+    fn wait(&self, shared: &Shared, next: Instant) -> Option<bool> {
         let mut control = shared.control();
-        let mut deadline = Instant::now() + self.interval;
-        let mut is_shortened = false;
         loop {
             if control.is_stopping {
                 return None;
             }
-            if control.is_reading_due && !is_shortened {
-                is_shortened = true;
-                deadline = deadline.min(Instant::now() + self.interval / 2);
-            }
             let now = Instant::now();
-            if now >= deadline {
-                return Some(std::mem::take(&mut control.is_reading_due));
+            let first = control.window_began.map(|began| began + self.interval / 2);
+            if first.is_some_and(|first| now >= first) {
+                control.window_began = None;
+                return Some(true);
             }
+            if now >= next {
+                return Some(false);
+            }
+            let deadline = first.map_or(next, |first| first.min(next));
             control = shared
                 .wake
                 .wait_timeout(control, deadline - now)

@@ -50,6 +50,8 @@ pub struct MissingReasons {
 pub struct Window {
     pub(crate) begin: Edge,
     pub(crate) end: Edge,
+    /// Counters at the end of the window before, or at the start.
+    pub(crate) network_before: NetworkReading,
     pub(crate) samples: Samples,
     pub(crate) busiest_thread_ns: Option<u64>,
     pub(crate) size: GroupSize,
@@ -178,8 +180,12 @@ impl Window {
         let faults = end.major_faults - begin.major_faults;
         let faults_per_sec = Figure::new(faults as f64 * 1e9 / elapsed_ns, "1/s", faults, Origin::Counted);
         set(names::SERVER_MAJOR_FAULTS, "1/s", Some(faults_per_sec));
-        let bytes = self.size.resident_pages as f64 * rustix::param::page_size() as f64;
-        set(names::SERVER_MEMORY, "bytes", Some(Figure::new(bytes, "bytes", self.size.processes, Origin::Counted)));
+        let pages = |count: u64| {
+            let bytes = count as f64 * rustix::param::page_size() as f64;
+            Some(Figure::new(bytes, "bytes", self.size.processes, Origin::Counted))
+        };
+        set(names::SERVER_MEMORY, "bytes", pages(self.size.resident_pages));
+        set(names::SERVER_ANONYMOUS_MEMORY, "bytes", pages(self.size.anonymous_pages));
         self.wait_figures(&mut set);
         let counted = |count: u64| Some(Figure::new(count as f64, "count", 1, Origin::Counted));
         set(names::SERVER_PROCESSES, "count", counted(self.size.processes));
@@ -318,6 +324,12 @@ impl Window {
         set(names::NET_PACKETS_OUT, |net| net.packets.map(|packets| packets.sent));
         set(names::NET_BACKLOG_DROPS, |net| net.backlog_drops);
         set(names::TIME_WAIT_OVERFLOWS, |net| net.time_wait_overflows);
+        if let (Some(before), Some(begin)) = (self.network_before.listen_overflows, self.begin.network.listen_overflows)
+        {
+            let count = begin.saturating_sub(before);
+            let figure = Figure::new(count as f64, "connections", count, Origin::Counted);
+            figures.set(names::TCP_LISTEN_OVERFLOWS_BEFORE, figure);
+        }
         figures.set(
             names::NET_LINK_USED,
             match self.busiest_link_ratio() {

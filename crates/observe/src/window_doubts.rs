@@ -230,6 +230,7 @@ mod tests {
         Window {
             begin,
             end,
+            network_before: Default::default(),
             samples: Default::default(),
             busiest_thread_ns: Some(cpu_ns),
             size: Default::default(),

@@ -125,6 +125,8 @@ names! {
     SERVER_RUN_QUEUE = "server.run_queue_wait_us_per_request", "us";
     /// Resident memory of the group at the end of the window.
     SERVER_MEMORY = "server.memory_bytes", "bytes";
+    /// Of it, memory that no file and no shared memory backs (heaps, stacks).
+    SERVER_ANONYMOUS_MEMORY = "server.anonymous_memory_bytes", "bytes";
     /// Major page faults of the group per second.
     SERVER_MAJOR_FAULTS = "server.major_faults_per_sec", "1/s";
     /// Context switches of the group per completed request.
@@ -235,6 +237,8 @@ names! {
     TCP_RETRANSMITS = "tcp.retransmits_per_sec", "1/s";
     /// Connections dropped per second because the accept queue was full.
     TCP_LISTEN_OVERFLOWS = "tcp.listen_overflows_per_sec", "1/s";
+    /// The same between the window before (or the watcher's start) and this one: while connections were opened.
+    TCP_LISTEN_OVERFLOWS_BEFORE = "tcp.listen_overflows_before_window", "connections";
     /// SYNs dropped per second at the listener, for any reason.
     TCP_LISTEN_DROPS = "tcp.listen_drops_per_sec", "1/s";
     /// Resets sent per second.

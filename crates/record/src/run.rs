@@ -326,6 +326,10 @@ impl RunDir {
     pub fn open(path: &Path) -> Result<Self, RunError> {
         let record_path = path.join("run.json");
         let record: RunRecord = read_json(&record_path)?;
+        if record.schema == 0 {
+            let why = "it says schema 0, which no straingauge has written".into();
+            return Err(RunError::Malformed { path: record_path, why });
+        }
         if record.schema > SCHEMA {
             return Err(RunError::Newer { path: record_path, found: record.schema });
         }
@@ -333,7 +337,7 @@ impl RunDir {
         for index in point_folders(path)? {
             let file = run.point_path(index).join("point.json");
             match read_json::<Point>(&file) {
-                Ok(point) if point.schema <= SCHEMA && point.index == index => run.points.push(point),
+                Ok(point) if (1..=SCHEMA).contains(&point.schema) && point.index == index => run.points.push(point),
                 Ok(point) => {
                     run.doubt_reading(&file, &format!("it says schema {} and index {}", point.schema, point.index))
                 }

@@ -50,6 +50,32 @@ pub fn interrupted(meanwhile: &'static str) -> anyhow::Error {
     anyhow::Error::new(Interrupted(meanwhile))
 }
 
+/// What wrk, wrk2, ab, hey, oha and k6 call it, and how it is asked for here.
+const HABITS: [(&[&str], &str); 11] = [
+    (&["-n", "--requests", "--iterations"], "a load has a length instead: -d 10s"),
+    (&["-R", "--rps", "--qps"], "the rate of the open loop is -r"),
+    (&["-z", "-D", "--duration-seconds"], "the length is -d 10s"),
+    (&["-k", "--keepalive", "--keep-alive"], "connections are kept open; --requests-per-connection 1 closes them"),
+    (&["--disable-keepalive"], "--requests-per-connection 1"),
+    (&["-L", "--latency", "-U"], "percentiles are always printed"),
+    (&["-s", "--script"], "there are no scripts; --urls, --mix and --trace say what to send"),
+    (&["-u", "--vus"], "connections are -c"),
+    (&["-m"], "the method is -X"),
+    (&["--data", "-p", "-T"], "the body is --body or --body-file, its type -H 'Content-Type: ...'"),
+    (&["--http2", "--h2"], "this is HTTP/1.1 only"),
+];
+
+/// A hint for an option that another tool has.
+fn habit(error: &clap::Error) -> Option<&'static str> {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    let (ErrorKind::UnknownArgument, Some(ContextValue::String(typed))) =
+        (error.kind(), error.get(ContextKind::InvalidArg))
+    else {
+        return None;
+    };
+    HABITS.iter().find(|(words, _)| words.contains(&typed.as_str())).map(|(_, hint)| *hint)
+}
+
 /// Help and version go to standard output with code 0; a wrong command line becomes one sentence with code 2.
 pub fn usage(error: clap::Error) -> ExitCode {
     if !error.use_stderr() {
@@ -58,6 +84,11 @@ pub fn usage(error: clap::Error) -> ExitCode {
     }
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let _ = error.print();
+        return ExitCode::from(USAGE);
+    }
+    if let Some(hint) = habit(&error) {
+        let typed = error.get(clap::error::ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
+        eprintln!("straingauge: there is no {typed}: {hint}; see --help");
         return ExitCode::from(USAGE);
     }
     let text = error.render().to_string();

@@ -20,11 +20,10 @@ mod watching;
 mod worker;
 mod workload;
 
-use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let parsed = match cli::Cli::try_parse() {
+    let parsed = match cli::parse() {
         Ok(parsed) => parsed,
         Err(error) => return failure::usage(error),
     };

@@ -168,6 +168,19 @@ impl Time {
     }
 }
 
+/// A length of time, where a bare number is seconds as with wrk, hey and k6: `10`, `10s`.
+pub fn seconds(text: &str) -> Result<Time, units::UnitError> {
+    match text.trim().parse::<f64>() {
+        Ok(_) => format!("{}s", text.trim()).parse(),
+        Err(_) => text.parse(),
+    }
+}
+
+/// The same in a scenario file.
+pub fn some_seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Time>, D::Error> {
+    seconds(&NumberOrText::deserialize(deserializer)?.text()).map(Some).map_err(serde::de::Error::custom)
+}
+
 /// A share: `5%` or `0.05`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Share(pub f64);
@@ -200,6 +213,19 @@ impl<'de> Deserialize<'de> for Share {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bare_number_is_seconds_where_a_tool_of_the_field_takes_it_so() {
+        for (typed, nanos) in
+            [("10", 10_000_000_000), (" 0.5 ", 500_000_000), ("10s", 10_000_000_000), ("40ms", 40_000_000)]
+        {
+            assert_eq!(seconds(typed).map(Time::nanos), Ok(nanos), "{typed}");
+        }
+        for wrong in ["", "ten", "-3", "nan", "inf", "1e400", "10x"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+        assert!("10".parse::<Time>().is_err(), "a delay of 10 may be meant as microseconds");
+    }
 
     #[test]
     fn a_scenario_may_write_numbers_or_text() {

@@ -2,8 +2,8 @@
 
 use crate::broken_server::{BrokenServer, Fault};
 use crate::rig::{
-    Said, free_port, is_root, member, needs_server, open_dir, points, program, run, skip_unless, straingauge,
-    straingauge_in_shell,
+    Said, free_port, is_root, member, needs_server, open_dir, points, program, repository, run, skip_unless,
+    straingauge, straingauge_in_shell,
 };
 use crate::server::{Kind, serve_words};
 use std::os::unix::fs::PermissionsExt;
@@ -302,12 +302,23 @@ fn a_full_disk_keeps_what_was_measured() {
 }
 
 /// `straingauge` behind a shell line in a mount namespace of its own.
-/// `straingauge` behind a shell line in a mount namespace of its own.
 pub fn unshared(line: &str, arguments: &[&str]) -> std::process::Command {
     let mut command = std::process::Command::new("unshare");
     command.args(["--mount", "--propagation", "private", "sh", "-c", line, "sh", env!("CARGO_BIN_EXE_straingauge")]);
     command.args(arguments);
     command
+}
+
+#[test]
+fn options_of_other_tools_get_a_hint() {
+    for (typed, hint) in [
+        (&["load", "http://127.0.0.1:1/", "-n", "100"][..], "-d 10s"),
+        (&["load", "http://127.0.0.1:1/", "-R2000"], "-r"),
+        (&["load", "http://127.0.0.1:1/", "--vus=5"], "-c"),
+        (&["find", "--latency"], "always printed"),
+    ] {
+        run(&mut straingauge(typed)).exits_with(2).complains_of(&["there is no -", hint]);
+    }
 }
 
 #[test]
@@ -319,6 +330,13 @@ fn what_is_no_run_directory_is_said() {
         .complains_of(&["run.json", "is it a straingauge run directory?"]);
     std::fs::write(dir.path().join("run.json"), "{\"schema\": 1, \"status\"").expect("our own folder");
     run(&mut straingauge(["report", path])).exits_with(1).complains_of(&["run.json", "not readable"]);
+    let sample = std::fs::read_to_string(repository().join("python/examples/find-nginx/run.json")).expect("it is kept");
+    for (schema, word) in [("0", "schema 0"), ("99", "newer straingauge")] {
+        let changed = sample.replacen("\"schema\": 1", &format!("\"schema\": {schema}"), 1);
+        assert_ne!(changed, sample);
+        std::fs::write(dir.path().join("run.json"), changed).expect("our own folder");
+        run(&mut straingauge(["report", path])).exits_with(1).complains_of(&["run.json", word]);
+    }
 }
 
 #[test]

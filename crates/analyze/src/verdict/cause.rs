@@ -2,12 +2,13 @@
 
 use super::command::server_pid;
 use super::evidence::Evidence;
+use super::evidence::typical;
 use super::{Cause, Certainty};
 use crate::zones::{Level, Place, SweepFindings, load_words, percent};
-use record::Sweep;
+use record::{Sweep, names};
 
 /// Whether a cause says what an idle server waits for.
-pub(super) fn explains_waiting(causes: &[Cause]) -> bool {
+fn explains_waiting(causes: &[Cause]) -> bool {
     const WAITS: [&str; 9] = [
         "client",
         "descriptors",
@@ -23,7 +24,7 @@ pub(super) fn explains_waiting(causes: &[Cause]) -> bool {
 }
 
 /// One or two sentences on the cause of the closed loop's yield point; `None` when there is nothing to tell.
-pub(super) fn saturated_first(evidence: &Evidence<'_>, closed: &SweepFindings, has_cause: bool) -> Option<String> {
+pub(super) fn saturated_first(evidence: &Evidence<'_>, closed: &SweepFindings, causes: &[Cause]) -> Option<String> {
     let found = &closed.yield_point;
     if let (None, Some(level)) = (found.estimate, closed.levels.iter().find(|level| level.client_limited)) {
         return Some(format!(
@@ -36,10 +37,10 @@ pub(super) fn saturated_first(evidence: &Evidence<'_>, closed: &SweepFindings, h
         None if found.place == Place::Below => closed.levels.first(),
         None => None,
     };
-    beyond.map(|level| saturated_at(evidence, level, has_cause))
+    beyond.map(|level| saturated_at(evidence, level, causes))
 }
 
-fn saturated_at(evidence: &Evidence<'_>, level: &Level, has_cause: bool) -> String {
+fn saturated_at(evidence: &Evidence<'_>, level: &Level, causes: &[Cause]) -> String {
     let at = load_words(level.load, Sweep::Connections);
     let cpus = level.cpus_busy_ratio.map(|spread| spread.median);
     let thread = level.busiest_thread_cpus.map(|spread| spread.median);
@@ -69,6 +70,14 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, has_cause: bool) -> Stri
     if let Some(cpus) = cpus.filter(is_saturated) {
         return format!("The server's CPUs saturated first: {} busy at {at}{}.", percent(cpus), share_words(level));
     }
+    if causes.iter().any(|cause| cause.rule == "interrupts")
+        && let Some(busy) = typical(&evidence.quiet_at(Sweep::Connections, level.load), names::SERVER_SOFTIRQ_CPU_BUSY)
+    {
+        return format!(
+            "The CPU that takes the receive processing saturated first: it was {} busy at {at}.",
+            percent(busy)
+        );
+    }
     match cpus.into_iter().chain(thread).reduce(f64::max) {
         None => format!("What saturated at {at} is not known: the server's CPU was not measured."),
         Some(busiest) => {
@@ -79,7 +88,7 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, has_cause: bool) -> Stri
             if evidence.unquiet().is_some() {
                 return format!("{seen}.");
             }
-            if has_cause {
+            if explains_waiting(causes) {
                 return format!("{seen}: it waits for something else, named below.");
             }
             let pid = server_pid(evidence.run);

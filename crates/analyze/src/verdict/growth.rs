@@ -21,6 +21,8 @@ const TICKS_PER_SEC: f64 = 100.0;
 struct UserTime {
     us: f64,
     error_us: f64,
+    /// Too few ticks divided the CPU time, so all of it is taken for user time, which can only be less.
+    is_at_most: bool,
 }
 
 fn user_time(points: &[&Point]) -> Option<UserTime> {
@@ -38,8 +40,11 @@ fn user_time(points: &[&Point]) -> Option<UserTime> {
         }
     }
     let ticks = cpu_us * 1e-6 * TICKS_PER_SEC;
-    if requests < LEAST_REQUESTS || ticks < LEAST_TICKS as f64 {
+    if requests < LEAST_REQUESTS {
         return None;
+    }
+    if ticks < LEAST_TICKS as f64 {
+        return Some(UserTime { us: cpu_us / requests, error_us: 0.0, is_at_most: true });
     }
     let (us, share) = (user_us / requests, (user_us / cpu_us).clamp(0.0, 1.0));
     let by_ticks = (share * (1.0 - share) / ticks).sqrt().max(1.0 / ticks) * cpu_us / requests;
@@ -48,7 +53,7 @@ fn user_time(points: &[&Point]) -> Option<UserTime> {
     let squares: f64 = each.iter().map(|user| (user - middle).powi(2)).sum();
     let n = each.len() as f64;
     let by_points = if n > 1.0 { (squares / (n - 1.0) / n).sqrt() } else { 0.0 };
-    Some(UserTime { us, error_us: by_ticks.max(by_points) })
+    Some(UserTime { us, error_us: by_ticks.max(by_points), is_at_most: false })
 }
 
 /// A user time that grew with connections by more than chance, on CPUs that are full at the dear load.
@@ -57,6 +62,8 @@ struct UserGrowth<'a> {
     high: Vec<&'a Point>,
     loads: (f64, f64),
     us: (f64, f64),
+    /// The former is known to be no more than that.
+    is_at_most: bool,
     /// The least that it grew, three standard errors off.
     at_least_us: f64,
 }
@@ -72,20 +79,21 @@ fn user_growth<'a>(evidence: &Evidence<'a>) -> Option<UserGrowth<'a>> {
     let (before, after) = (user_time(&low)?, user_time(&high)?);
     let grown = after.us - before.us;
     let at_least_us = grown - 3.0 * before.error_us.hypot(after.error_us);
-    let is_chance = at_least_us <= 0.0;
+    let is_chance = at_least_us <= 0.0 || after.is_at_most;
     let is_minor =
         grown < USER_GROWTH_SHARE * (cpu.highest_us - cpu.lowest_us) || after.us < USER_GROWTH_RATIO * before.us;
     // A dear request is no limit while the server's CPUs have time.
     if is_chance || is_minor || evidence.is_saturated(&high) == Some(false) {
         return None;
     }
-    Some(UserGrowth { low, high, loads, us: (before.us, after.us), at_least_us })
+    Some(UserGrowth { low, high, loads, us: (before.us, after.us), is_at_most: before.is_at_most, at_least_us })
 }
 
 impl UserGrowth<'_> {
     fn words(&self) -> String {
         format!(
-            "A request's time in the server's own code grew from {:.1} us at up to {} to {:.1} us at {} (by {:.1} us or more)",
+            "A request's time in the server's own code grew from {}{:.1} us at up to {} to {:.1} us at {} (by {:.1} us or more)",
+            if self.is_at_most { "at most " } else { "" },
             self.us.0,
             load_words(self.loads.0, Sweep::Connections),
             self.us.1,
@@ -260,7 +268,7 @@ pub fn slows_with_time(evidence: &Evidence<'_>) -> Option<Told> {
     )
 }
 
-/// Memory that grows with each request and is not given back.
+/// Memory that grows with each request and is not given back: a leak, or what a short run cannot tell from one.
 pub fn leak(evidence: &Evidence<'_>) -> Option<Told> {
     let points: Vec<(f64, f64)> = evidence
         .run
@@ -269,7 +277,8 @@ pub fn leak(evidence: &Evidence<'_>) -> Option<Told> {
         .filter(|point| point.sweep != Sweep::Yardstick)
         .filter_map(|point| {
             let at_end = served_before(evidence, point.index) + point.outcomes.completed() as f64;
-            Some((at_end, point.value(names::SERVER_MEMORY)?))
+            let memory = point.value(names::SERVER_ANONYMOUS_MEMORY).or_else(|| point.value(names::SERVER_MEMORY));
+            Some((at_end, memory?))
         })
         .filter(|(_, bytes)| bytes.is_finite())
         .collect();
@@ -291,8 +300,8 @@ pub fn leak(evidence: &Evidence<'_>) -> Option<Told> {
         return None;
     }
     let pid = server_pid(evidence.run);
-    let command = format!("grep -E 'VmRSS|VmData' /proc/{pid}/status");
-    told(
+    let command = format!("grep -E 'VmRSS|RssAnon' /proc/{pid}/status");
+    let mut told = told(
         format!(
             "The server's memory grew with every request and was not given back: from {} to {} over {} requests, {} for each (a straight line \
              explains {} of it, n = {} points).",
@@ -304,10 +313,13 @@ pub fn leak(evidence: &Evidence<'_>) -> Option<Told> {
             points.len()
         ),
         format!(
-            "To try: `{command}` under a steady load; a heap profiler (heaptrack, valgrind --tool=massif) on the server shows what is kept."
+            "To tell a leak from a cache that fills, or a heap before it is collected: `{command}` under a longer steady load shows whether it \
+             ends; a heap profiler (heaptrack, valgrind --tool=massif) on the server shows what is kept."
         ),
         &[command],
-    )
+    )?;
+    told.certainty = Certainty::Possibility;
+    Some(told)
 }
 
 /// Least squares: slope, and the share of the scatter that the line explains.

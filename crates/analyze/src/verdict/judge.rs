@@ -245,10 +245,10 @@ pub fn interrupts(evidence: &Evidence<'_>) -> Option<Told> {
     let points = evidence.strained();
     let value = |name| typical(&points, name);
     let (busy, softirq) = (value(names::SERVER_SOFTIRQ_CPU_BUSY)?, value(names::SERVER_SOFTIRQ_CPU)?);
-    let (share, idlest) = (value(names::SERVER_SOFTIRQ_CONCENTRATION)?, value(names::SERVER_IDLEST_CPU_BUSY)?);
-    let is_full = busy >= evidence.criteria().saturation_ratio;
-    let ticks: u64 = points.iter().filter_map(|point| point.figures.get(names::SERVER_SOFTIRQ_CONCENTRATION)?.n).sum();
-    if ticks < LEAST_TICKS
+    let (share, ticks) = pooled(&points, names::SERVER_SOFTIRQ_CONCENTRATION)?;
+    let idlest = value(names::SERVER_IDLEST_CPU_BUSY)?;
+    let is_full = busy >= SOFTIRQ_CPU_BUSY;
+    if ticks < LEAST_TICKS as f64
         || !is_full
         || softirq < SOFTIRQ_RATIO
         || share < SOFTIRQ_CONCENTRATION
@@ -282,9 +282,20 @@ pub fn interrupts(evidence: &Evidence<'_>) -> Option<Told> {
 
 /// SYNs dropped because nobody accepts fast enough.
 pub fn backlog(evidence: &Evidence<'_>) -> Option<Told> {
-    let overflows = |point: &Point| point.value(names::TCP_LISTEN_OVERFLOWS).unwrap_or(0.0);
-    let (at, points) = evidence.first_level(|point| overflows(point) >= LOST_PER_SEC)?;
+    let criteria = *evidence.criteria();
+    let value = |point: &Point, name| point.value(name).unwrap_or(0.0);
+    let fails = |point: &Point| crate::zones::crossed(point, &criteria).is_some_and(|reasons| !reasons.is_empty());
+    // Who was dropped while connections were opened comes back after the short window of a search.
+    let (at, points) = evidence.first_level(|point| {
+        value(point, names::TCP_LISTEN_OVERFLOWS) >= LOST_PER_SEC
+            || value(point, names::TCP_LISTEN_OVERFLOWS_BEFORE) >= 1.0 && fails(point)
+    })?;
     let rate = typical(&points, names::TCP_LISTEN_OVERFLOWS)?;
+    let seen = if rate >= LOST_PER_SEC {
+        format!("{}/s", format_si(rate))
+    } else {
+        format!("{} while connections were opened", grouped(typical(&points, names::TCP_LISTEN_OVERFLOWS_BEFORE)?))
+    };
     let limit = typical(&points, names::ACCEPT_QUEUE_LIMIT);
     let most = evidence.run.record.machine.sysctls.get("net.core.somaxconn").and_then(|text| text.parse::<f64>().ok());
     let wanted = limit.map_or(4096.0, |limit| (limit * 8.0).clamp(1024.0, 65_535.0));
@@ -295,9 +306,8 @@ pub fn backlog(evidence: &Evidence<'_>) -> Option<Told> {
     let sysctl = commands.first().map(|command| format!("`{command}` and ")).unwrap_or_default();
     told(
         format!(
-            "The accept queue overflowed from {at} on ({}/s): its limit is {}, and connections were dropped before the server saw them; each is \
+            "The accept queue overflowed from {at} on ({seen}): its limit is {}, and connections were dropped before the server saw them; each is \
              tried again after a second or more.",
-            format_si(rate),
             limit.map_or("not known".into(), grouped)
         ),
         format!(

@@ -57,7 +57,9 @@ pub const USER_GROWTH_RATIO: f64 = 1.5;
 /// Softirq share of a CPU's time, and that CPU's share of all softirq time.
 pub const SOFTIRQ_RATIO: f64 = 0.25;
 /// See [`SOFTIRQ_RATIO`].
-pub const SOFTIRQ_CONCENTRATION: f64 = 0.8;
+pub const SOFTIRQ_CONCENTRATION: f64 = 0.7;
+/// How busy that CPU is at least. A server that it limits waits for it now and then, and ticks are few in a short point.
+pub const SOFTIRQ_CPU_BUSY: f64 = 0.9;
 /// A CPU less busy than this could take over work.
 pub const IDLE_CPU_BUSY: f64 = 0.7;
 /// Share of a link's speed, headers included.
@@ -97,6 +99,8 @@ pub const LEAK_STEADY: f64 = 0.6;
 pub const LEAST_LEAK_PER_REQUEST: f64 = 64.0;
 /// Requests at once over workers may differ from 1 by this; threads beside the workers; looks that find an event loop.
 pub const POOL_TOLERANCE: f64 = 0.2;
+/// CPU time of a request over its response time at the lowest load: from there on its worker computes rather than sleeps.
+pub const POOL_CPU_RATIO: f64 = 0.5;
 /// See [`POOL_TOLERANCE`].
 pub const HELPER_THREADS: u8 = 2;
 /// See [`POOL_TOLERANCE`].
@@ -179,8 +183,8 @@ pub const RULES: [Rule; 17] = [
     Rule {
         id: "worker-pool",
         cause: "a fixed pool of workers is busy",
-        evidence: "throughput beyond the yield point times the response time at the lowest load (requests at once), `server.threads`, `server.event_waits_ratio`",
-        threshold: "requests at once within 20 % of the number of threads (one or two beside the workers), the same number at all loads, twice as many connections, no event loop (60 % of the looks), no CPU of the server saturated",
+        evidence: "throughput beyond the yield point times the response time at the lowest load (requests at once), `server.threads`, `server.event_waits_ratio`, `server.cpu_us_per_request`",
+        threshold: "requests at once within 20 % of the number of threads (one or two beside the workers), the same number at all loads, twice as many connections, no event loop (60 % of the looks), CPU time less than half of the response time at the lowest load, no CPU of the server saturated",
         refuted_by: "more workers bring no more throughput",
         remedy: "more workers in its configuration, or shorter requests; `grep -H . /proc/PID/task/*/wchan` shows what they sleep for",
         source: "Little's law",
@@ -240,7 +244,7 @@ pub const RULES: [Rule; 17] = [
         id: "memory-bound",
         cause: "the server's own state outgrew the cache",
         evidence: "user part of CPU per request by load, growth of `server.memory_bytes` with the connections, second-level cache, functions by sampling, cache misses where the hardware counts them",
-        threshold: "CPU per request grew 1.25 times, half of it or more in user mode, which grew 1.5 times and by more than three standard errors (20 ticks and 30 requests or more on both sides), the CPU saturated; memory grew by more than the cache; the same functions; without counters a possibility",
+        threshold: "CPU per request grew 1.25 times, half of it or more in user mode, which grew 1.5 times and by more than three standard errors (30 requests or more on both sides; where the low loads have less than 20 ticks, all their CPU time counts as user time), the CPU saturated; memory grew by more than the cache; the same functions; without counters a possibility",
         refuted_by: "`straingauge simulate` or `perf stat -e LLC-load-misses` counts no more misses per request",
         remedy: "`memwalk -p BUILD --report` on its source; `straingauge simulate` counts the misses",
         source: "Bhatia, Consel and Lawall (2006)",
@@ -252,7 +256,7 @@ pub const RULES: [Rule; 17] = [
         id: "interrupts",
         cause: "one CPU takes all receive processing",
         evidence: "`server.softirq_cpu_busy_ratio`, `server.softirq_cpu_softirq_ratio`, `server.softirq_concentration_ratio`, `server.idlest_cpu_busy_ratio`",
-        threshold: "the CPU saturated, 25 % of its time or more softirq, 80 % of all softirq on it, another CPU of the server less than 70 % busy; 20 ticks of softirq or more",
+        threshold: "the CPU 90 % busy or more, 25 % of its time or more softirq, 70 % of all softirq on it, another CPU of the server less than 70 % busy; 20 ticks of softirq or more",
         refuted_by: "steering to more CPUs brings no more throughput",
         remedy: "`echo MASK > /sys/class/net/DEVICE/queues/rx-0/rps_cpus`, `ethtool -L DEVICE combined N`",
         source: "Linux, Documentation/networking/scaling.rst (RSS, RPS)",
@@ -263,8 +267,8 @@ pub const RULES: [Rule; 17] = [
     Rule {
         id: "backlog",
         cause: "the listen backlog is too small",
-        evidence: "`tcp.listen_overflows_per_sec`, `tcp.accept_queue_limit`, net.core.somaxconn",
-        threshold: "1 overflow a second or more in most points of a load",
+        evidence: "`tcp.listen_overflows_per_sec`, `tcp.listen_overflows_before_window`, `tcp.accept_queue_limit`, net.core.somaxconn",
+        threshold: "in most points of a load 1 overflow a second or more, or 1 while connections were opened and the point fails",
         refuted_by: "a larger backlog leaves the overflows (the server does not accept at all)",
         remedy: "a larger backlog in the server's configuration (nginx `listen ... backlog=4096`, Apache `ListenBacklog`), `sysctl -w net.core.somaxconn=4096`",
         source: "listen(2); Banga and Druschel (1997): a full queue drops SYNs, and each costs a second or more",
@@ -299,10 +303,10 @@ pub const RULES: [Rule; 17] = [
     Rule {
         id: "leak",
         cause: "memory grows with each request",
-        evidence: "`server.memory_bytes` against the requests served",
-        threshold: "16 MiB, 1.5 times and 64 bytes a request or more, a straight line explains 95 %, the second half grows at 60 % of the first half's rate or more, 8 points or more",
-        refuted_by: "the growth ends under a steady load (a cache that fills)",
-        remedy: "`grep VmRSS /proc/PID/status` under a steady load; heaptrack, valgrind --tool=massif",
+        evidence: "`server.anonymous_memory_bytes` against the requests served",
+        threshold: "16 MiB, 1.5 times and 64 bytes a request or more, a straight line explains 95 %, the second half grows at 60 % of the first half's rate or more, 8 points or more; always a possibility",
+        refuted_by: "the growth ends under a longer steady load (a cache that fills, a heap before it is collected)",
+        remedy: "`grep -E 'VmRSS|RssAnon' /proc/PID/status` under a longer steady load; heaptrack, valgrind --tool=massif",
         source: "a leak is a straight line over requests, a cache is not",
         is_counted: true,
         hidden_by: &[],

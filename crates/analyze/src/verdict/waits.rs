@@ -57,7 +57,10 @@ pub fn worker_pool(evidence: &Evidence<'_>) -> Option<Told> {
         .filter(|workers| *workers >= 1.0 && (at_once / workers - 1.0).abs() <= POOL_TOLERANCE)
         .min_by(|a, b| (at_once / a - 1.0).abs().total_cmp(&(at_once / b - 1.0).abs()))?;
     let is_event_loop = idle.events_ratio? > POOL_EVENTS;
-    if most - least > 1.0 || is_event_loop || most_connections < 2.0 * workers {
+    // Workers that compute are no pool that sleeps: more of them would want more CPUs.
+    let cpu_us = typical(&idle.strained, names::SERVER_CPU)?;
+    let computes = cpu_us > POOL_CPU_RATIO * idle.alone_s * 1e6;
+    if most - least > 1.0 || is_event_loop || computes || most_connections < 2.0 * workers {
         return None;
     }
     let pid = server_pid(evidence.run);

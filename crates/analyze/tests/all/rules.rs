@@ -179,25 +179,44 @@ fn an_accept_queue_that_overflows_is_named_with_its_limit() {
     let verdict = judged(healthy(), small, overflow(12.0));
     assert_eq!(verdict.causes[0].commands, ["sysctl -w net.core.somaxconn=1024"]);
     assert!(judged(healthy(), fixture::record(), overflow(0.2)).causes.is_empty(), "one in five seconds");
+    // Dropped before the window of a quarter of a second, not in it.
+    let opening = |fails: bool| {
+        move |point: &mut Point| {
+            set(point, names::TCP_LISTEN_OVERFLOWS, 0.0, 0);
+            set(point, names::TCP_LISTEN_OVERFLOWS_BEFORE, if point.connections >= 16 { 3.0 } else { 0.0 }, 3);
+            if fails && point.connections >= 16 {
+                point.outcomes.timed_out = point.outcomes.ok / 10;
+            }
+        }
+    };
+    let verdict = judged(healthy(), fixture::record(), opening(true));
+    assert_eq!(found(&verdict), ["backlog"], "{:?}", verdict.sentences);
+    assert!(verdict.causes[0].because.contains("3 while connections were opened"), "{:?}", verdict.causes[0]);
+    assert!(judged(healthy(), fixture::record(), opening(false)).causes.is_empty(), "they came back in time");
 }
 
 #[test]
 fn one_cpu_for_interrupts_is_named_where_another_has_time() {
     let mut record = fixture::record();
     record.scenario.server.as_mut().unwrap().cpus = vec![0, 1, 2];
-    let steered = |idlest: f64, softirq: f64| {
+    let busy_and_steered = |most: f64, idlest: f64, softirq: f64| {
         move |point: &mut Point| {
-            let busy = if point.connections >= 4 { 0.99 } else { 0.5 };
+            let busy = if point.connections >= 4 { most } else { 0.5 };
             set(point, names::SERVER_SOFTIRQ_CPU_BUSY, busy, 2);
             set(point, names::SERVER_SOFTIRQ_CPU, softirq, 60);
             set(point, names::SERVER_SOFTIRQ_CONCENTRATION, 0.97, 60);
             set(point, names::SERVER_IDLEST_CPU_BUSY, idlest, 2);
         }
     };
+    let steered = |idlest: f64, softirq: f64| busy_and_steered(0.99, idlest, softirq);
     let verdict = judged(healthy(), record.clone(), steered(0.1, 0.4));
     assert_eq!(found(&verdict), ["interrupts"], "{:?}", verdict.sentences);
     assert_eq!(verdict.causes[0].commands, ["echo 7 > /sys/class/net/DEVICE/queues/rx-0/rps_cpus"]);
     assert!(judged(healthy(), record.clone(), steered(0.99, 0.4)).causes.is_empty(), "no CPU is idle");
+    // In a point of 250 ms there are 25 ticks; the CPU waits now and then for what others do.
+    let nearly = judged(healthy(), record.clone(), busy_and_steered(0.92, 0.1, 0.4));
+    assert_eq!(found(&nearly), ["interrupts"], "{:?}", nearly.sentences);
+    assert!(judged(healthy(), record.clone(), busy_and_steered(0.8, 0.1, 0.4)).causes.is_empty(), "it has time");
     assert!(judged(healthy(), record, steered(0.1, 0.1)).causes.is_empty(), "it is the server's own work");
 }
 
@@ -372,7 +391,20 @@ fn threads_that_spin_are_a_possibility_with_the_command_that_tells() {
     assert_eq!(found(&verdict), ["spin"], "{:?}", verdict.sentences);
     assert_eq!(verdict.causes[0].certainty, Certainty::Possibility);
     assert_eq!(verdict.causes[0].commands, ["perf top -p PID"]);
-    assert_eq!(found(&judged(grows, fixture::record(), spins(0.0))), ["memory-bound"], "nobody waits for a CPU");
+    assert_eq!(
+        found(&judged(grows.clone(), fixture::record(), spins(0.0))),
+        ["memory-bound"],
+        "nobody waits for a CPU"
+    );
+    // So little CPU time at the low loads that ticks do not divide it: all of it bounds what is user time.
+    let few = judged(Server { doubles_at: 8.0, ..healthy() }, fixture::record(), |point| {
+        spins(0.5)(point);
+        if point.connections <= 8 {
+            set(point, names::SERVER_CPU, 0.1, 1000);
+        }
+    });
+    assert_eq!(found(&few), ["spin"], "{:?}", few.sentences);
+    assert!(few.causes[0].because.contains("from at most 0.1 us"), "{:?}", few.causes[0]);
 }
 
 /// Eight requests of 5 ms at once, whoever serves them.
@@ -400,6 +432,12 @@ fn a_pool_of_workers_is_named_with_its_size() {
     assert!(many.causes.is_empty(), "most of its threads have nothing to do: {:?}", many.causes);
     let event_loop = judged(eight_at_once(), fixture::record(), |point| threads_and_looks(point, 8.0, 1.0));
     assert!(event_loop.causes.is_empty(), "its threads wait for events: {:?}", event_loop.causes);
+    // An event loop that is at work in most of the looks, as one that accepts a connection for each request.
+    let computes = judged(eight_at_once(), fixture::record(), |point| {
+        threads_and_looks(point, 8.0, 0.2);
+        set(point, names::SERVER_CPU, 4000.0, 1000);
+    });
+    assert!(computes.causes.is_empty(), "a request is 4 of its 5 ms on a CPU: {:?}", computes.causes);
 }
 
 #[test]
@@ -468,6 +506,14 @@ fn memory_that_every_request_keeps_is_a_leak_and_memory_of_connections_is_none()
     });
     assert_eq!(found(&verdict), ["leak"], "{:?}", verdict.sentences);
     assert!(verdict.causes[0].because.contains("256 B for each"), "{:?}", verdict.causes[0]);
+    assert_eq!(verdict.causes[0].certainty, Certainty::Possibility, "a heap before it is collected looks the same");
+    let served = Cell::new(0u64);
+    let of_a_file = judged(healthy(), fixture::record(), |point| {
+        served.set(served.get() + point.outcomes.ok);
+        set(point, names::SERVER_MEMORY, 4e6 + 256.0 * served.get() as f64, 1);
+        set(point, names::SERVER_ANONYMOUS_MEMORY, 3e6, 1);
+    });
+    assert!(of_a_file.causes.is_empty(), "a log in shared memory: {:?}", of_a_file.causes);
     let most = Cell::new(0u64);
     let of_connections = judged(healthy(), fixture::record(), |point| {
         most.set(most.get().max(point.connections));

@@ -44,10 +44,12 @@ fn number(printed: &str) -> f64 {
         1e3
     } else if printed.ends_with('M') {
         1e6
+    } else if printed.ends_with('G') {
+        1e9
     } else {
         1.0
     };
-    printed.trim_end_matches(['k', 'M']).replace(',', "").parse::<f64>().unwrap_or_else(|_| panic!("{printed}"))
+    printed.trim_end_matches(['k', 'M', 'G']).replace(',', "").parse::<f64>().unwrap_or_else(|_| panic!("{printed}"))
         * factor
 }
 
@@ -209,7 +211,7 @@ proptest! {
     }
 
     #[test]
-    fn a_number_read_back_is_the_number_shown(value in 0.0f64..1e9) {
+    fn a_number_read_back_is_the_number_shown(value in prop_oneof![0.0f64..1e9, 0.9e9..2e9]) {
         let shown = units::format_si(value);
         prop_assert_eq!(units::format_si(number(&shown)), shown);
     }

@@ -37,7 +37,9 @@ pub struct DriveArgs {
     pub watching: WatchingOptions,
     #[command(flatten)]
     pub output: OutputOptions,
-    /// Server to start, watch and stop: everything after --
+    /// After --: the server to start and watch
+    ///
+    /// It is stopped at the end.
     #[arg(last = true, value_name = "SERVER")]
     pub command: Vec<String>,
 }
@@ -50,7 +52,9 @@ pub struct ServerOptions {
     /// Give client and server network namespaces of their own, joined by veth [default: auto]
     #[arg(long, value_enum)]
     pub isolate: Option<IsolateWord>,
-    /// Pin the server to these CPUs [default: the half that the client does not get]
+    /// Pin the server to these CPUs
+    ///
+    /// [default: the half that the client does not get]
     #[arg(long, value_name = "LIST")]
     pub server_cpus: Option<String>,
     /// Wait this long for the server to accept connections [default: 10s]
@@ -62,7 +66,9 @@ pub struct ServerOptions {
 #[derive(Debug, Default, Clone, Args)]
 #[command(next_help_heading = "Output")]
 pub struct OutputOptions {
-    /// Keep the run in this directory, which must not hold one [default: find: runs/TIME-NAME; load: not kept]
+    /// Keep the run in this directory
+    ///
+    /// It must not hold a run. [default: find: runs/TIME-NAME; load: not kept]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Name of the run, part of its directory's name [default: from the URL]

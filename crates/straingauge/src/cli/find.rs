@@ -13,7 +13,9 @@ pub struct FindArgs {
     pub find: FindOptions,
     #[command(flatten)]
     pub drive: DriveArgs,
-    /// Exit with code 3 when this holds, as in 'failure_rate < 50k', 'yield_connections < 4' or 'peak < 60k' (repeatable)
+    /// Exit with code 3 if this holds, as 'peak < 60k'
+    ///
+    /// Also 'failure_rate < 50k', 'yield_connections < 4'. Repeatable.
     #[arg(long = "fail-if", value_name = "LIMIT", help_heading = "Output")]
     pub fail_if: Vec<String>,
 }
@@ -26,7 +28,9 @@ pub struct FindOptions {
     /// Which sweeps: closed loop over connections, open loop over rate, or both [default: both]
     #[arg(long, value_enum)]
     pub sweep: Option<SweepWord>,
-    /// Vary this one quantity and hold everything else, instead of the sweeps
+    /// Vary one: cold, delay, rate, connections, ...
+    ///
+    /// Instead of the sweeps over connections and rate.
     #[arg(long, value_enum)]
     pub axis: Option<AxisWord>,
     /// Values along the axis, as 0,750,2k [default: cold: 0 to 2000; time-wait: 0,20000; delay: 0 to 100ms; connections: doubled; rate: shares
@@ -42,16 +46,22 @@ pub struct FindOptions {
     /// Fewest connections of the closed loop [default: 1]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub min_connections: Option<Count>,
-    /// Most connections of the closed loop [default: 4096]
+    /// Most connections [default: 4096]
+    ///
+    /// Of the closed loop.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub max_connections: Option<Count>,
     /// Most connections of the open loop [default: 1024]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub open_connections: Option<Count>,
-    /// Time for the whole search; refinement stops when it is spent [default: 90s]
+    /// Time for the whole search [default: 90s]
+    ///
+    /// Refinement stops when it is spent.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub budget: Option<Time>,
-    /// Repeats of every point, at least 3 for an interval [default: 5, as far as the budget goes]
+    /// Repeats of every point [default: 5]
+    ///
+    /// At least 3 for an interval; fewer where the budget ends before.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub repeats: Option<Count>,
     /// Failure: response time beyond this at the 99th percentile [default: 100ms]
@@ -78,8 +88,10 @@ pub struct FindOptions {
     /// Width to which the failure rate is bracketed [default: 5%]
     #[arg(long, value_name = "SHARE")]
     pub bracket: Option<Share>,
-    /// Measure a second server in turn with the first, round by round, at the same connections: 'scale' for the first under scalable
-    /// select, or the second's command as for a shell
+    /// Measure a second server in turn
+    ///
+    /// Round by round with the first, at the same connections: 'scale' for the first under scalable select, or the second's command as
+    /// for a shell.
     #[arg(long, value_name = "SERVER", conflicts_with_all = ["axis", "client", "watch_with"], help_heading = "Two servers side by side")]
     pub compare_with: Option<String>,
     /// Exit with code 3 when the second is worse than the first by more than this and not by chance, with 4 when that can be neither

@@ -19,7 +19,9 @@ pub struct LoadArgs {
     pub source_interface: Option<String>,
     #[command(flatten)]
     pub drive: DriveArgs,
-    /// Exit with code 3 when this holds, as in 'p99 > 50ms', 'errors > 0.1%' or 'throughput < 10k' (repeatable)
+    /// Exit with code 3 if this holds, as 'p99 > 50ms'
+    ///
+    /// Also 'errors > 0.1%', 'throughput < 10k'. Repeatable.
     #[arg(long = "fail-if", value_name = "LIMIT", help_heading = "Output")]
     pub fail_if: Vec<String>,
 }
@@ -29,29 +31,39 @@ pub struct LoadArgs {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Load")]
 pub struct LoadOptions {
-    /// Connections held open, each sending its next request when a response is complete (closed loop) [default: 10];
-    /// with --rate the most connections that may be used [default: 256]
+    /// Connections [default: 10; with --rate: 256]
+    ///
+    /// Held open; each sends its next request when a response is complete (closed loop). With --rate: the most that may be used.
     #[arg(long, short = 'c', value_name = "N", allow_hyphen_values = true)]
     pub connections: Option<Count>,
-    /// Requests per second sent by a schedule that does not wait for responses (open loop)
+    /// Requests per second (open loop)
+    ///
+    /// Sent by a schedule that does not wait for responses.
     #[arg(long, short = 'r', value_name = "RATE", allow_hyphen_values = true)]
     pub rate: Option<Rate>,
     /// Gaps of the open loop's schedule [default: poisson]
     #[arg(long, value_enum)]
     pub arrival: Option<ArrivalWord>,
-    /// Length of the measured window [default: 10s]
-    #[arg(long, short = 'd', value_name = "TIME", allow_hyphen_values = true)]
+    /// Length of the window [load: 10s, find: 1s]
+    ///
+    /// After the warm-up. A bare number is seconds.
+    #[arg(long, short = 'd', value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds)]
+    #[serde(deserialize_with = "crate::quantity::some_seconds")]
     pub duration: Option<Time>,
     /// Load before the window [default: 1s; find: 200ms]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub warmup: Option<Time>,
-    /// Engine threads [default: one for each of the client's CPUs]
+    /// Threads [default: one a CPU of the client]
     #[arg(long, short = 't', value_name = "N", allow_hyphen_values = true)]
     pub threads: Option<Count>,
-    /// Hold this many more connections that are established and idle, as most are on the Internet [default: 0]
+    /// Idle connections beside the load [default: 0]
+    ///
+    /// They are established before it and send nothing, as most connections on the Internet do.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub cold: Option<Count>,
-    /// Close and reopen a connection after this many requests; 1 = no keep-alive [default: never]
+    /// Close a connection after N requests
+    ///
+    /// And open another; 1 = no keep-alive. [default: never]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub requests_per_connection: Option<Count>,
     /// Give a request up after this long [default: 10s]
@@ -66,17 +78,20 @@ pub struct LoadOptions {
     /// Request method [default: GET]
     #[arg(long, short = 'X', value_name = "METHOD")]
     pub method: Option<String>,
-    /// Extra header field, as 'Name: value' (repeatable)
+    /// Extra header field, as 'Name: value'
+    ///
+    /// Repeatable.
     #[arg(long = "header", short = 'H', value_name = "FIELD")]
     pub header: Vec<String>,
     /// Request body
     #[arg(long, value_name = "TEXT", conflicts_with = "body_file")]
     pub body: Option<String>,
-    /// Request body from a file
+    /// Body of the requests
     #[arg(long, value_name = "FILE")]
     pub body_file: Option<PathBuf>,
-    /// Visit the paths or URLs of this file in turn, one a line; with a weight behind one of them, in proportion to the
-    /// weights
+    /// Request the URLs of this file in turn
+    ///
+    /// One a line, or paths; with a weight after any of them, in proportion to the weights.
     #[arg(long, value_name = "FILE")]
     pub urls: Option<PathBuf>,
     /// Pin the engine's threads to these CPUs, as in 0 or 0,2-3 [default: with a server to start, half of them]

@@ -44,7 +44,7 @@ pub use watch::{WatchArgs, WatchModeWord};
 pub use watching::{WatchWord, WatchingOptions};
 pub use workload::WorkloadOptions;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Finds the load at which a network server yields, and says why.
 ///
@@ -56,6 +56,82 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// What `-h` shows of the largest commands: what most people use, on one screen. `--help` shows all, by group.
+const SHORT_HELP: [(&str, &[&str]); 3] = [
+    (
+        "find",
+        &[
+            "url",
+            "command",
+            "axis",
+            "max_connections",
+            "budget",
+            "repeats",
+            "compare_with",
+            "cold",
+            "header",
+            "delay",
+            "server_cpus",
+            "fail_if",
+            "out",
+            "json",
+        ],
+    ),
+    (
+        "load",
+        &[
+            "url",
+            "command",
+            "connections",
+            "rate",
+            "duration",
+            "threads",
+            "cold",
+            "method",
+            "header",
+            "body_file",
+            "urls",
+            "trace",
+            "delay",
+            "fail_if",
+            "out",
+            "json",
+        ],
+    ),
+    (
+        "watch",
+        &["port", "mode", "overhead", "interval", "duration", "pid", "cgroup", "pack", "prometheus", "out", "json"],
+    ),
+];
+
+/// The command line of this process.
+pub fn parse() -> Result<Cli, clap::Error> {
+    let words = || std::env::args_os().skip(1).take_while(|word| word != "--");
+    let is_short = words().any(|word| word == "-h");
+    Cli::from_arg_matches(&command(is_short).try_get_matches()?)
+}
+
+/// The commands; those of [`SHORT_HELP`] with these options alone in their help, where it is to be short.
+fn command(is_short: bool) -> clap::Command {
+    let all = Cli::command();
+    if !is_short {
+        return all;
+    }
+    SHORT_HELP.iter().fold(all, |cli, (name, shown)| {
+        cli.mut_subcommand(name, |command| {
+            let mut place = 0;
+            command.mut_args(|argument| {
+                place += 1;
+                let order = shown.iter().position(|id| argument.get_id() == id);
+                let shown =
+                    argument.hide(order.is_none()).help_heading(None::<&str>).display_order(order.unwrap_or(place));
+                let is_word = shown.get_action().takes_values();
+                if is_word { shown.hide_possible_values(true) } else { shown }
+            })
+        })
+    })
 }
 
 /// The commands.
@@ -132,6 +208,20 @@ mod tests {
 
     #[test]
     fn the_command_line_is_well_formed() {
-        Cli::command().debug_assert();
+        command(false).debug_assert();
+        command(true).debug_assert();
+    }
+
+    #[test]
+    fn the_short_help_of_the_largest_commands_is_one_screen() {
+        for (name, shown) in SHORT_HELP {
+            let mut all = command(true);
+            let one = all.find_subcommand_mut(name).expect("a command");
+            for id in shown {
+                assert!(one.get_arguments().any(|argument| argument.get_id() == id), "{name} has no {id}");
+            }
+            let text = one.clone().term_width(80).render_help().to_string();
+            assert!(text.lines().count() <= 24, "{name}: {} lines\n{text}", text.lines().count());
+        }
     }
 }

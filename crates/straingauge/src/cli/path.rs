@@ -10,7 +10,9 @@ use serde::Deserialize;
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Wide-area path between client and server (needs root)")]
 pub struct PathOptions {
-    /// Delay every packet by this much in each direction: a round trip takes twice this [default: no delay]
+    /// One-way delay of an emulated path (root)
+    ///
+    /// In each direction: a round trip takes twice this. [default: no delay]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub delay: Option<Time>,
     /// Lose this share of the packets of each direction, as 0.1% [default: none]

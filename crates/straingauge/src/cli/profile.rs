@@ -23,7 +23,7 @@ pub struct ProfileArgs {
     /// The server's port: :8080; with --sweep and -- SERVER its URL
     pub port: Option<String>,
     /// Length of the window [default: 10s; of a point of --sweep 4s]
-    #[arg(long, short = 'd', value_name = "TIME", allow_hyphen_values = true)]
+    #[arg(long, short = 'd', value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds)]
     pub duration: Option<Time>,
     /// How to measure; hooks cost the server something, so they are asked for [default: sampled]
     #[arg(long, value_enum, value_name = "HOW", conflicts_with_all = ["diff", "kernel_scaling"])]

@@ -103,7 +103,7 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "TIME", requires = "served")]
     pub warmup: Option<Time>,
     /// Length of the count, in the guest's time [default: 500ms]
-    #[arg(long, short = 'd', value_name = "TIME", requires = "served")]
+    #[arg(long, short = 'd', value_name = "TIME", requires = "served", value_parser = crate::quantity::seconds)]
     pub duration: Option<Time>,
     /// Read the load, its server and the path's delay from a TOML file of load and find; the command line wins
     #[arg(long, value_name = "FILE")]

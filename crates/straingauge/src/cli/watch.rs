@@ -17,22 +17,30 @@ pub struct WatchArgs {
     /// How closely [default: default]
     #[arg(long, value_enum)]
     pub mode: Option<WatchModeWord>,
-    /// Share of the server's CPU time that watching may cost on average [default: 1%]
+    /// Most it may cost of the server's CPU [default: 1%]
+    ///
+    /// On average.
     #[arg(long, value_name = "SHARE")]
     pub overhead: Option<Share>,
     /// Time between readings [default: 1s]
     #[arg(long, value_name = "TIME")]
     pub interval: Option<Time>,
     /// End after this long [default: at Ctrl-C]
-    #[arg(long, short = 'd', value_name = "TIME")]
+    ///
+    /// A bare number is seconds.
+    #[arg(long, short = 'd', value_name = "TIME", value_parser = crate::quantity::seconds)]
     pub duration: Option<Time>,
     /// Boundaries of the size classes by bytes of response, as 10KiB,50KiB,640KiB (the default)
     #[arg(long, value_name = "SIZES")]
     pub classes: Option<String>,
-    /// The server's first process, if it is not the one that listens
+    /// Process of the server, if another listens
+    ///
+    /// Its first one.
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
-    /// The server is what runs in this control group (version 2), as /sys/fs/cgroup/system.slice/nginx.service
+    /// The server is this control group
+    ///
+    /// Of version 2, as /sys/fs/cgroup/system.slice/nginx.service.
     #[arg(long, value_name = "DIR", conflicts_with = "pid")]
     pub cgroup: Option<PathBuf>,
     /// Time between readings of the machine's counters, for all or by kind, as 5s,disk=30s: cpu, interrupts, disk, paging,
@@ -51,13 +59,19 @@ pub struct WatchArgs {
     /// Do not look into requests: otherwise the first KiB of a few reads a second is looked at, to say what is spoken
     #[arg(long)]
     pub no_looks: bool,
-    /// In short windows, time phases by functions of the server, too, where it has symbols: nginx, apache, or a file
+    /// Time functions, too: nginx, apache or a file
+    ///
+    /// In short windows, as phases of a request, where the server has symbols.
     #[arg(long, value_name = "PACK")]
     pub pack: Option<String>,
-    /// Serve metrics for Prometheus on this address, as 127.0.0.1:9100
+    /// Serve metrics here, as 127.0.0.1:9100
+    ///
+    /// For Prometheus.
     #[arg(long, value_name = "ADDRESS")]
     pub prometheus: Option<std::net::SocketAddr>,
-    /// Keep the readings in this run directory, which must not hold one
+    /// Keep the readings in this directory
+    ///
+    /// It must not hold a run.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Print each reading as a line of JSON

@@ -25,7 +25,9 @@ pub struct WorkloadOptions {
     /// Dynamic paths or URLs, one a line, with a weight behind each if wanted
     #[arg(long, value_name = "FILE")]
     pub dynamic_urls: Option<PathBuf>,
-    /// Replay an access log, plain or gzip: its requests, clients, connections and times
+    /// Replay an access log, plain or gzip
+    ///
+    /// Its requests, clients, connections and times.
     #[arg(long, value_name = "LOG")]
     pub trace: Option<PathBuf>,
     /// Format of the log: auto, common, combined, nginx, vhost, w3c, or the server's own format string [default: auto]

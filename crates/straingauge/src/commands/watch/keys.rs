@@ -28,6 +28,15 @@ impl Keys {
         if unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, &single) } != 0 {
             return None;
         }
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            // The first signal ends the watch in order, a second one at once: then nothing is dropped any more.
+            // SAFETY: tcsetattr(3) may be called in a signal handler (signal-safety(7)), and takes a live termios.
+            let put_back = move || unsafe {
+                libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, &before);
+            };
+            // SAFETY: the action does nothing but that.
+            let _ = unsafe { signal_hook::low_level::register(signal, put_back) };
+        }
         let keys = Keys { before };
         let stop = stop.clone();
         let read = move || {
