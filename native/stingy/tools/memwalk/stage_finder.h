@@ -43,7 +43,7 @@ class StageFinder {
     /// it.
     std::optional<unsigned> begun_by(const llvm::Function &function) const;
     void add_chosen(Stage &stage, const llvm::Function &function);
-    void find_clearing();
+    void find_filling();
     bool is_made_of_bits(const llvm::Value *value, const StateCell &state) const;
     void report_unknown();
     /// Everything a stage can call, without the code that runs stages and without what other stages begin in.
@@ -72,7 +72,7 @@ class StageFinder {
     std::string &error;
     bool is_functions = false;
     std::vector<StateTest> tests;
-    std::vector<const llvm::CallBase *> clearing; ///< the state becomes 0
+    std::vector<std::pair<const llvm::CallBase *, int64_t>> filling; ///< calls that set the state, and to what
     std::set<const llvm::Function *> schedule_functions, queue_functions, outside;
     std::map<const llvm::CallBase *, const Cell *> dispatch_calls; ///< calls through a state field
     std::vector<const llvm::GlobalVariable *> lists;               ///< of the stage with the same number

@@ -86,12 +86,9 @@ void StageFinder::each_queueing(const Within &within, const Counts &counts,
                     for (const Origin &origin :
                          origins(calls, store->getValueOperand(), store, within, &state.cell).all)
                         use(origin);
-    for (const CallBase *call : clearing)
-        if (counts(*call)) {
-            Origin origin;
-            origin.at = call;
-            use(origin);
-        }
+    for (auto [call, value] : filling)
+        if (counts(*call))
+            use({nullptr, value, call});
     for (auto &[name, call] : config.queue_stage)
         for (const CallBase *caller : calls.callers(*function_named(name)))
             if (counts(*caller) && call.stage >= 0 && call.stage < int(caller->arg_size()))
@@ -115,40 +112,87 @@ void StageFinder::each_queueing(const Within &within, const Counts &counts,
                 }
 }
 
-/// Calls of memset that put 0 into a request's state, and that no assignment of the state follows.
-void StageFinder::find_clearing() {
+/// Calls that fill a request as a whole, and with it its state, and that no assignment of the state follows: memset,
+/// and copies of a constant or of a local variable that is zero (`*c = (struct conn){0}`).
+void StageFinder::find_filling() {
     if (!has_state() || is_functions)
         return;
     const Cell &state = graph.states[0].cell;
+    const DataLayout &layout = module.getDataLayout();
     auto is_record = [&](const Type *type) {
         const auto *record = dyn_cast_or_null<StructType>(type);
         return record && plain_name(*record) == state.record;
     };
+    auto is_request = [&](const Value *pointer) {
+        if (const auto *element = dyn_cast<GEPOperator>(pointer); element && is_record(element->getResultElementType()))
+            return true;
+        if (const auto *argument = dyn_cast<Argument>(pointer)) {
+            auto types = program.facts.signatures.find(source_name(*argument->getParent()));
+            unsigned i = argument->getArgNo() + 1; // after the result
+            if (types != program.facts.signatures.end())
+                for (const Signature &type : types->second)
+                    if (i < type.size() && type[i] == "*" + state.record)
+                        return true;
+        }
+        return any_of(pointer->users(), [&](const User *user) {
+            const auto *field = dyn_cast<GetElementPtrInst>(user);
+            return field && is_record(field->getSourceElementType());
+        });
+    };
+    // What memset and the like put into the bytes of a state, if they are zeros.
+    auto zeroed = [&](const CallBase &call) -> const Value * {
+        const Function *callee = call.getCalledFunction();
+        bool is_bzero = callee && callee->getName() == "bzero";
+        if (!is_bzero && !isa<MemSetInst>(call) && !(callee && callee->getName() == "memset"))
+            return nullptr;
+        const auto *bytes = dyn_cast<ConstantInt>(call.getArgOperand(is_bzero ? 1 : 2));
+        const auto *filling = is_bzero ? nullptr : dyn_cast<ConstantInt>(call.getArgOperand(1));
+        bool is_zero = bytes && bytes->getZExtValue() > state.offset && (is_bzero || (filling && filling->isZero()));
+        return is_zero ? call.getArgOperand(0)->stripPointerCasts() : nullptr;
+    };
+    // What a copy puts there.
+    auto copied = [&](const CallBase &call) -> std::optional<int64_t> {
+        const Function *callee = call.getCalledFunction();
+        if (!isa<MemTransferInst>(call) && !(callee && callee->getName() == "memcpy"))
+            return std::nullopt;
+        const auto *bytes = dyn_cast<ConstantInt>(call.getArgOperand(2));
+        const Value *from = call.getArgOperand(1)->stripPointerCasts();
+        if (!bytes || bytes->getZExtValue() <= state.offset)
+            return std::nullopt;
+        if (const auto *constant = dyn_cast<GlobalVariable>(from); constant && constant->isConstant()) {
+            const Field *field = program.facts.records.at(state.record).find(graph.states[0].field);
+            Type *type = Type::getIntNTy(module.getContext(), field ? 8 * field->bytes : 32);
+            if (const auto *number = dyn_cast_or_null<ConstantInt>(ConstantFoldLoadFromConst(
+                    const_cast<Constant *>(constant->getInitializer()), type, APInt(64, state.offset), layout)))
+                return number->getSExtValue();
+        }
+        for (const User *user : from->users())
+            if (const auto *memset = dyn_cast<CallBase>(user);
+                isa<AllocaInst>(from) && memset && zeroed(*memset) == from)
+                return 0;
+        return std::nullopt;
+    };
     for (const Function &function : module)
         for (const Instruction &instruction : instructions(function)) {
             const auto *call = dyn_cast<CallBase>(&instruction);
-            const Function *callee = call ? call->getCalledFunction() : nullptr;
-            if (!callee)
+            if (!call)
                 continue;
-            bool is_bzero = callee->getName() == "bzero";
-            if (!is_bzero && !isa<MemSetInst>(call) && callee->getName() != "memset")
+            const Value *request = zeroed(*call);
+            std::optional<int64_t> value;
+            if (request)
+                value = 0;
+            else if ((value = copied(*call)))
+                request = call->getArgOperand(0)->stripPointerCasts();
+            if (!value || isa<AllocaInst>(request) || !is_request(request))
                 continue;
-            const auto *bytes = dyn_cast<ConstantInt>(call->getArgOperand(is_bzero ? 1 : 2));
-            const auto *filling = is_bzero ? nullptr : dyn_cast<ConstantInt>(call->getArgOperand(1));
-            if (!bytes || bytes->getZExtValue() <= state.offset || (!is_bzero && !(filling && filling->isZero())))
-                continue;
-            const Value *request = call->getArgOperand(0)->stripPointerCasts();
-            const auto *element = dyn_cast<GEPOperator>(request);
-            bool is_request = element && is_record(element->getResultElementType());
-            for (const User *user : request->users())
-                if (const auto *field = dyn_cast<GetElementPtrInst>(user))
-                    is_request |= is_record(field->getSourceElementType());
             auto stores = calls.stores.find(state);
-            if (is_request && (stores == calls.stores.end() || none_of(stores->second, [&](const StoreInst *store) {
+            bool is_assigned = stores != calls.stores.end() && any_of(stores->second, [&](const StoreInst *store) {
                                    return store->getFunction() == &function &&
-                                          isPotentiallyReachable(call, store, nullptr, nullptr, nullptr);
-                               })))
-                clearing.push_back(call);
+                                          (isPotentiallyReachable(call, store, nullptr, nullptr, nullptr) ||
+                                           isa<AllocaInst>(getUnderlyingObject(store->getPointerOperand())));
+                               });
+            if (!is_assigned)
+                filling.push_back({call, *value});
         }
 }
 

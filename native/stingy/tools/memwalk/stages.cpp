@@ -60,7 +60,7 @@ bool StageFinder::run() {
             begins[graph.stages[i].function] = i;
     for (Stage &stage : graph.stages)
         close(stage);
-    find_clearing();
+    find_filling();
     add_entries();
     for (unsigned i = 0; i < graph.stages.size(); i++)
         add_edges(i), add_call_edges(i);

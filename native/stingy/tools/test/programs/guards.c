@@ -1,9 +1,10 @@
 // Functions that look at the state on the way: guards choose nothing, and what helpers do belongs to the stage that calls them.
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum state { FREE, READING, SENDING, PAUSING, LINGERING };
+enum state { FREE, READING, SENDING, PAUSING, LINGERING, RETRYING };
 
 struct conn { enum state state; int fd, wants_linger, timer; char buffer[500]; };
 
@@ -63,7 +64,9 @@ static void handle_read(struct conn *c)
 static void handle_send(struct conn *c)
 {
 	ssize_t sent = send(c->fd, c->buffer, sizeof c->buffer, 0);
-	if (sent < 0)
+	if (sent == 0)
+		c->state = RETRYING;
+	else if (sent < 0)
 		c->state = PAUSING;
 	else
 		clear(c);
@@ -77,10 +80,27 @@ static void handle_pause(struct conn *c)
 		c->state = SENDING;
 }
 
+static void reset(struct conn *c)
+{
+	bzero(c, sizeof *c);
+}
+
 static void handle_linger(struct conn *c)
 {
 	if (recv(c->fd, c->buffer, sizeof c->buffer, 0) <= 0)
 		really_clear(c);
+	else if (c->timer)
+		reset(c);
+}
+
+// To what a constant says, or a literal.
+static void handle_retry(struct conn *c)
+{
+	static const struct conn pausing = {.state = PAUSING, .timer = 1};
+	if (c->timer == 0)
+		*c = pausing;
+	else
+		*c = (struct conn){.wants_linger = 0};
 }
 
 int main(void)
@@ -102,6 +122,7 @@ int main(void)
 			case SENDING: handle_send(c); break;
 			case PAUSING: handle_pause(c); break;
 			case LINGERING: handle_linger(c); break;
+			case RETRYING: handle_retry(c); break;
 			default: break;
 			}
 		}
