@@ -400,12 +400,20 @@ class Finder {
             if (!object.record.empty())
                 name = object.record + (is_array ? "s" : "");
             else {
+                // A request's field before others', and a pointer before a number that it may have been kept in.
                 const Cell *best = nullptr;
+                auto rank = [&](const Cell &cell) {
+                    auto record = program.facts.records.find(cell.record);
+                    const Field *field = record == program.facts.records.end()
+                                             ? nullptr
+                                             : record->second.find(field_name(program.facts, cell));
+                    bool is_number = field && !field->is_pointer && !field->is_array && field->record.empty();
+                    return std::make_pair(!is_number, objects.request_records.count(cell.record) != 0);
+                };
                 for (const Cell &cell : object.holders)
                     if (object.is_pool && object.is_pool_of_request && !objects.request_records.count(cell.record))
                         continue;
-                    else if (!best || (objects.request_records.count(cell.record) &&
-                                       !objects.request_records.count(best->record)))
+                    else if (!best || rank(cell) > rank(*best))
                         best = &cell;
                 if (best)
                     name = best->record + "_" + last_name(field_name(program.facts, *best));

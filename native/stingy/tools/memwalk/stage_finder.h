@@ -73,6 +73,7 @@ class StageFinder {
     bool is_functions = false;
     std::vector<StateTest> tests;
     std::vector<std::pair<const llvm::CallBase *, int64_t>> filling; ///< calls that set the state, and to what
+    std::vector<const llvm::CallBase *> filling_unknown;
     std::set<const llvm::Function *> schedule_functions, queue_functions, outside;
     std::map<const llvm::CallBase *, const Cell *> dispatch_calls; ///< calls through a state field
     std::vector<const llvm::GlobalVariable *> lists;               ///< of the stage with the same number

@@ -159,7 +159,8 @@ void StageFinder::find_filling() {
         const Value *from = call.getArgOperand(1)->stripPointerCasts();
         if (!bytes || bytes->getZExtValue() <= state.offset)
             return std::nullopt;
-        if (const auto *constant = dyn_cast<GlobalVariable>(from); constant && constant->isConstant()) {
+        if (const auto *constant = dyn_cast<GlobalVariable>(from);
+            constant && constant->isConstant() && constant->hasInitializer()) {
             const Field *field = program.facts.records.at(state.record).find(graph.states[0].field);
             Type *type = Type::getIntNTy(module.getContext(), field ? 8 * field->bytes : 32);
             if (const auto *number = dyn_cast_or_null<ConstantInt>(ConstantFoldLoadFromConst(
@@ -172,11 +173,20 @@ void StageFinder::find_filling() {
                 return 0;
         return std::nullopt;
     };
+    // A copy of something that is defined elsewhere, or that changes.
+    auto is_unknown = [&](const CallBase &call) {
+        const auto *bytes = isa<MemTransferInst>(call) ? dyn_cast<ConstantInt>(call.getArgOperand(2)) : nullptr;
+        return bytes && bytes->getZExtValue() > state.offset &&
+               isa<GlobalVariable>(call.getArgOperand(1)->stripPointerCasts()) &&
+               is_request(call.getArgOperand(0)->stripPointerCasts());
+    };
     for (const Function &function : module)
         for (const Instruction &instruction : instructions(function)) {
             const auto *call = dyn_cast<CallBase>(&instruction);
             if (!call)
                 continue;
+            if (!copied(*call) && is_unknown(*call))
+                filling_unknown.push_back(call);
             const Value *request = zeroed(*call);
             std::optional<int64_t> value;
             if (request)
@@ -214,10 +224,11 @@ void StageFinder::report_unknown() {
     for (const StateCell &state : graph.states) {
         const Instruction *unknown = nullptr, *bits = nullptr;
         unsigned unknowns = 0, of_bits = 0;
+        for (const CallBase *call : filling_unknown)
+            if (!graph.stages_of(*call).empty())
+                unknown = unknown ? unknown : call, unknowns++;
         auto stores = calls.stores.find(state.cell);
-        if (stores == calls.stores.end())
-            continue;
-        for (const StoreInst *store : stores->second) {
+        for (const StoreInst *store : stores == calls.stores.end() ? std::vector<StoreInst *>() : stores->second) {
             auto any = [](const CallBase &) { return true; };
             Origins found = origins(calls, store->getValueOperand(), store, any, &state.cell);
             if (found.is_complete || !found.all.empty() || graph.stages_of(*store).empty())

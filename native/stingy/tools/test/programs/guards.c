@@ -97,8 +97,11 @@ static void handle_linger(struct conn *c)
 static void handle_retry(struct conn *c)
 {
 	static const struct conn pausing = {.state = PAUSING, .timer = 1};
+	extern const struct conn unknown;
 	if (c->timer == 0)
 		*c = pausing;
+	else if (c->timer == 1)
+		*c = unknown; // nobody knows to what
 	else
 		*c = (struct conn){.wants_linger = 0};
 }
