@@ -5,12 +5,14 @@ pub(crate) mod layers;
 mod point;
 mod run;
 pub(crate) mod shown;
+mod summary;
 pub(crate) mod table;
 pub(crate) mod watched;
 mod workload;
 
 pub use point::point;
 pub use run::{progress_line, run, side_by_side};
+pub use summary::{MAX_LINES, summary};
 pub(crate) use workload::replay_facts;
 
 use record::Doubt;

@@ -96,7 +96,7 @@ impl<'a> Schedule<'a> {
         (start_ns, begin_ns, end_ns): (u64, u64, u64),
         times: Box<dyn Iterator<Item = u64> + Send + 'a>,
     ) -> Self {
-        // A stream of its own: the times were drawn from the first ones.
+        // A separate stream: the times were drawn from the first ones.
         let before = Poisson::new(1e9 / rate_per_sec * share.of as f64, seed, 1 << 33 | share.index as u64);
         Schedule::of(Gaps::Given { before: Some(before), begin_ns, times }, start_ns, end_ns)
     }

@@ -46,7 +46,7 @@ pub(crate) struct Classes {
 }
 
 impl Classes {
-    /// For a plan whose results are told apart; `None` for others.
+    /// For a plan with results by class; `None` for others.
     pub(crate) fn new(plan: &LoadPlan, slots: usize) -> Option<Box<Self>> {
         let workload = &plan.workload;
         if workload.classes.is_empty() && workload.trace.is_none() {

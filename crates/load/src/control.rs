@@ -1,4 +1,4 @@
-//! What the calling thread and the engine threads tell each other. None of it is touched per request: an engine thread
+//! Messages between the calling thread and the engine threads. None of it is touched per request: an engine thread
 //! looks and publishes once per batch of events.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -40,7 +40,7 @@ impl Control {
     }
 }
 
-/// One thread's figures for the progress line, on a cache line of their own.
+/// One thread's figures for the progress line, on a separate cache line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Live {

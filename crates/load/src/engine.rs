@@ -1,4 +1,4 @@
-//! One load from start to end: starts the threads, tells the caller how it goes, and puts the result together.
+//! One load from start to end: starts the threads, reports progress to the caller, and assembles the result.
 //!
 //! Connections are opened first, without requests on them; when every one is open, or has failed once, requests begin
 //! on all threads at the same instant: the warm-up, then the window. So a warm-up of 0 counts every request that the
@@ -26,7 +26,7 @@ use std::time::Duration;
 
 /// How often the calling thread looks at `stop` and at the threads.
 const LOOK_NS: u64 = 20_000_000;
-/// How often progress is told.
+/// How often progress is reported.
 const PROGRESS_NS: u64 = 200_000_000;
 /// From the decision to begin until the first request: every thread has seen it by then.
 const LEAD_NS: u64 = 5_000_000;
@@ -108,7 +108,7 @@ pub fn run_supplied(
             {
                 let source = source.map_err(LoadError::Log).inspect_err(|_| control.cut_at(1))?;
                 let (reader, fed) = feeder(plan, source);
-                // Beside its engine thread, so that no other CPU is disturbed; where that fails, the engine thread says so.
+                // Beside its engine thread, so that no other CPU is disturbed; the engine thread reports a failure.
                 let cpu = (!plan.cpus.is_empty()).then(|| plan.cpus[index % plan.cpus.len()]);
                 let body = move || {
                     let _ = cpu.map(cost::pin_to);
@@ -142,7 +142,7 @@ pub fn run_supplied(
         conductor.conduct(&handles);
         let mut reports = Vec::with_capacity(threads);
         for handle in handles {
-            // A panic of an engine thread is a defect: it goes on in the caller.
+            // A panic of an engine thread is a bug: it goes on in the caller.
             reports.push(handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
         }
         // The engine threads have dropped their ends of the feeds, so no reader waits any more.
@@ -162,7 +162,7 @@ fn choose_address(plan: &LoadPlan, stop: &AtomicBool) -> SocketAddr {
     }
     let (addresses, timeout) = (plan.addresses.clone(), Duration::from_nanos(plan.connect_timeout_ns));
     let (tell, hear) = std::sync::mpsc::channel();
-    // In a thread of its own, as it may take several timeouts, and `stop` must be seen meanwhile.
+    // In a separate thread, as it may take several timeouts, and `stop` must be seen meanwhile.
     std::thread::spawn(move || {
         let answers = |address: &&SocketAddr| std::net::TcpStream::connect_timeout(address, timeout).is_ok();
         let _ = tell.send(addresses.iter().find(answers).copied());

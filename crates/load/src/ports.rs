@@ -6,7 +6,7 @@
 //! 1. leaves the choice to the kernel while a (source, destination, port) tuple is below half of the range,
 //! 2. then moves on to the next source address (on loopback, 127.0.0.2 and so on are free of charge),
 //! 3. and only when every source is that full asks for the rest of the range, in a way that scans one by one:
-//!    `IP_LOCAL_PORT_RANGE` (Linux 6.3) or, before that, an explicit port of its own list.
+//!    `IP_LOCAL_PORT_RANGE` (Linux 6.3) or, before that, an explicit port of this program's list.
 //!
 //! A port whose connection *we* closed first stays in TIME_WAIT and counts as used until that is over.
 

@@ -83,7 +83,7 @@ pub fn probe(plan: &LoadPlan, timeout: Duration) -> Result<ProbeResponse, LoadEr
 }
 
 /// Makes one connection, with its TLS handshake where the plan has TLS, and sends nothing: a closed port or a bad
-/// certificate is told before any load is made, and leaves no line in the server's log.
+/// certificate is reported before any load is made, and leaves no line in the server's log.
 pub fn greet(plan: &LoadPlan, timeout: Duration) -> Result<(), LoadError> {
     let mut first_error = None;
     for address in &plan.addresses {
@@ -285,7 +285,7 @@ fn response(
     }
 }
 
-/// The bytes of the final head and the name of its framing, behind interim ones.
+/// The bytes of the final head and the name of its framing, after interim ones.
 fn final_head(start: &[u8], is_head: bool) -> Option<(&[u8], &'static str)> {
     use crate::framing::BodyKind;
     let mut rest = start;

@@ -84,7 +84,7 @@ fn encode(plan: &LoadPlan, path: &str, is_last: bool) -> Vec<u8> {
     if !plan.body.is_empty() || matches!(plan.method.as_str(), "POST" | "PUT" | "PATCH") {
         text.push_str(&format!("Content-Length: {}\r\n", plan.body.len()));
     }
-    // HTTP/1.1 keeps the connection unless told otherwise.
+    // HTTP/1.1 keeps the connection by default.
     if is_last && plan.clients.close_first != Some(CloseFirst::Client) {
         text.push_str("Connection: close\r\n");
     }

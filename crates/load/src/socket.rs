@@ -105,7 +105,7 @@ pub(crate) fn set_asking(fd: i32, is_asking: bool) -> Result<(), Errno> {
 /// Seconds of silence after which a peer is asked; the least that the kernel takes.
 pub(crate) const ASKED_AFTER_S: i32 = 1;
 
-/// Makes a socket hold back its peer as one behind a slow link does, on loopback, too: segments of an Ethernet's size
+/// Makes a socket hold back its peer as a slow link would, on loopback, too: segments of an Ethernet's size
 /// and a small receive buffer. Both must be set before connecting.
 pub(crate) fn set_narrow(fd: i32, buffer_bytes: i32) -> Result<(), Errno> {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_MAXSEG, 1460i32)?;

@@ -28,7 +28,7 @@ pub struct NoSupply;
 
 impl Supply for NoSupply {}
 
-/// The steps of a replay, read by a thread of its own, ahead of the engine thread.
+/// The steps of a replay, read by a separate thread, ahead of the engine thread.
 pub trait ReplaySource: Send {
     /// The next step; `None` at the end of the log. An error (one sentence) ends the replay; what came before it is sent.
     fn next_step(&mut self) -> Option<Result<ReplayStep<'_>, String>>;
@@ -70,6 +70,6 @@ pub struct ReplayRequest<'a> {
     pub target: &'a [u8],
     /// Status in the log.
     pub status: Option<u16>,
-    /// Body bytes in the log; absent where it does not tell them.
+    /// Body bytes in the log; absent where it has none.
     pub body_bytes: Option<u64>,
 }

@@ -200,7 +200,8 @@ impl Tally {
         }
     }
 
-    /// A request is over: counts it if it was carried in, as nobody counted it when it was sent. Whether it is of the window.
+    /// A request is over: counts it if it was carried in, as it was not counted when it was sent. Returns whether it is
+    /// in the window.
     #[inline]
     fn is_over(&mut self, intended_ns: u64, end_ns: u64) -> bool {
         let belongs = self.belongs(intended_ns, end_ns);

@@ -1,7 +1,7 @@
 //! TIME_WAIT sockets on the server's side: connections of one request that the server closes first.
 //!
 //! Almeida, Almeida and Yates ("Measuring the behavior of a World-Wide Web server", 1996, section 5.5) found that a server
-//! of their day slowed down with the number of such sockets. Each needs a tuple of its own, as a new connection from the
+//! of their day slowed down with the number of such sockets. Each needs its own tuple, as a new connection from the
 //! same address and port takes the place of the old one: so ports are walked through one by one.
 
 use crate::LoadError;
@@ -97,7 +97,7 @@ impl TimeWaitMaker {
     fn one(&self, source: Option<IpAddr>, port: u16, request: &[u8]) -> Result<(), Errno> {
         let address = RawAddress::new(self.plan.addresses[0]);
         let fd = socket::stream_socket(address.family())?;
-        // SAFETY: the descriptor is new and nobody else's; the stream closes it.
+        // SAFETY: the descriptor is new and has no other owner; the stream closes it.
         let mut stream = unsafe { TcpStream::from_raw_fd(fd) };
         let errno = |error: std::io::Error| Errno(error.raw_os_error().unwrap_or(libc::EIO));
         stream.set_nonblocking(false).map_err(errno)?;

@@ -10,14 +10,14 @@ const AS_SERVER: &str = "STRAINGAUGE_TEST_SERVER";
 const AS_CLIENT: &str = "STRAINGAUGE_TEST_CLIENT";
 const WANTED: u64 = 19_000;
 
-/// Not a test of its own: the child of the test below runs it, with the environment variable set.
+/// Not a separate test: the child of the test below runs it, with the environment variable set.
 #[test]
 fn child_server() {
     if std::env::var_os(AS_SERVER).is_none() {
         return;
     }
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    // SAFETY: a listening socket may be told to listen again with a longer queue.
+    // SAFETY: listen() may be called again on a listening socket, with a longer queue.
     unsafe { libc::listen(listener.as_raw_fd(), 4096) };
     println!("port {}", listener.local_addr().unwrap().port());
     accept_and_answer(&listener);
@@ -59,7 +59,7 @@ fn accept_and_answer(listener: &TcpListener) {
     }
 }
 
-/// The other child: a process of its own, as the tests beside it use descriptors, too.
+/// The other child: a separate process, as the tests beside it use descriptors, too.
 #[test]
 fn child_client() {
     let Some(address) = std::env::var(AS_CLIENT).ok().and_then(|text| text.parse().ok()) else { return };

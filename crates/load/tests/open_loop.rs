@@ -59,7 +59,7 @@ fn a_connection_for_each_request_is_opened_when_the_request_is_due() {
 
 #[test]
 fn a_server_that_closes_idle_connections_costs_no_request() {
-    // Ends each connection behind a response, without having said so: as at the end of a keep-alive timeout.
+    // Ends each connection after a response, without announcing it: as at the end of a keep-alive timeout.
     let server = serve(|mut stream| {
         if read_request(&mut stream).is_some() {
             let _ = stream.write_all(SMALL);

@@ -27,7 +27,7 @@ impl Drop for Server {
     }
 }
 
-/// Serves each connection with `handle` in a thread of its own.
+/// Serves each connection with `handle` in a separate thread.
 pub fn serve(handle: impl Fn(TcpStream) + Send + Sync + 'static) -> Server {
     serve_on(Ipv4Addr::LOCALHOST.into(), handle)
 }

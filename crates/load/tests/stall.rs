@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const SECOND: u64 = 1_000 * MS;
 
-/// Answers at once, but for one stall of a second, `after` the first request: then nobody is answered.
+/// Answers at once, but for one stall of a second, `after` the first request, when no client is answered.
 fn stalling(after: Duration) -> Server {
     let first: Arc<Mutex<Option<Instant>>> = Arc::default();
     serve(move |mut stream| {

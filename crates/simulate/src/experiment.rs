@@ -138,7 +138,7 @@ pub fn run(
         progress(Step::Begins(&words));
         let mut saved = Saved::boot(&qemu, &kernel, &image, seed, experiment.limits, stop)?;
         if let Some(name) = experiment.pack.first() {
-            let types = types_of(&saved).map_err(|why| SimulateError::Impossible(format!("--pack {name}: {why}")))?;
+            let types = types_of(&saved).map_err(|why| SimulateError::Impossible(format!("--repack {name}: {why}")))?;
             check_pack(&experiment.pack, &types.0)?;
         }
         for index in 0..report.points.len() {
@@ -217,7 +217,7 @@ fn check_pack(wanted: &[String], btf: &Btf) -> Result<(), SimulateError> {
     match wanted.iter().find(|name| !is_structure_or_cache(btf, name)) {
         None => Ok(()),
         Some(name) => Err(SimulateError::Impossible(format!(
-            "--pack {name}: this kernel has neither a structure nor a slab cache of that name; --objects lists those that are touched, such as tcp_sock"
+            "--repack {name}: this kernel has neither a structure nor a slab cache of that name; --objects lists those that are touched, such as tcp_sock"
         ))),
     }
 }
@@ -235,7 +235,7 @@ fn check_packed(wanted: &[String], packings: &[Packing], rows: &[ObjectRow]) -> 
                 true => "nor one of any other structure that is known".to_string(),
                 false => format!("those with most misses are {}", known.join(", ")),
             };
-            Err(SimulateError::Impossible(format!("--pack {name}: no object of this structure was touched; {known}")))
+            Err(SimulateError::Impossible(format!("--repack {name}: no object of this structure was touched; {known}")))
         }
     }
 }

@@ -65,15 +65,37 @@ const HABITS: [(&[&str], &str); 11] = [
     (&["--http2", "--h2"], "this is HTTP/1.1 only"),
 ];
 
-/// A hint for an option that another tool has.
-fn habit(error: &clap::Error) -> Option<&'static str> {
+/// Options that had another name: command, the old one, the new one. One word has one meaning in all commands.
+const RENAMED: [(&str, &str, &str); 11] = [
+    ("watch", "--mode", "--detail"),
+    ("watch", "--classes", "--response-classes"),
+    ("find", "--watch", "--detail"),
+    ("find", "--watch-overhead", "--overhead"),
+    ("find", "--watch-classes", "--response-classes"),
+    ("find", "--watch-pack", "--pack"),
+    ("profile", "--sweep", "--axis"),
+    ("profile", "--method", "--accounting"),
+    ("simulate", "--pack", "--repack"),
+    ("predict", "--delay", "--round-trip"),
+    ("predict", "--mix", "--class-shares"),
+];
+
+/// A hint for an option that another tool has, or that had another name.
+fn habit(error: &clap::Error) -> Option<String> {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
     let (ErrorKind::UnknownArgument, Some(ContextValue::String(typed))) =
         (error.kind(), error.get(ContextKind::InvalidArg))
     else {
         return None;
     };
-    HABITS.iter().find(|(words, _)| words.contains(&typed.as_str())).map(|(_, hint)| *hint)
+    let command = std::env::args().nth(1).unwrap_or_default();
+    // What find and load have in common had the same names in both.
+    let command = if command == "load" { "find" } else { &command };
+    if let Some((.., new)) = RENAMED.iter().find(|(of, old, _)| *of == command && old == typed) {
+        return Some(format!("{typed} is called {new} now"));
+    }
+    let (_, hint) = HABITS.iter().find(|(words, _)| words.contains(&typed.as_str()))?;
+    Some(format!("there is no {typed}: {hint}"))
 }
 
 /// Help and version go to standard output with code 0; a wrong command line becomes one sentence with code 2.
@@ -87,8 +109,7 @@ pub fn usage(error: clap::Error) -> ExitCode {
         return ExitCode::from(USAGE);
     }
     if let Some(hint) = habit(&error) {
-        let typed = error.get(clap::error::ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
-        eprintln!("straingauge: there is no {typed}: {hint}; see --help");
+        eprintln!("straingauge: {hint}; see --help");
         return ExitCode::from(USAGE);
     }
     let text = error.render().to_string();

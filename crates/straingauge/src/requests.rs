@@ -32,23 +32,25 @@ const MODES: [(&str, Mode); 4] =
 impl RequestWatchPlan {
     /// Checks the options; `None`: not at all. `default`: what holds when nothing was typed.
     pub fn new(options: &WatchingOptions, default: WatchWord) -> Result<Option<RequestWatchPlan>> {
-        let classes = match &options.watch_classes {
-            Some(text) => SizeClasses::parse(text).map_err(|error| wrong_usage(format!("--watch-classes: {error}")))?,
+        let classes = match &options.response_classes {
+            Some(text) => {
+                SizeClasses::parse(text).map_err(|error| wrong_usage(format!("--response-classes: {error}")))?
+            }
             None => SizeClasses::default(),
         };
-        let overhead_ratio = options.watch_overhead.map_or(0.01, |share| share.0);
+        let overhead_ratio = options.overhead.map_or(0.01, |share| share.0);
         if overhead_ratio <= 0.0 {
-            return Err(wrong_usage("--watch-overhead must be above 0, as in 1%; --watch zero costs least"));
+            return Err(wrong_usage("--overhead must be above 0, as in 1%; --detail zero costs least"));
         }
-        let mode = match options.watch.unwrap_or(default) {
+        let mode = match options.detail.unwrap_or(default) {
             WatchWord::Off => return Ok(None),
             WatchWord::Zero => Mode::Zero,
             WatchWord::Counts => Mode::Counts,
             WatchWord::Default => Mode::Default,
             WatchWord::Exact => Mode::Exact,
         };
-        let pack = options.watch_pack.as_deref().map(|word| pack(word, mode)).transpose()?;
-        let classes_text = options.watch_classes.clone();
+        let pack = options.pack.as_deref().map(|word| pack(word, mode)).transpose()?;
+        let classes_text = options.response_classes.clone();
         Ok(Some(RequestWatchPlan { mode, overhead_ratio, classes, classes_text, pack }))
     }
 
@@ -91,11 +93,11 @@ impl RequestWatchPlan {
 /// A pack and its text, checked before anything is started.
 fn pack(word: &str, mode: Mode) -> Result<(Pack, String)> {
     if matches!(mode, Mode::Zero | Mode::Exact) {
-        return Err(wrong_usage("--watch-pack has windows of its own: use it with --watch default or counts"));
+        return Err(wrong_usage("--pack has windows of its own: use it with --detail default or counts"));
     }
     Pack::open_with_text(word).map_err(|error| {
         let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
-        wrong_usage(format!("--watch-pack: {error} (a file, or one of {})", names.join(", ")))
+        wrong_usage(format!("--pack: {error} (a file, or one of {})", names.join(", ")))
     })
 }
 
@@ -226,9 +228,9 @@ mod tests {
     fn what_another_machine_is_asked_comes_back_as_it_was_meant() {
         for watch in [WatchWord::Zero, WatchWord::Counts, WatchWord::Default, WatchWord::Exact] {
             let typed = WatchingOptions {
-                watch: Some(watch),
-                watch_classes: Some("1KiB,64KiB".into()),
-                watch_pack: matches!(watch, WatchWord::Counts | WatchWord::Default).then(|| "nginx".into()),
+                detail: Some(watch),
+                response_classes: Some("1KiB,64KiB".into()),
+                pack: matches!(watch, WatchWord::Counts | WatchWord::Default).then(|| "nginx".into()),
                 ..WatchingOptions::default()
             };
             let plan = RequestWatchPlan::new(&typed, WatchWord::Off).unwrap().unwrap();

@@ -319,6 +319,14 @@ fn options_of_other_tools_get_a_hint() {
     ] {
         run(&mut straingauge(typed)).exits_with(2).complains_of(&["there is no -", hint]);
     }
+    for (typed, new) in [
+        (&["watch", ":80", "--mode", "exact"][..], "--detail"),
+        (&["load", "http://127.0.0.1:1/", "--watch-overhead=2%"], "--overhead"),
+        (&["profile", "--sweep", "delay"], "--axis"),
+        (&["predict", "run", "--delay", "40ms"], "--round-trip"),
+    ] {
+        run(&mut straingauge(typed)).exits_with(2).complains_of(&["is called", new]);
+    }
 }
 
 #[test]
@@ -344,7 +352,7 @@ fn profiling_that_cannot_be_done_is_refused_before_it_takes_time() {
     let port = free_port().to_string();
     let cases: [(&[&str], i32, &[&str]); 5] = [
         (&[&port, "--burst", "1ms"], 2, &["--burst", "20ms"]),
-        (&[&port, "--method", "exact", "--folded", "/dev/null"], 2, &["--folded", "samples"]),
+        (&[&port, "--accounting", "exact", "--folded", "/dev/null"], 2, &["--folded", "samples"]),
         (&["eighty"], 2, &["eighty"]),
         (&[&port, "--duration", "50ms"], 2, &["--duration", "200ms"]),
         (&[&port, "--duration", "300ms"], 1, &[&port]),

@@ -63,7 +63,7 @@ fn the_first_commands_of_the_readme_work_as_written() {
             false => "--duration 200ms --warmup 50ms",
         };
         let said = works(command, &with_options(&line, options), folder.path());
-        assert!(said.out.contains("requests") || said.out.contains("connections"), "{}", said.out);
+        assert!(said.out.contains("throughput") || said.out.contains("connections"), "{}", said.out);
     }
 }
 
@@ -79,6 +79,7 @@ fn is_not_run_here(line: &str) -> Option<&'static str> {
         ("straingauge wan", "needs root and other programs: tests/wan.rs"),
         ("straingauge find", "a sweep takes long: tests/find.rs, axis.rs, wan.rs"),
         ("straingauge predict", "needs runs of its own: tests/predict.rs"),
+        ("straingauge compare", "needs runs of its own: tests/predict.rs"),
         ("https:", "needs a server with a certificate: tests/clients.rs"),
         ("--delay 20ms --loss", "needs root: tests/wan.rs"),
     ];

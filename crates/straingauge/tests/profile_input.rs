@@ -102,7 +102,7 @@ fn a_user_without_privileges_is_told_which_are_missing() {
     std::os::unix::fs::chown(&writable, Some(65534), Some(65534)).expect("we are root");
     let out = writable.join("sweep");
     let out = out.to_str().expect("temporary paths are text");
-    run(&mut as_nobody(&["profile", "--sweep", "connections", "--out", out, "-q"]))
+    run(&mut as_nobody(&["profile", "--axis", "connections", "--out", out, "-q"]))
         .exits_with(1)
         .complains_of(&["root"]);
 }

@@ -1,4 +1,4 @@
-//! `straingauge profile --sweep`: the microbenchmark and a web server, profiled against one quantity.
+//! `straingauge profile --axis`: the microbenchmark and a web server, profiled against one quantity.
 
 use crate::rig::{
     Running, Said, free_port, is_root, member, needs_server, open_dir, points, run, run_record, skip_unless,
@@ -16,7 +16,7 @@ fn sweep(axis: &str, out: &Path, more: &[&str]) -> Command {
 
 /// The same with points of another length.
 fn sweep_of(duration: &str, axis: &str, out: &Path, more: &[&str]) -> Command {
-    let mut command = straingauge(["profile", "--sweep", axis, "--duration", duration, "--budget", "100s", "--out"]);
+    let mut command = straingauge(["profile", "--axis", axis, "--duration", duration, "--budget", "100s", "--out"]);
     command.arg(out).args(more);
     command
 }
@@ -198,20 +198,20 @@ fn nonsense_is_refused_before_anything_is_started() {
     let many = (1..=65).map(|n: u32| n.to_string()).collect::<Vec<_>>().join(",");
     let url = "http://127.0.0.1:8080/";
     let cases: [(&[&str], &[&str]); 14] = [
-        (&["--sweep", "connections", url], &["-- SERVER"]),
-        (&["--sweep", "connections", "--", "nginx"], &["URL"]),
-        (&["--sweep", "connections", "--method", "exact"], &["--method"]),
-        (&["--sweep", "connections", "--connections", "0"], &["--connections 0"]),
-        (&["--sweep", "connections", "--connections", &many], &["64"]),
-        (&["--sweep", "connections", "--rate", "1k,2k"], &["--rate", "list"]),
-        (&["--sweep", "connections", "--rate", "5", url, "--", "nginx"], &["--rate", "packet-rate"]),
-        (&["--sweep", "delay", "--delay", "20s"], &["--delay", "10s"]),
-        (&["--sweep", "packet-rate", "--rate", "-5"], &["--rate"]),
-        (&["--sweep", "connections", "--repeats", "0"], &["--repeats"]),
-        (&["--sweep", "connections", "--duration", "1ms"], &["--duration", "200ms"]),
-        (&["--sweep", "connections", "--budget", "1ms"], &["--budget"]),
-        (&["--sweep", "sideways"], &["sideways"]),
-        (&[":8080", "--connections", "4"], &["--sweep"]),
+        (&["--axis", "connections", url], &["-- SERVER"]),
+        (&["--axis", "connections", "--", "nginx"], &["URL"]),
+        (&["--axis", "connections", "--accounting", "exact"], &["--accounting"]),
+        (&["--axis", "connections", "--connections", "0"], &["--connections 0"]),
+        (&["--axis", "connections", "--connections", &many], &["64"]),
+        (&["--axis", "connections", "--rate", "1k,2k"], &["--rate", "list"]),
+        (&["--axis", "connections", "--rate", "5", url, "--", "nginx"], &["--rate", "packet-rate"]),
+        (&["--axis", "delay", "--delay", "20s"], &["--delay", "10s"]),
+        (&["--axis", "packet-rate", "--rate", "-5"], &["--rate"]),
+        (&["--axis", "connections", "--repeats", "0"], &["--repeats"]),
+        (&["--axis", "connections", "--duration", "1ms"], &["--duration", "200ms"]),
+        (&["--axis", "connections", "--budget", "1ms"], &["--budget"]),
+        (&["--axis", "sideways"], &["sideways"]),
+        (&[":8080", "--connections", "4"], &["--axis"]),
     ];
     for (arguments, words) in cases {
         run(straingauge(["profile"]).args(arguments)).exits_with(2).complains_of(words);

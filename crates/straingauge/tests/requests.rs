@@ -41,7 +41,7 @@ fn load_point_however(kind: Kind, watch: &str, more: &[&str]) -> Option<Value> {
     let port = free_port();
     let url = format!("http://127.0.0.1:{port}/1k.bin");
     let mut command =
-        straingauge(["load", &url, "--watch", watch, "--duration", "500ms", "--warmup", "100ms", "--json"]);
+        straingauge(["load", &url, "--detail", watch, "--duration", "500ms", "--warmup", "100ms", "--json"]);
     command.args(["--connections", "8", "--quiet"]).args(more).arg("--");
     command.args(serve_words(kind, port, &dir.path().join("state"), "0.0.0.0"));
     let point = run(&mut command).exits_with(0).json()["point"].clone();
@@ -91,7 +91,7 @@ fn the_server_side_counts_what_the_client_counts() {
 #[test]
 fn functions_of_the_server_mark_the_phases_of_a_point() {
     needs_server!(Kind::Nginx);
-    let Some(point) = load_point(Kind::Nginx, "counts", &["--watch-pack", "nginx"]) else { return };
+    let Some(point) = load_point(Kind::Nginx, "counts", &["--pack", "nginx"]) else { return };
     assert_counts_agree(&point);
     let names = ["parse", "process", "log"].map(|phase| format!("watch.pack_{phase}_cpu_us"));
     for name in &names {
@@ -106,19 +106,19 @@ fn functions_of_the_server_mark_the_phases_of_a_point() {
 fn a_pack_that_the_budget_has_no_room_for_is_said() {
     needs_server!(Kind::Nginx);
     for (pack, more, words) in [
-        ("nginx", &["--watch-overhead", "0.0001%"][..], "exceed the budget"),
-        ("apache", &["--watch-overhead", "90%"], "the server's program is nginx"),
+        ("nginx", &["--overhead", "0.0001%"][..], "exceed the budget"),
+        ("apache", &["--overhead", "90%"], "the server's program is nginx"),
     ] {
-        let more: Vec<&str> = ["--watch-pack", pack].iter().chain(more).copied().collect();
+        let more: Vec<&str> = ["--pack", pack].iter().chain(more).copied().collect();
         let Some(point) = load_point_however(Kind::Nginx, "default", &more) else { return };
         let why =
             point["figures"]["watch.pack_parse_us"]["not_measured"].as_str().or(point["watched"]["why_not"].as_str());
         assert!(why.is_some_and(|why| why.contains(words)), "{why:?}");
     }
-    let mut command = straingauge(["load", "http://127.0.0.1:9/", "--watch", "exact", "--watch-pack", "nginx"]);
-    run(&mut command).exits_with(2).complains_of(&["--watch-pack", "counts"]);
-    let mut command = straingauge(["load", "http://127.0.0.1:9/", "--watch", "counts", "--watch-pack", "no/such/pack"]);
-    run(&mut command).exits_with(2).complains_of(&["--watch-pack", "no/such/pack"]);
+    let mut command = straingauge(["load", "http://127.0.0.1:9/", "--detail", "exact", "--pack", "nginx"]);
+    run(&mut command).exits_with(2).complains_of(&["--pack", "counts"]);
+    let mut command = straingauge(["load", "http://127.0.0.1:9/", "--detail", "counts", "--pack", "no/such/pack"]);
+    run(&mut command).exits_with(2).complains_of(&["--pack", "no/such/pack"]);
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn every_point_of_find_has_the_servers_side_and_the_report_shows_it() {
     let port = free_port();
     let url = format!("http://127.0.0.1:{port}/1k.bin");
     // A budget that no point exceeds, so that all of each is counted and a part timed.
-    let mut command = straingauge(["find", &url, "--watch-overhead", "100%", "--profile", "never", "--budget", "7s"]);
+    let mut command = straingauge(["find", &url, "--overhead", "100%", "--profile", "never", "--budget", "7s"]);
     command.args(["--sweep", "connections", "--duration", "300ms", "--max-connections", "8", "--repeats", "1"]);
     command.arg("--out").arg(&out).arg("--").args(serve_words(Kind::Nginx, port, &state, "0.0.0.0"));
     let said = run(&mut command).exits_with(0);
@@ -177,7 +177,7 @@ fn cheap_requests_are_watched_in_part_or_not_at_all() {
     let dir = open_dir();
     let port = free_port();
     let url = format!("http://127.0.0.1:{port}/128.bin");
-    let mut command = straingauge(["load", &url, "--watch-overhead", "0.1%", "--duration", "1s", "--json", "--quiet"]);
+    let mut command = straingauge(["load", &url, "--overhead", "0.1%", "--duration", "1s", "--json", "--quiet"]);
     command.arg("--").args(serve_words(Kind::Nginx, port, &dir.path().join("state"), "0.0.0.0"));
     let point = run(&mut command).exits_with(0).json()["point"].clone();
     let why = point["watched"]["why_not"].as_str().expect("a thousandth is not enough to count each request of nginx");
@@ -193,7 +193,7 @@ fn watch_off_leaves_no_trace_and_a_missing_right_says_why() {
     let load = |state: &str, watch: &str, before: &[&str]| {
         let port = free_port();
         let url = format!("http://127.0.0.1:{port}/1k.bin");
-        let inner = straingauge(["load", &url, "--watch", watch, "--duration", "300ms", "--json", "--quiet"]);
+        let inner = straingauge(["load", &url, "--detail", watch, "--duration", "300ms", "--json", "--quiet"]);
         let mut command = match before {
             [] => inner,
             [first, rest @ ..] => {
@@ -219,8 +219,8 @@ fn watch_off_leaves_no_trace_and_a_missing_right_says_why() {
 #[test]
 fn bad_options_of_the_watch_are_one_sentence() {
     for (arguments, words) in [
-        (["--watch-overhead", "0%"], "--watch-overhead must be above 0"),
-        (["--watch-classes", "10KiB,1KiB"], "--watch-classes: size class boundaries must ascend"),
+        (["--overhead", "0%"], "--overhead must be above 0"),
+        (["--response-classes", "10KiB,1KiB"], "--response-classes: size class boundaries must ascend"),
     ] {
         let mut command = straingauge(["load", "http://127.0.0.1:1/"]);
         run(command.args(arguments)).exits_with(2).complains_of(&[words]);

@@ -308,7 +308,7 @@ fn what_cannot_be_watched_is_one_clear_sentence() {
         (&[":0"], 2, &[":0", "port"]),
         (&["eighty"], 2, &["eighty", "port"]),
         (&[&port, "--interval", "10ms"], 2, &["--interval", "100ms"]),
-        (&[&port, "--classes", "50KiB,10KiB"], 2, &["--classes", "ascend"]),
+        (&[&port, "--response-classes", "50KiB,10KiB"], 2, &["--response-classes", "ascend"]),
         (&[&port, "--overhead", "0%"], 2, &["--overhead"]),
         (&[&port, "--cgroup", "/sys/fs/cgroup/no-such-group"], 1, &["no-such-group", "cgroup.procs"]),
         (&[&port, "--out", &there, "--duration", "1s"], 1, &[&there]),

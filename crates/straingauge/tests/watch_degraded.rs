@@ -158,7 +158,7 @@ fn two_capabilities_are_enough_to_count_every_request() {
         line_of(&doctor, "requests of a server")
     );
     let port = format!(":{}", server.port);
-    let words = ["watch", &port, "--json", "--interval", "200ms", "--mode", "exact"];
+    let words = ["watch", &port, "--json", "--interval", "200ms", "--detail", "exact"];
     let running = Running::start(&mut as_nobody(&copy, &capabilities, &words));
     let mut load = straingauge(["load", &server.url("1k.bin"), "--warmup", "0s", "--duration", "500ms"]);
     // The watch has no sign that it has begun but its first line.

@@ -1,16 +1,15 @@
 //! The path between client and server.
 //!
-//! On one machine, [`Pair`] gives each side a network namespace of its own, joined by a veth pair, and steers the receive
-//! half of the network stack to the CPUs of the side that it belongs to: so the client's traffic does not run on the
+//! On one machine, [`Pair`] gives each side a separate network namespace, joined by a veth pair, and steers the receive
+//! half of the network stack to the CPUs of the side that it belongs to. So the client's traffic does not use the
 //! server's CPU time, nor the other way round, and no other traffic of the machine is in the counters.
 //!
 //! Between them may lie a wide-area path ([`record::PathPlan`]): delay, loss, bandwidth and quick acknowledgements, by the
-//! kernel's netem where it has one, else by a delay line of ours between two TUN devices. [`Pair::self_test`] says whether
-//! it is what was asked for, [`Pair::path_meter`] how exactly it delivered.
+//! kernel's netem where it has one, else by a delay line of ours between two TUN devices. [`Pair::self_test`] checks
+//! that it is what was asked for, [`Pair::path_meter`] measures how exactly it delivered.
 //!
 //! Nothing outlives a run. The namespaces have no name: the kernel removes them, and the links in them, with their last
-//! process. The server's processes are the only thing that could stay behind when the run is killed; [`remove_stale`]
-//! finds and ends them.
+//! process. Only the server's processes could remain when the run is killed; [`remove_stale`] finds and ends them.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

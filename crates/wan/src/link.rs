@@ -86,7 +86,7 @@ pub(crate) struct Joint {
     pub notes: Vec<String>,
 }
 
-/// Whether this kernel has netem, tried in a namespace of its own.
+/// Whether this kernel has netem, tried in a separate namespace.
 pub fn has_netem() -> bool {
     let tried = NetNamespace::create().and_then(|namespace| {
         namespace.run_inside(|| {

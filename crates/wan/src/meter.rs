@@ -43,7 +43,7 @@ pub struct PathTally {
     pub plan: PathPlan,
     /// Packets that crossed it, both directions. Where segments are merged (pure delay), each such packet counts once.
     pub packets: u64,
-    /// Packets lost as asked for; `None` where netem does not tell them from dropped ones.
+    /// Packets lost as asked for; `None` with netem, which does not distinguish them from dropped ones.
     pub lost: Option<u64>,
     /// Packets dropped because a queue was full; with netem, the lost ones too.
     pub dropped: u64,

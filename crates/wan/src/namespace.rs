@@ -50,7 +50,7 @@ impl NetNamespace {
             .during("enter a network namespace")
     }
 
-    /// Runs `work` inside the namespace, on a thread of its own, and waits for it.
+    /// Runs `work` inside the namespace, on a separate thread, and waits for it.
     pub fn run_inside<T: Send>(&self, work: impl FnOnce() -> Result<T, WanError> + Send) -> Result<T, WanError> {
         on_own_thread(|| {
             self.enter()?;

@@ -1,4 +1,4 @@
-//! Client and server, each in a network namespace of its own, joined by a veth pair.
+//! Client and server, each in its own network namespace, joined by a veth pair.
 
 use crate::affinity::cpu_set;
 use crate::cgroup::ServerCgroup;
@@ -34,7 +34,7 @@ pub struct PairPlan {
     /// What lies between them; [`PathPlan::default`] is a bare veth link. The mechanism `Other` lets netem do it where the
     /// kernel has it, else the TUN delay line.
     pub path: PathPlan,
-    /// TCP sends each segment as a packet of its own, everywhere in the stack: nothing is left to an interface (TSO, GSO).
+    /// TCP sends each segment as a separate packet, everywhere in the stack; no interface splits them (TSO, GSO).
     pub single_segments: bool,
     /// The addresses that the documentation states (server 198.18.0.1 and fd00::1, client .2 and ::2) instead of drawn ones.
     pub has_known_addresses: bool,
@@ -226,7 +226,7 @@ impl Pair {
         self.cgroup.as_ref().map(ServerCgroup::path)
     }
 
-    /// The processes that the server consists of now; empty where there is no control group to tell.
+    /// The processes that the server consists of now; empty without a control group.
     pub fn server_processes(&self) -> Vec<u32> {
         self.cgroup.as_ref().map(ServerCgroup::processes).unwrap_or_default()
     }

@@ -195,7 +195,7 @@ impl Route {
         rustix::net::send(&self.socket, &request.finish(), SendFlags::empty())?;
         let mut answer = None;
         let mut reply = vec![0u8; 32 << 10];
-        // The object comes in a datagram of its own, or before the acknowledgement in the same one.
+        // The object comes in a separate datagram, or before the acknowledgement in the same one.
         loop {
             let (received, _) = rustix::net::recv(&self.socket, &mut reply[..], RecvFlags::empty())?;
             let mut rest = &reply[..received.min(reply.len())];

@@ -136,7 +136,7 @@ fn round_trips(socket: &impl AsFd, plan: &PathPlan, to: IpAddr, first: u16, coun
     let what = "ping over the path";
     let identifier = (std::process::id() as u16).to_be_bytes();
     let expected = Duration::from_nanos(plan.round_trip_ns(PING_BYTES) as u64);
-    // On a slow link the pings must not queue behind each other.
+    // On a slow link a ping must not wait for the one before it.
     let gap = PING_GAP.max(Duration::from_nanos(2 * (plan.round_trip_ns(PING_BYTES) as u64 / 2 - plan.delay_ns)));
     let mut sent = vec![None; usize::from(count)];
     let mut round_trips = Vec::new();

@@ -1,4 +1,4 @@
-//! Ending what a killed run left behind.
+//! Ends the processes that a killed run left.
 
 use crate::cgroup::{self, ServerCgroup};
 use crate::link::{client_link, marker, server_link};

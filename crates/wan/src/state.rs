@@ -1,5 +1,5 @@
 //! What a pair leaves on disk so that a later run can clean up after one that was killed: one small file a pair in
-//! /run/straingauge, a folder of root's that nobody else may enter.
+//! /run/straingauge, a folder that only root may enter.
 
 use crate::error::{DuringStep, WanError};
 use serde::{Deserialize, Serialize};

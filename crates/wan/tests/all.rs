@@ -1,4 +1,4 @@
-//! The path as a run uses it: real namespaces, real links, real processes. Needs root; says so where it is not.
+//! The path as a run uses it: real namespaces, real links, real processes. Needs root; skipped with that reason elsewhere.
 
 #[path = "all/guest.rs"]
 mod guest;
@@ -195,7 +195,7 @@ fn removal_ends_daemons_that_the_server_left_and_every_trace() {
     assert!(cgroup.is_none_or(|path| !path.exists()));
 }
 
-/// A server that daemonises a process into a session of its own, as nginx or Apache do.
+/// A server that daemonises a process into a separate session, as nginx or Apache do.
 fn server_with_daemon(pair: &Pair) -> (Child, u32) {
     let mut command = Command::new("sh");
     command.args(["-c", "setsid sleep 300 & echo $!; exec sleep 300"]).stdout(Stdio::piped());
@@ -259,7 +259,7 @@ fn a_thread_comes_back_to_where_it_was() {
     pair.remove().unwrap();
 }
 
-/// Not a test of its own: the process that [`a_killed_owner_leaves_nothing_after_the_next_run`] kills.
+/// Not a separate test: the process that [`a_killed_owner_leaves_nothing_after_the_next_run`] kills.
 #[test]
 fn owner_that_waits_to_be_killed() {
     if std::env::var_os(OWNER).is_none() {

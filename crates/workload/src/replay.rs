@@ -27,7 +27,7 @@
 //!
 //! # Times of whole seconds
 //!
-//! Most logs tell only the second. Requests of one second are spread over it as independent arrivals would be
+//! Most logs have whole seconds only. Requests of one second are spread over it as independent arrivals would be
 //! (sorted uniform times, seeded), in the log's order; else every second would begin with a burst that never was. Grouping
 //! looks at the logged times only.
 

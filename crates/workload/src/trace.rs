@@ -52,7 +52,7 @@ pub struct Entry<'a> {
     pub target: &'a [u8],
     /// Status of the answer, where the format has it.
     pub status: Option<u16>,
-    /// Size of the answer, where the format has it; what it counts is told by [`TraceReader::size_meaning`].
+    /// Size of the answer, where the format has it; [`TraceReader::size_meaning`] says what it counts.
     pub bytes: Option<u64>,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct Raw<'a> {
     bytes: Option<u64>,
 }
 
-/// Seconds since the epoch of a time such as `1998-04-30 21:30:00` or `1998-04-30T21:30:00Z`, with nothing behind it.
+/// Seconds since the epoch of a time such as `1998-04-30 21:30:00` or `1998-04-30T21:30:00Z`, with nothing after it.
 pub(crate) fn unix_second(text: &[u8]) -> Option<i64> {
     let (time_ns, _, length) = instant::iso(text)?;
     (length == text.len()).then_some(time_ns.div_euclid(1_000_000_000))

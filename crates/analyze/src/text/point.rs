@@ -15,28 +15,8 @@ const SAMPLES_BEYOND: f64 = 10.0;
 /// `latencies` are the point's histograms by tag (`response`, `service`, `lag`, `first-byte`, `connect`), as
 /// [`record::RunDir::latencies`] gives them; without them the percentiles come from the figures.
 pub fn point(point: &Point, latencies: &[(String, Latency)]) -> String {
-    let mut out = String::new();
-    let seconds = point.duration_ns as f64 / 1e9;
-    let pace = match point.pace {
-        Pace::Open { rate_per_sec, arrival: Arrival::Trace } => {
-            format!(
-                "a log at its own times, {}/s over at most {}",
-                format_si(rate_per_sec),
-                connections(point.connections)
-            )
-        }
-        Pace::Closed if point.workload.replay.is_some() => {
-            format!("a log as fast as the server answers, at most {}", connections(point.connections))
-        }
-        Pace::Closed => format!("closed loop, {}", connections(point.connections)),
-        Pace::Open { rate_per_sec, .. } => {
-            format!("open loop, {}/s offered over at most {}", format_si(rate_per_sec), connections(point.connections))
-        }
-    };
-    out.push_str(&format!(
-        "{pace}, {seconds:.1} s after {} of warm-up\n\n",
-        if point.warmup_ns == 0 { "no time".into() } else { format_nanos(point.warmup_ns as f64) }
-    ));
+    let mut out = heading(point);
+    out.push('\n');
     out.push_str(&outcomes(point));
     out.push('\n');
     out.push_str(&rates(point));
@@ -71,7 +51,30 @@ pub fn point(point: &Point, latencies: &[(String, Latency)]) -> String {
     out
 }
 
-fn connections(count: u64) -> String {
+/// `closed loop, 8 connections, 10.0 s after 1.00 s of warm-up`, and the end of the line.
+pub(super) fn heading(point: &Point) -> String {
+    let seconds = point.duration_ns as f64 / 1e9;
+    let pace = match point.pace {
+        Pace::Open { rate_per_sec, arrival: Arrival::Trace } => {
+            format!(
+                "a log at its own times, {}/s over at most {}",
+                format_si(rate_per_sec),
+                connections(point.connections)
+            )
+        }
+        Pace::Closed if point.workload.replay.is_some() => {
+            format!("a log as fast as the server answers, at most {}", connections(point.connections))
+        }
+        Pace::Closed => format!("closed loop, {}", connections(point.connections)),
+        Pace::Open { rate_per_sec, .. } => {
+            format!("open loop, {}/s offered over at most {}", format_si(rate_per_sec), connections(point.connections))
+        }
+    };
+    let warmup = if point.warmup_ns == 0 { "no time".into() } else { format_nanos(point.warmup_ns as f64) };
+    format!("{pace}, {seconds:.1} s after {warmup} of warm-up\n")
+}
+
+pub(super) fn connections(count: u64) -> String {
     if count == 1 { "1 connection".into() } else { format!("{} connections", grouped(count as f64)) }
 }
 
@@ -173,15 +176,14 @@ fn times(point: &Point, latencies: &[(String, Latency)]) -> String {
     for label in rows {
         let mut cells = vec![label.to_string()];
         for (heading, tag, figures) in TIMES {
-            let histogram = latencies.iter().find(|(found, _)| found == tag).map(|(_, latency)| latency);
-            let nanos = match histogram {
+            let nanos = match cell(point, latencies, (heading, tag, figures), label) {
                 // In a closed loop nothing can be late: the column would be all zeros.
                 _ if is_closed && *heading == "lag" => None,
-                Some(latency) => from_histogram(latency, label, &mut few),
-                None => {
-                    let name = figures.iter().find(|(known, _)| *known == label).map(|(_, name)| *name);
-                    name.and_then(|name| point.value(name)).map(|us| format_nanos(us * 1e3))
+                Some(nanos) => {
+                    few |= nanos == TOO_FEW;
+                    Some(nanos)
                 }
+                None => None,
             };
             cells.push(nanos.unwrap_or_default());
         }
@@ -196,7 +198,28 @@ fn times(point: &Point, latencies: &[(String, Latency)]) -> String {
     format!("{}{note}", table.lines())
 }
 
-fn from_histogram(latency: &Latency, label: &str, few: &mut bool) -> Option<String> {
+/// What is printed of one column's percentile: from the histogram, without one from the figures.
+fn cell(point: &Point, latencies: &[(String, Latency)], column: TimeColumn, label: &str) -> Option<String> {
+    let (_, tag, figures) = column;
+    match latencies.iter().find(|(found, _)| found == tag) {
+        Some((_, latency)) => from_histogram(latency, label),
+        None => {
+            let name = figures.iter().find(|(known, _)| *known == label).map(|(_, name)| *name);
+            name.and_then(|name| point.value(name)).map(|us| format_nanos(us * 1e3))
+        }
+    }
+}
+
+/// The same by the column's heading.
+pub(super) fn percentile(point: &Point, latencies: &[(String, Latency)], heading: &str, label: &str) -> Option<String> {
+    let column = TIMES.iter().find(|(known, ..)| *known == heading)?;
+    cell(point, latencies, *column, label)
+}
+
+/// Instead of a percentile that rests on too few samples.
+const TOO_FEW: &str = "-";
+
+fn from_histogram(latency: &Latency, label: &str) -> Option<String> {
     if latency.is_empty() {
         return None;
     }
@@ -207,8 +230,7 @@ fn from_histogram(latency: &Latency, label: &str, few: &mut bool) -> Option<Stri
         _ => {
             let (_, quantile) = QUANTILES.iter().find(|(known, _)| *known == label)?;
             if latency.len() as f64 * (1.0 - quantile) < SAMPLES_BEYOND && *quantile > 0.9 {
-                *few = true;
-                return Some("-".into());
+                return Some(TOO_FEW.into());
             }
             latency.quantile_ns(*quantile)? as f64
         }

@@ -3,19 +3,24 @@
 use super::table::Table;
 use super::{doubts, grouped, plain, wrap};
 use crate::compare::{CompareError, Comparison};
-use crate::verdict::Verdict;
+use crate::verdict::{Cause, Verdict};
 use crate::zones::{Findings, Level, Spread, SweepFindings, percent};
 use record::units::{format_nanos, format_si};
-use record::{Point, RunDir, Sweep, names};
+use record::{Doubt, Point, RunDir, Severity, Sweep, names};
+use std::cmp::Reverse;
 
-/// Headline, sentences, a table of levels for each sweep, doubts, where the run lies.
+/// Doubts that are printed; the others are counted.
+const MAX_DOUBTS: usize = 5;
+
+/// Headline, causes, the other sentences, a table of levels for each sweep, the gravest doubts, where the run lies.
 pub fn run(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
     let mut out = wrap(&verdict.headline, "", "");
     if !verdict.sentences.is_empty() {
         out.push('\n');
     }
-    for sentence in &verdict.sentences {
-        out.push_str(&wrap(sentence, "- ", "  "));
+    let causes = verdict.causes.iter().map(Cause::sentence);
+    for sentence in causes.chain(verdict.without_causes().map(String::from)) {
+        out.push_str(&wrap(&sentence, "- ", "  "));
     }
     for sweep in findings.sweeps() {
         out.push('\n');
@@ -26,15 +31,33 @@ pub fn run(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
         out.push_str(&super::axis::table(axis));
     }
     out.push_str(&super::watched::run(run));
-    if !verdict.doubts.is_empty() {
-        out.push_str("\ndoubts\n");
-        out.push_str(&doubts(&verdict.doubts));
-    }
+    out.push_str(&gravest(&verdict.doubts));
     if let Some(path) = &run.record.scenario.path {
         out.push_str(&format!("\npath    {}\n", path.words()));
     }
     out.push_str(&format!("\nrun     {}\n", plain(&run.path.display().to_string(), 300)));
     out.push_str(&format!("repeat  {}\n", plain(&run.record.scenario.repeat_command, 1000)));
+    out
+}
+
+/// The gravest doubts, and how many more there are.
+fn gravest(all: &[Doubt]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    let mut by_gravity = all.to_vec();
+    by_gravity.sort_by_key(|doubt| Reverse(doubt.severity));
+    let rest = by_gravity.split_off(by_gravity.len().min(MAX_DOUBTS));
+    let mut out = format!("\ndoubts\n{}", doubts(&by_gravity));
+    if !rest.is_empty() {
+        let warnings = rest.iter().filter(|doubt| doubt.severity > Severity::Note).count();
+        let what = if warnings == 0 {
+            "notes".into()
+        } else {
+            format!("{warnings} warnings, {} notes", rest.len() - warnings)
+        };
+        out.push_str(&format!("  and {} more ({what}): report.html and --json have all\n", rest.len()));
+    }
     out
 }
 

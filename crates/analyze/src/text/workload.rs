@@ -51,6 +51,22 @@ fn classes<'a>(classes: impl Iterator<Item = &'a ClassResult>, heading: &str) ->
     if table.is_empty() { String::new() } else { format!("\n{}", table.lines()) }
 }
 
+/// A class in one line: `to 64.0 KiB: 1,200 requests, p50 1.20 ms, p99 5.00 ms`.
+pub(super) fn class_words(class: &ClassResult) -> String {
+    let time = |word: &str, figure: &Figure| {
+        figure.value.map_or(String::new(), |us| format!(", {word} {}", format_nanos(us * 1e3)))
+    };
+    let has_tail = class.response_p99_us.n.is_some_and(|n| n as f64 * 0.01 >= SAMPLES_BEYOND);
+    let tail = if has_tail { time("p99", &class.response_p99_us) } else { String::new() };
+    let failed = if class.failed == 0 { String::new() } else { format!(", {} failed", grouped(class.failed as f64)) };
+    format!(
+        "{}: {} requests{}{tail}{failed}",
+        plain(&class.label, 40),
+        grouped(class.requests as f64),
+        time("p50", &class.response_p50_us)
+    )
+}
+
 /// Sentences on a replay, as (heading, text).
 pub(crate) fn replay_facts(replay: &ReplayResult) -> Vec<(&'static str, String)> {
     let count = |count: u64| grouped(count as f64);

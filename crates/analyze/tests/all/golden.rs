@@ -25,13 +25,45 @@ fn the_summary_of_a_run_reads_like_this() {
 }
 
 #[test]
+fn causes_come_first_and_the_gravest_doubts_alone_are_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut points = fixture::points();
+    for point in &mut points {
+        point.figures.set(
+            record::names::TCP_LISTEN_OVERFLOWS,
+            record::Figure::new(if point.connections >= 16 { 50.0 } else { 0.0 }, "1/s", 50, record::Origin::Counted),
+        );
+    }
+    let run = fixture::write(folder.path(), fixture::record(), &points);
+    let findings = zones::of_run(&run);
+    let mut verdict = verdict::sentences(&run, &findings);
+    assert_eq!(verdict.causes.len(), 1, "{:?}", verdict.sentences);
+    let doubt = |severity, number: u32| {
+        record::Doubt::new(record::DoubtKind::Steal, severity, format!("number {number}"), "repeat it")
+    };
+    verdict.doubts = (0..6).map(|number| doubt(record::Severity::Note, number)).collect();
+    verdict.doubts.push(doubt(record::Severity::Invalid, 6));
+    verdict.doubts.push(doubt(record::Severity::Warning, 7));
+    let said = text::run(&run, &findings, &verdict);
+    let place = |words: &str| said.find(words).unwrap_or_else(|| panic!("'{words}' is not in\n{said}"));
+    assert!(place("The accept queue overflowed") < place("Throughput peaked"), "{said}");
+    assert!(place("number 6") < place("number 7") && place("number 7") < place("number 0"), "{said}");
+    assert!(!said.contains("number 3") && said.contains("and 3 more (notes)"), "{said}");
+}
+
+#[test]
 fn the_table_of_a_point_reads_like_this() {
     let folder = tempfile::tempdir().unwrap();
     let run = fixture::write(folder.path(), fixture::record(), &fixture::points());
     let closed = run.points.iter().find(|point| !point.doubts.is_empty()).unwrap();
     let open = run.points.iter().rfind(|point| point.sweep == Sweep::Rate).unwrap();
     let mut tables = String::new();
+    let statuses = std::collections::BTreeMap::from([(200, 46_351), (503, 17)]);
     for point in [closed, open] {
+        let summary = text::summary(point, &run.latencies(point.index).unwrap(), &statuses);
+        assert!(summary.lines().count() <= text::MAX_LINES, "{summary}");
+        tables.push_str(&summary);
+        tables.push_str("\n----\n\n");
         tables.push_str(&text::point(point, &run.latencies(point.index).unwrap()));
         tables.push_str("\n----\n\n");
         tables.push_str(&format!("{}\n\n----\n\n", text::progress_line(point, 12_300_000_000, 90_000_000_000)));

@@ -71,6 +71,8 @@ proptest! {
         let numbers = |findings: &zones::Findings| serde_json::to_string(findings).unwrap();
         prop_assert_eq!(numbers(&back).matches("null").count(), numbers(&findings).matches("null").count());
         for point in &points {
+            let summary = analyze::text::summary(point, &[], &Default::default());
+            prop_assert!(summary.lines().count() <= analyze::text::MAX_LINES, "{}", summary);
             let _ = (json::point(point), analyze::text::point(point, &[]), analyze::text::progress_line(point, 0, 0));
         }
     }

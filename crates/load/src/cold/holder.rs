@@ -139,7 +139,7 @@ pub(super) struct Rings {
 struct Ring {
     uring: IoUring,
     free: Vec<u32>,
-    /// Slots of this ring, released in order to close, whose poll has not ended yet, are told apart by their user data.
+    /// Slots of this ring, released in order to close, whose poll has not ended yet, differ by their user data.
     queued: usize,
 }
 
@@ -194,7 +194,7 @@ impl Ring {
 impl Rings {
     fn add(&mut self, ring: Ring, poller: &Poller) -> Result<(), Errno> {
         use std::os::fd::AsRawFd;
-        // Level-triggered: completions that one round leaves behind are seen again.
+        // Level-triggered: completions that one round leaves are seen again.
         poller.add(ring.uring.as_raw_fd(), libc::EPOLLIN as u32, RING_EVENT | self.rings.len() as u64)?;
         self.rings.push(ring);
         Ok(())
@@ -224,7 +224,7 @@ impl Rings {
         self.rings[number as usize].push(&remove)
     }
 
-    /// A kernel whose rings set no options of sockets (before Linux 6.7) asks nobody.
+    /// A kernel whose rings set no options of sockets (before Linux 6.7) asks about no connection.
     fn ask(&mut self, slot: u32, is_asking: bool) -> Result<(), Errno> {
         let (number, index) = (slot / self.per_ring, slot % self.per_ring);
         let options = [

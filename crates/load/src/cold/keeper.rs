@@ -24,7 +24,7 @@ const AT_ONCE_MS: u32 = 500;
 const PER_RING: u64 = 32_768;
 /// Connections ended in one round when the herd shrinks, or asked about.
 const RELEASES: u64 = 4_096;
-/// A server that has no connection says so within this: a second until it is asked, and the way there and back.
+/// A server that lacks a connection reports it within this: a second until it is asked, and the way there and back.
 const ANSWERED_WITHIN_NS: u64 = 2_000_000_000;
 
 /// A connection attempt under way.
@@ -37,11 +37,11 @@ struct Attempt {
 
 /// Looking for connections that the server does not have. A kernel whose accept queue is full may take a handshake for done and
 /// forget it (SYN cookies: nothing is kept until the last segment, which is then dropped), and the client's end is established for
-/// ever. That happens only where other handshakes hang, so nobody is asked unless one did.
+/// ever. That happens only where other handshakes hang, so connections are asked about only if one did.
 enum Roll {
     /// Slots from here on are yet to be asked about.
     Calls(u32),
-    /// All were; those that nobody has fire until then.
+    /// All were; those that the server does not have fire until then.
     WaitsUntil(u64),
     /// Slots from here on are yet to be left in peace.
     Ends(u32),

@@ -62,7 +62,7 @@ pub enum Keep {
     Descriptors,
 }
 
-/// A herd of cold connections on a thread of its own. Dropping it closes them.
+/// A herd of cold connections on a separate thread. Dropping it closes them.
 #[derive(Debug)]
 pub struct ColdHerd {
     shared: Arc<Shared>,

@@ -19,9 +19,9 @@ pub(super) enum Step {
     SizeLf,
     /// Chunk data.
     Data,
-    /// The CR behind the data.
+    /// The CR after the data.
     DataCr,
-    /// The LF behind the data.
+    /// The LF after the data.
     DataLf,
     /// The first byte of a trailer line, or of the empty line that ends the body.
     TrailerStart,

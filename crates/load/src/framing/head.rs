@@ -32,7 +32,7 @@ pub struct Head {
     pub status: u16,
     /// How the body ends.
     pub body: BodyKind,
-    /// Whether the connection stays open behind the body.
+    /// Whether the connection stays open after the body.
     pub is_keep_alive: bool,
 }
 
@@ -43,7 +43,7 @@ impl Head {
     }
 }
 
-/// Refuses as early as possible what does not begin like a response, so that a silent non-HTTP peer is told at once.
+/// Refuses as early as possible what does not begin like a response, so that a silent non-HTTP peer is found at once.
 pub(super) fn check_start(bytes: &[u8]) -> Result<(), Malformed> {
     const START: &[u8] = b"HTTP/1.";
     let known = bytes.len().min(START.len());
@@ -71,7 +71,7 @@ pub(crate) fn is_http_2(bytes: &[u8]) -> bool {
     bytes.len() >= FRAME_HEAD_BYTES && may_be_http_2(bytes)
 }
 
-/// The offset behind the empty line that ends a head, searching from `from`. A lone LF ends a line, too: RFC 9112
+/// The offset after the empty line that ends a head, searching from `from`. A lone LF ends a line, too: RFC 9112
 /// section 2.2 allows it, and CGI scripts rely on it.
 pub(super) fn find_end(bytes: &[u8], from: usize) -> Option<usize> {
     for at in memchr::memchr_iter(b'\n', &bytes[from..]) {

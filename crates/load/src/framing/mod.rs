@@ -152,7 +152,7 @@ impl Framing {
     pub fn feed(&mut self, heads: &mut HeadCache, slot: usize, bytes: &[u8]) -> Result<Fed, Malformed> {
         if self.flags & STARTED == 0 && !bytes.is_empty() {
             self.flags |= STARTED;
-            // The common case in one step: a head like the last one, and its whole body behind it.
+            // The common case in one step: a head like the last one, and its whole body after it.
             if let Some(known) = heads.matching(slot, bytes) {
                 self.begin_body(&known)?;
                 let after = self.feed_slow(heads, slot, &bytes[known.len..])?;
@@ -275,7 +275,7 @@ pub(crate) fn is_token(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(|byte| head::is_token_byte(*byte))
 }
 
-/// The offset behind the first empty line, if there is one.
+/// The offset after the first empty line, if there is one.
 pub(crate) fn head_end(bytes: &[u8]) -> Option<usize> {
     head::find_end(bytes, 0)
 }

@@ -1,10 +1,10 @@
 //! The microbenchmark of Kim and Rixner (2005, section 5): one end sends segments of the largest size over a number of
-//! connections in turn, at a constant total rate; the other end reads them. `straingauge profile --sweep` profiles the
+//! connections in turn, at a constant total rate; the other end reads them. `straingauge profile --axis` profiles the
 //! sender, `straingauge simulate` counts the same in a guest.
 //!
-//! [`sender`] is a process of its own, which is profiled; [`run`] drives it for one point and reads what it sends. They
-//! agree over a control connection of their own, on the port after the data's, so that nothing but segments and their
-//! acknowledgements crosses the data's port.
+//! [`sender`] is a separate process, which is profiled; [`run`] drives it for one point and reads what it sends. They
+//! agree over a control connection on the port after the data's, so that only segments and their acknowledgements cross
+//! the data's port.
 
 mod order;
 mod receiver;
@@ -80,7 +80,7 @@ pub struct Outcome {
 }
 
 impl Default for Outcome {
-    /// Nothing yet, and nobody stopped it.
+    /// Nothing yet, and not stopped.
     fn default() -> Self {
         Outcome {
             started_unix_ms: unix_ms(),
@@ -154,7 +154,7 @@ impl From<Outcome> for LoadResult {
     }
 }
 
-/// The connection over which the sender is told what to do.
+/// The connection over which the sender gets its orders.
 struct Control {
     stream: BufReader<TcpStream>,
 }
@@ -214,7 +214,7 @@ fn gone(why: &str) -> LoadError {
     LoadError::Plan(format!("the microbenchmark's sender {why}"))
 }
 
-/// Drives one point: opens the connections, waits until each has sent twice, and tells `events` where the window begins
+/// Drives one point: opens the connections, waits until each has sent twice, and calls `events` where the window begins
 /// and ends. Threads that it starts inherit the caller's network namespace. Everything is closed when it returns.
 pub fn run(plan: &Plan, stop: &AtomicBool, events: &mut dyn LoadEvents) -> Result<Outcome, LoadError> {
     let mut outcome = Outcome { interrupted: true, ..Outcome::default() };

@@ -1,5 +1,5 @@
-//! The read-ahead: a thread of its own reads the log and writes the requests out, an engine thread takes them without ever
-//! waiting for a disk or a decoder.
+//! The read-ahead: a separate thread reads the log and writes the requests out, so that an engine thread never waits
+//! for a disk or a decoder.
 //!
 //! It is bounded by construction: a channel of [`BATCHES`] batches, each closed at [`STEPS`] steps or [`TEXT_BYTES`] of
 //! request text. A reader that is ahead waits; an engine thread that is ahead looks again after a moment.
@@ -37,7 +37,7 @@ pub(crate) struct Feed {
 pub(crate) enum Next {
     /// A step, meant for this time since the start.
     Step(u64),
-    /// The reader is behind.
+    /// The reader is late.
     NotYet,
     /// The log, or its readable part, is over.
     Over,
@@ -65,7 +65,7 @@ impl Feed {
         }
     }
 
-    /// The step that [`Feed::peek`] told of.
+    /// The step that [`Feed::peek`] returned.
     pub(crate) fn take(&mut self) -> Option<Step> {
         self.batch.pop()
     }
@@ -96,7 +96,7 @@ pub(crate) fn feeder<'a>(plan: &'a LoadPlan, source: Box<dyn ReplaySource + 'a>)
 }
 
 impl Feeder<'_> {
-    /// Reads until the log is over or nobody listens any more.
+    /// Reads until the log is over or the receiver is gone.
     pub(crate) fn run(mut self) -> FeedReport {
         let (mut batch, mut text_bytes, mut unsendable) = (Vec::new(), 0, 0);
         let mut failure = None;
@@ -136,7 +136,7 @@ impl Feeder<'_> {
         FeedReport { account: self.source.account(), unsendable, failure }
     }
 
-    /// False when nobody listens any more.
+    /// False when the receiver is gone.
     fn send(&self, batch: &mut Vec<Step>) -> bool {
         batch.reverse();
         self.batches.send(std::mem::replace(batch, Vec::with_capacity(STEPS))).is_ok()

@@ -39,7 +39,7 @@ impl TlsSetting {
         Ok(connection)
     }
 
-    /// The same with a session store of its own, so that threads share no lock.
+    /// The same with a separate session store, so that threads share no lock.
     fn for_thread(&self) -> Self {
         let mut config = (*self.config).clone();
         config.resumption = resumption(self.has_resumption);

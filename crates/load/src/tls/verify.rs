@@ -36,7 +36,7 @@ impl Verifier {
 }
 
 /// Whether the only objection is that the certificate is an authority's, as self-signed ones are by default, or signed by
-/// nobody known. The library looks at the dates before, so they are right.
+/// an unknown one. The library looks at the dates before, so they are right.
 fn is_about_the_issuer(error: &Error) -> bool {
     match error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => true,
@@ -58,7 +58,7 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<ServerCertVerified, Error> {
         let How::By { authorities, given } = &self.how else { return Ok(ServerCertVerified::assertion()) };
         match authorities.verify_server_cert(server, intermediates, name, ocsp_response, now) {
-            // The server presents exactly what was given as trusted, so nobody needs to vouch for it.
+            // The server presents exactly what was given as trusted, so no authority needs to vouch for it.
             Err(error) if is_about_the_issuer(&error) && given.iter().any(|one| one == server) => {
                 verify_server_name(&ParsedCertificate::try_from(server)?, name)?;
                 Ok(ServerCertVerified::assertion())

@@ -6,15 +6,15 @@
 //! - [`exchange`]: a request out, a response in;
 //! - [`dispatch`]: which open-loop request leaves on which connection;
 //! - [`replay`]: the same for the requests of a log;
-//! - [`paced`]: clients that read at a pace of their own;
+//! - [`paced`]: clients that read at a limited pace;
 //! - [`secure`]: handshakes, and bytes of requests and responses over TLS;
 //! - [`sweep`]: timeouts, and what remains at the end;
 //! - [`waiting`]: for events, but not past the next intended send.
 //!
 //! # Clock readings
 //!
-//! The clock is read behind each wait, and again for every later event of the same batch, so that the instant given to
-//! an event is at most one `recv` away from it. A last byte is dated when the engine takes the event up, an actual send
+//! Reads the clock after each wait, and again for every later event of the same batch, so that the instant given to an
+//! event is at most one `recv` away from it. A last byte is dated when the engine takes the event up, an actual send
 //! when the system call begins.
 
 mod connect;
@@ -99,7 +99,7 @@ pub(crate) struct Worker<'a> {
     /// Replay, or open loop with a limit of requests per connection: a connection is opened when a request needs it.
     is_on_demand: bool,
     choice: Choice,
-    /// Results by class, where they are told apart.
+    /// Results by class, where the plan asks for them.
     classes: Option<Box<Classes>>,
     replay: Option<Box<replay::Replay>>,
     poller: Poller,
@@ -350,7 +350,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// The run is cut short: the window ends behind `now`, so that every request counted as sent lies in it, and nothing
+    /// The run is cut short: the window ends after `now`, so that every request counted as sent lies in it, and nothing
     /// is waited for.
     fn cut(&mut self, now: u64) {
         if now + 1 < self.tally.end_ns {

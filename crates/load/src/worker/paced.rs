@@ -1,4 +1,4 @@
-//! Clients that read at a pace of their own: slow ones, and those of fixed bandwidth.
+//! Clients that read at a limited pace: slow ones, and those of fixed bandwidth.
 //!
 //! A paced connection reads a quantum, then rests until its pace allows the next one; what waits meanwhile fills the
 //! socket's small receive buffer, closes the window, and holds the server as a slow link does. Rests are timers in one

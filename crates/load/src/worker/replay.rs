@@ -20,7 +20,7 @@ use std::collections::{HashMap, VecDeque};
 pub(crate) const WAITING_LIMIT: usize = 1 << 16;
 /// As fast as possible, so many requests for each connection are looked over to find clients that are free.
 const LOOK_AHEAD: usize = 16;
-/// When a reader that is behind is looked after again.
+/// When a reader that is late is looked at again.
 const LOOK_AGAIN_NS: u64 = 300_000;
 
 /// The replay of one engine thread.
@@ -63,7 +63,7 @@ enum Item {
 struct Slot {
     client: Option<u64>,
     session: u64,
-    /// How often it was used: tells stale entries of the idle queue.
+    /// How often it was used: shows which entries of the idle queue are stale.
     visits: u32,
     under_way: Option<Box<Pending>>,
 }
@@ -108,7 +108,7 @@ impl Replay {
         self.is_over && self.waiting == 0 && self.freed.is_empty()
     }
 
-    /// What is left of the request under way on `slot` behind `written` bytes.
+    /// What is left of the request under way on `slot` after `written` bytes.
     pub(super) fn rest(&self, slot: usize, written: usize) -> &[u8] {
         self.slots[slot].under_way.as_ref().map_or(&[], |request| &request.bytes[written..])
     }

@@ -1,4 +1,4 @@
-//! TLS on the engine's connections: the handshake behind the connect, and the bytes of requests and responses after it.
+//! TLS on the engine's connections: the handshake after the connect, and then the bytes of requests and responses.
 
 use super::Worker;
 use crate::connection::{PEER_CLOSED, State, WATCHES_WRITABLE};
@@ -184,7 +184,7 @@ impl Worker<'_> {
             };
             at += taken;
             if let Err(error) = session.process_new_packets() {
-                // The alert that says so is due to the server.
+                // The server must get the alert for it.
                 let _ = session.write_tls(&mut Sink(self.connections[slot].fd));
                 return self.tls_failed(slot, now, &error);
             }

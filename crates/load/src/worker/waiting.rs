@@ -6,7 +6,7 @@ use record::time::monotonic_ns;
 
 /// The longest wait: orders of the calling thread are seen after this.
 const LOOK_UP_NS: u64 = 50_000_000;
-/// With a CPU of its own, the thread wakes this long before an intended send and polls.
+/// On a CPU that it does not share, the thread wakes this long before an intended send and polls.
 const POLL_AHEAD_NS: u64 = 30_000;
 
 impl Worker<'_> {
@@ -45,7 +45,7 @@ impl Worker<'_> {
         self.poller.wait(until.saturating_sub(now))
     }
 
-    /// Waits until an intended send is due. With a CPU of its own: sleeps short of it, then polls.
+    /// Waits until an intended send is due. On a CPU that it does not share: sleeps short of it, then polls.
     fn wait_for_send(&mut self, now: u64, due: u64) -> Result<usize, Errno> {
         let gap = due.saturating_sub(now);
         self.system_calls += 1;

@@ -44,7 +44,7 @@ pub enum ProfileError {
         seconds: f64,
     },
     /// The kernel lets nobody hook its functions.
-    #[error("exact is not possible here: {0}; use --method sampled, which needs no hooks in functions")]
+    #[error("exact is not possible here: {0}; use --accounting sampled, which needs no hooks in functions")]
     ExactNotPossible(String),
     /// The server used no CPU in any burst.
     #[error(

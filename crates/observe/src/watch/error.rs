@@ -1,5 +1,5 @@
-//! Why a port could not be watched from inside the kernel. What cannot be had this way may still be had by scanning: see
-//! the degraded modes in docs/watching.md.
+//! Why a port could not be watched from inside the kernel. Scanning may still give some of it: see the degraded modes
+//! in docs/watching.md.
 
 /// An error of the watch. The message is one sentence: what, why, what to do.
 #[derive(Debug, thiserror::Error)]

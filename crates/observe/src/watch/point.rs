@@ -513,7 +513,7 @@ fn doubts(doubts: &mut Vec<Doubt>, readings: &PointReadings, all: &ClassTotals, 
             DoubtKind::LostEvents,
             Severity::Warning,
             format!("{lost} requests were lost to the watch of {}: too many connections for its table", all.requests),
-            "use fewer connections, or --watch off",
+            "use fewer connections, or --detail off",
         );
     }
     let timed: u64 = readings.phases.iter().map(|phases| phases.requests).sum();
@@ -526,7 +526,7 @@ fn doubts(doubts: &mut Vec<Doubt>, readings: &PointReadings, all: &ClassTotals, 
                 readings.late,
                 timed + readings.late
             ),
-            "--watch exact times every request",
+            "--detail exact times every request",
         );
     }
     if let Some(trouble) = &readings.trouble {

@@ -481,7 +481,7 @@ impl Watcher {
                 DoubtKind::NotWatched,
                 Severity::Note,
                 note,
-                "raise --overhead, or use --mode counts if phases do not matter",
+                "raise --overhead, or use --detail counts if phases do not matter",
             );
         }
         #[cfg(feature = "bpf")]

@@ -3,6 +3,7 @@
 use crate::actors::{Actor, is_root};
 use observe::{Group, Observer, Target, Window};
 use record::names;
+use std::path::Path;
 use std::time::Duration;
 
 /// The account of a process is exact; around the burning there is only the asking. Not a limit on speed.
@@ -114,7 +115,13 @@ fn orphans_that_nobody_waits_for_are_found_by_the_control_group() {
     let mut observer = Observer::start(target(Group::Tree(actor.pid())), Duration::from_secs(3600)).unwrap();
     observer.window_begins().unwrap();
     actor.ask("orphans");
-    while std::fs::read_to_string(cgroup.0.join("cgroup.procs")).unwrap().lines().count() > 1 {
+    let members = || std::fs::read_to_string(cgroup.0.join("cgroup.procs")).unwrap();
+    let own = actor.pid().to_string();
+    let mut seen: std::collections::HashSet<String> = members().lines().map(String::from).collect();
+    seen.remove(&own);
+    // A process leaves the group before its last CPU time is charged; it is charged when the process is gone.
+    while members().lines().count() > 1 || seen.iter().any(|pid| Path::new("/proc").join(pid).exists()) {
+        seen.extend(members().lines().filter(|pid| *pid != own).map(String::from));
         std::thread::sleep(Duration::from_millis(5));
     }
     let window = observer.window_ends().unwrap();

@@ -22,7 +22,7 @@ fn a_kernel_that_refuses_hooks_is_said_to() {
             match error {
                 ProfileError::ExactNotPossible(_) => {
                     assert!(
-                        sentence.contains("not possible here") && sentence.contains("--method sampled"),
+                        sentence.contains("not possible here") && sentence.contains("--accounting sampled"),
                         "{sentence}"
                     )
                 }

@@ -19,6 +19,11 @@ pub struct LoadArgs {
     pub source_interface: Option<String>,
     #[command(flatten)]
     pub drive: DriveArgs,
+    /// Print every figure with its origin
+    ///
+    /// And all percentiles, classes, clients and doubts, where otherwise a summary of 15 lines is printed.
+    #[arg(long, help_heading = "Output")]
+    pub full: bool,
     /// Exit with code 3 if this holds, as 'p99 > 50ms'
     ///
     /// Also 'errors > 0.1%', 'throughput < 10k'. Repeatable.

@@ -95,6 +95,7 @@ const SHORT_HELP: [(&str, &[&str]); 3] = [
             "urls",
             "trace",
             "delay",
+            "full",
             "fail_if",
             "out",
             "json",
@@ -102,7 +103,7 @@ const SHORT_HELP: [(&str, &[&str]); 3] = [
     ),
     (
         "watch",
-        &["port", "mode", "overhead", "interval", "duration", "pid", "cgroup", "pack", "prometheus", "out", "json"],
+        &["port", "detail", "overhead", "interval", "duration", "pid", "cgroup", "pack", "prometheus", "out", "json"],
     ),
 ];
 
@@ -172,7 +173,7 @@ pub enum Command {
     /// Hold a part of the cold connections; started by straingauge itself
     #[command(hide = true)]
     ColdHelper,
-    /// Send segments for the microbenchmark of profile --sweep; started by straingauge itself
+    /// Send segments for the microbenchmark of profile --axis; started by straingauge itself
     #[command(hide = true)]
     SegmentSender {
         /// Where connections are taken; orders come to the next port.
@@ -193,7 +194,6 @@ mod documented;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn every_command_of_the_documentation_is_taken() {

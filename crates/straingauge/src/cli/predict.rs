@@ -23,9 +23,9 @@ pub struct PredictArgs {
     /// The server with so many CPUs
     #[arg(long, value_name = "N")]
     pub cores: Option<Count>,
-    /// A path that is longer by this for each round trip
+    /// A path whose round trip takes this much longer
     #[arg(long, value_name = "TIME")]
-    pub delay: Option<Time>,
+    pub round_trip: Option<Time>,
     /// Cold connections beside the load (needs runs with different numbers of them)
     #[arg(long, value_name = "N")]
     pub cold: Option<Count>,
@@ -34,9 +34,9 @@ pub struct PredictArgs {
     pub scaled_select: bool,
     /// Another mix: shares of the size classes, by label or number, as in '1=90%,2=9%,3=1%' (needs a run for each class, with different mixes)
     #[arg(long, value_name = "CLASS=SHARE,...")]
-    pub mix: Option<MixWord>,
+    pub class_shares: Option<MixWord>,
     /// Answer the what-ifs in the predict section of this scenario file; without it and without a question, those kept with the run
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["connections", "rate", "cores", "delay", "cold", "scaled_select", "mix"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["connections", "rate", "cores", "round_trip", "cold", "scaled_select", "class_shares"])]
     pub scenario: Option<PathBuf>,
     /// Print JSON instead of text
     #[arg(long)]
@@ -114,10 +114,10 @@ struct WhatIfToml {
     connections: Option<Count>,
     rate: Option<RateWord>,
     cores: Option<Count>,
-    delay: Option<Time>,
+    round_trip: Option<Time>,
     cold: Option<Count>,
     scaled_select: bool,
-    mix: Option<MixWord>,
+    class_shares: Option<MixWord>,
 }
 
 impl WhatIfToml {
@@ -129,10 +129,10 @@ impl WhatIfToml {
             rate_per_sec: self.rate.and_then(|rate| if let RateWord::PerSec(rate) = rate { Some(rate) } else { None }),
             rate_times: self.rate.and_then(|rate| if let RateWord::Times(times) = rate { Some(times) } else { None }),
             cpus: self.cores.map(|count| count.0),
-            delay_ns: self.delay.map(Time::nanos),
+            delay_ns: self.round_trip.map(Time::nanos),
             cold: self.cold.map(|count| count.0),
             scaled_select: self.scaled_select,
-            mix: self.mix.map(|mix| mix.0).unwrap_or_default(),
+            mix: self.class_shares.map(|mix| mix.0).unwrap_or_default(),
         };
         analyze::predict::what_if::check(&what_if).map_err(E::custom)?;
         Ok(what_if)

@@ -20,14 +20,14 @@ pub enum Method {
 /// `straingauge profile`.
 #[derive(Debug, Args)]
 pub struct ProfileArgs {
-    /// The server's port: :8080; with --sweep and -- SERVER its URL
+    /// The server's port: :8080; with --axis and -- SERVER its URL
     pub port: Option<String>,
-    /// Length of the window [default: 10s; of a point of --sweep 4s]
+    /// Length of the window [default: 10s; of a point of --axis 4s]
     #[arg(long, short = 'd', value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds)]
     pub duration: Option<Time>,
     /// How to measure; hooks cost the server something, so they are asked for [default: sampled]
     #[arg(long, value_enum, value_name = "HOW", conflicts_with_all = ["diff", "kernel_scaling"])]
-    pub method: Option<Method>,
+    pub accounting: Option<Method>,
     /// Length of one of the ten bursts of exact [default: 100ms]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub burst: Option<Time>,
@@ -80,37 +80,37 @@ pub struct SweepArgs {
     /// Profile one value of this after another: of the microbenchmark (full segments at a constant rate to a reader that
     /// acknowledges each), or with a URL and -- SERVER of a web server
     #[arg(long, value_enum, conflicts_with_all = ["diff", "kernel_scaling", "folded", "flame", "against", "group", "netns_of", "burst"])]
-    pub sweep: Option<SweepAxis>,
-    /// Connections; --sweep connections takes a list [default: 4,32,128,512,2048; packet-rate: 1; delay: 2048; of a
+    pub axis: Option<SweepAxis>,
+    /// Connections; --axis connections takes a list [default: 4,32,128,512,2048; packet-rate: 1; delay: 2048; of a
     /// server: 4,32,128,512,1024; 256]
-    #[arg(long, value_name = "N,...", value_delimiter = ',', requires = "sweep", allow_hyphen_values = true)]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', requires = "axis", allow_hyphen_values = true)]
     pub connections: Vec<Count>,
-    /// Packets (with a server: requests) a second over all connections; --sweep packet-rate takes a list [default: 33333
+    /// Packets (with a server: requests) a second over all connections; --axis packet-rate takes a list [default: 33333
     /// packets, 400 Mbit/s; packet-rate: 8333 to 66667; of a server: shares of its capacity, else a closed loop]
-    #[arg(long, value_name = "N,...", value_delimiter = ',', requires = "sweep", allow_hyphen_values = true)]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', requires = "axis", allow_hyphen_values = true)]
     pub rate: Vec<Count>,
-    /// One-way delay of the path; --sweep delay takes a list [default: 0ms; delay: 0ms,5ms,10ms,20ms,40ms]
-    #[arg(long, value_name = "TIME,...", value_delimiter = ',', requires = "sweep", allow_hyphen_values = true)]
+    /// One-way delay of the path; --axis delay takes a list [default: 0ms; delay: 0ms,5ms,10ms,20ms,40ms]
+    #[arg(long, value_name = "TIME,...", value_delimiter = ',', requires = "axis", allow_hyphen_values = true)]
     pub delay: Vec<Time>,
     /// Repeats of every value, each in a random order; at least 3 for an interval [default: 5]
-    #[arg(long, value_name = "N", requires = "sweep", allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", requires = "axis", allow_hyphen_values = true)]
     pub repeats: Option<Count>,
     /// Time for the whole; no repeat is begun that does not fit [default: 175s]
-    #[arg(long, value_name = "TIME", requires = "sweep", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", requires = "axis", allow_hyphen_values = true)]
     pub budget: Option<Time>,
     /// Pin the profiled side to these CPUs [default: the half that the other side does not get]
-    #[arg(long, value_name = "LIST", requires = "sweep")]
+    #[arg(long, value_name = "LIST", requires = "axis")]
     pub server_cpus: Option<String>,
     /// Pin the other side to these CPUs [default: half of them]
-    #[arg(long, value_name = "LIST", requires = "sweep")]
+    #[arg(long, value_name = "LIST", requires = "axis")]
     pub cpus: Option<String>,
     /// Keep the run in this directory, which must not hold one [default: runs/TIME-NAME]
-    #[arg(long, value_name = "DIR", requires = "sweep")]
+    #[arg(long, value_name = "DIR", requires = "axis")]
     pub out: Option<PathBuf>,
     /// No progress
-    #[arg(long, short = 'q', requires = "sweep")]
+    #[arg(long, short = 'q', requires = "axis")]
     pub quiet: bool,
     /// Web server to start, profile and stop: everything after --
-    #[arg(last = true, value_name = "SERVER", requires = "sweep")]
+    #[arg(last = true, value_name = "SERVER", requires = "axis")]
     pub command: Vec<String>,
 }

@@ -62,12 +62,12 @@ pub struct SimulateArgs {
     pub objects: bool,
     /// Also run each point with the fields of these structures in the order of their accesses (tcp_sock, socket_alloc, file, ...)
     #[arg(long, value_name = "STRUCT,...", value_delimiter = ',')]
-    pub pack: Vec<String>,
+    pub repack: Vec<String>,
     /// Also estimate cycles: what an instruction, a miss of L1 and, on top, a miss of the first L2 cost; nothing overlaps
     #[arg(long, value_name = "CYCLES,CYCLES,CYCLES", value_delimiter = ',', num_args = 1)]
     pub cost: Vec<f64>,
     /// Count instructions alone, several times faster
-    #[arg(long, conflicts_with_all = ["l1", "l2", "l3", "curve", "next_line_prefetch", "tlb", "objects", "pack", "cost"])]
+    #[arg(long, conflicts_with_all = ["l1", "l2", "l3", "curve", "next_line_prefetch", "tlb", "objects", "repack", "cost"])]
     pub no_caches: bool,
     /// Boots, each with other places in memory; tables show the mean, and the range where it matters [default: 1]
     #[arg(long, value_name = "K")]

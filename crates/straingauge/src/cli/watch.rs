@@ -16,7 +16,7 @@ pub struct WatchArgs {
     pub worker: bool,
     /// How closely [default: default]
     #[arg(long, value_enum)]
-    pub mode: Option<WatchModeWord>,
+    pub detail: Option<WatchModeWord>,
     /// Most it may cost of the server's CPU [default: 1%]
     ///
     /// On average.
@@ -32,7 +32,7 @@ pub struct WatchArgs {
     pub duration: Option<Time>,
     /// Boundaries of the size classes by bytes of response, as 10KiB,50KiB,640KiB (the default)
     #[arg(long, value_name = "SIZES")]
-    pub classes: Option<String>,
+    pub response_classes: Option<String>,
     /// Process of the server, if another listens
     ///
     /// Its first one.

@@ -12,16 +12,16 @@ pub struct WatchingOptions {
     /// Count requests from the server's side in every point, and time their phases [default: default; load without --
     /// SERVER or --watch-with: off]
     #[arg(long, value_enum)]
-    pub watch: Option<WatchWord>,
-    /// Share of the server's CPU time that --watch default may cost in a point [default: 1%]
+    pub detail: Option<WatchWord>,
+    /// Share of the server's CPU time that --detail default may cost in a point [default: 1%]
     #[arg(long, value_name = "SHARE")]
-    pub watch_overhead: Option<Share>,
+    pub overhead: Option<Share>,
     /// Boundaries of the size classes by bytes of response [default: 10KiB,50KiB,640KiB]
     #[arg(long, value_name = "SIZES")]
-    pub watch_classes: Option<String>,
+    pub response_classes: Option<String>,
     /// Time phases by functions of the server, too, in short windows of each point within the budget: nginx, apache, or a file
     #[arg(long, value_name = "PACK")]
-    pub watch_pack: Option<String>,
+    pub pack: Option<String>,
 }
 
 /// How closely.
@@ -43,10 +43,10 @@ pub enum WatchWord {
 impl WatchingOptions {
     /// What was typed, with the gaps filled from a scenario file.
     pub fn over(mut self, file: WatchingOptions) -> Self {
-        self.watch = self.watch.or(file.watch);
-        self.watch_overhead = self.watch_overhead.or(file.watch_overhead);
-        self.watch_classes = self.watch_classes.or(file.watch_classes);
-        self.watch_pack = self.watch_pack.or(file.watch_pack);
+        self.detail = self.detail.or(file.detail);
+        self.overhead = self.overhead.or(file.overhead);
+        self.response_classes = self.response_classes.or(file.response_classes);
+        self.pack = self.pack.or(file.pack);
         self
     }
 }

@@ -24,6 +24,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
         return crate::worker::serve::serve(&sources);
     }
     let limits = parse_limits(&args.fail_if)?;
+    let is_full = args.full;
     let drive = plan::drive(args.drive, "straingauge load http://127.0.0.1:8080/")?;
     let output = &drive.output;
     if let Some(out) = &output.out {
@@ -87,9 +88,13 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
         if let Some(path) = session.path_plan() {
             print(&format!("path: {}\n", path.words()))?;
         }
-        print(&analyze::text::point(&measured.point, &latencies))?;
-        for line in session.gauge.client_lines() {
-            print(&format!("{line}\n"))?;
+        if is_full {
+            print(&analyze::text::point(&measured.point, &latencies))?;
+            for line in session.gauge.client_lines() {
+                print(&format!("{line}\n"))?;
+            }
+        } else {
+            print(&analyze::text::summary(&measured.point, &latencies, &measured.result.status_counts))?;
         }
     }
     if let Some(lost) = session.gauge.lost_client() {

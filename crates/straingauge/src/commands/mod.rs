@@ -21,7 +21,7 @@ use crate::cli::{Cli, Command};
 use anyhow::{Context, Result};
 use std::process::ExitCode;
 
-/// `straingauge segment-sender`: what `profile --sweep` profiles.
+/// `straingauge segment-sender`: what `profile --axis` profiles.
 fn send_segments(port: u16) -> Result<ExitCode> {
     record::machine::raise_descriptor_limit();
     ::load::microbenchmark::sender::serve(port).context("the microbenchmark's sender cannot listen")?;

@@ -39,9 +39,9 @@ fn question(args: &PredictArgs) -> Result<Question> {
             RateWord::Times(times) => Rate::Times(times),
         }),
         connections: args.connections.map(|count| count.0 as f64),
-        delay_s: args.delay.map_or(0.0, |delay| delay.0.as_secs_f64()),
+        delay_s: args.round_trip.map_or(0.0, |longer| longer.0.as_secs_f64()),
         cold: args.cold.map(|count| count.0 as f64),
         scaled_select: args.scaled_select,
-        mix: args.mix.as_ref().map(|mix| mix.0.clone()).unwrap_or_default(),
+        mix: args.class_shares.as_ref().map(|mix| mix.0.clone()).unwrap_or_default(),
     })
 }

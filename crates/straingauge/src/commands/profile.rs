@@ -27,7 +27,7 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
     if args.kernel_scaling {
         return kernel_scaling(&args);
     }
-    if let Some(axis) = args.sweep.sweep {
+    if let Some(axis) = args.sweep.axis {
         return sweep::run(&args, axis);
     }
     let typed = args.port.as_deref().ok_or_else(|| wrong_usage("profile needs a port: straingauge profile :8080"))?;
@@ -49,7 +49,7 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
     let bursts = burst_options(&args, &options)?;
     let before = args.against.as_deref().map(read_folded).transpose()?;
     let stop = Stop::on_signals()?;
-    let method = match args.method.unwrap_or(Method::Sampled) {
+    let method = match args.accounting.unwrap_or(Method::Sampled) {
         Method::Auto => match exact::why_not_possible() {
             None => Method::Calibrated,
             Some(why) => {
@@ -128,7 +128,7 @@ fn burst_options(args: &ProfileArgs, options: &ProfileOptions) -> Result<BurstOp
 /// The exact profile, without samples.
 fn only_exact(args: &ProfileArgs, bursts: BurstOptions, stop: &Stop) -> Result<ExitCode> {
     if args.folded.is_some() || args.flame.is_some() || args.against.is_some() || !args.group.is_empty() {
-        return Err(wrong_usage("--folded, --flame, --against and --group need samples: leave --method exact out"));
+        return Err(wrong_usage("--folded, --flame, --against and --group need samples: leave --accounting exact out"));
     }
     let profile = exact::run(bursts, &|| stop.is_set())?;
     if args.json {

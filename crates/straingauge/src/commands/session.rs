@@ -161,7 +161,7 @@ impl Session {
                     DoubtKind::NotWatched,
                     Severity::Note,
                     format!("requests were not watched from the server's side: {why}"),
-                    "run straingauge doctor to see what is missing; --watch off says that it is not wanted",
+                    "run straingauge doctor to see what is missing; --detail off says that it is not wanted",
                 )
             }));
             gauge.watch_requests(requests);

@@ -106,19 +106,19 @@ fn finish(watcher: Watcher, recording: Option<Recording>, last: &Reading, is_cut
 
 fn options(args: &WatchArgs) -> Result<WatchOptions> {
     let port = crate::url::port_word(&args.port)?;
-    let classes = match &args.classes {
-        Some(text) => SizeClasses::parse(text).map_err(|error| wrong_usage(format!("--classes: {error}")))?,
+    let classes = match &args.response_classes {
+        Some(text) => SizeClasses::parse(text).map_err(|error| wrong_usage(format!("--response-classes: {error}")))?,
         None => SizeClasses::default(),
     };
     let overhead_ratio = args.overhead.map_or(0.01, |share| share.0);
     if overhead_ratio <= 0.0 {
-        return Err(wrong_usage("--overhead must be above 0, as in 1%; --mode zero costs least"));
+        return Err(wrong_usage("--overhead must be above 0, as in 1%; --detail zero costs least"));
     }
     Ok(WatchOptions {
         port,
         group: args.pid.map_or(Group::ListeningOn(port), Group::Tree),
         netns_pid: args.netns_of,
-        mode: match args.mode {
+        mode: match args.detail {
             None | Some(WatchModeWord::Default) => Mode::Default,
             Some(WatchModeWord::Zero) => Mode::Zero,
             Some(WatchModeWord::Counts) => Mode::Counts,
@@ -127,7 +127,7 @@ fn options(args: &WatchArgs) -> Result<WatchOptions> {
         overhead_ratio,
         classes,
         // Always on, this hook would cost every system call of the machine a detour: it is for windows.
-        splits: !args.no_splits && args.mode != Some(WatchModeWord::Exact),
+        splits: !args.no_splits && args.detail != Some(WatchModeWord::Exact),
         control_group: args.cgroup.clone(),
         system_intervals: match &args.system_interval {
             Some(text) => Intervals::parse(text).map_err(|error| wrong_usage(format!("--system-interval: {error}")))?,
@@ -143,8 +143,8 @@ fn options(args: &WatchArgs) -> Result<WatchOptions> {
 /// The pack, checked before anything is attached.
 fn pack(args: &WatchArgs) -> Result<Option<Pack>> {
     let Some(word) = &args.pack else { return Ok(None) };
-    if matches!(args.mode, Some(WatchModeWord::Zero | WatchModeWord::Exact)) {
-        return Err(wrong_usage("--pack has windows of its own: use it with --mode default or counts"));
+    if matches!(args.detail, Some(WatchModeWord::Zero | WatchModeWord::Exact)) {
+        return Err(wrong_usage("--pack has windows of its own: use it with --detail default or counts"));
     }
     Pack::open(word).map(Some).map_err(|error| {
         let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();

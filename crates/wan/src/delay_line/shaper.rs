@@ -17,8 +17,8 @@ pub(crate) enum Fate {
 
 /// Decides fates in the order in which packets come. Due times never decrease: the path does not reorder.
 ///
-/// The order of effects is that of netem with a rate: loss first, then delay, then serialisation behind the packet before
-/// (net/sched/sch_netem.c). With a constant delay this is the same as a bottleneck in front of the delay.
+/// The order of effects is that of netem with a rate (net/sched/sch_netem.c): loss first, then delay, then
+/// serialisation after the packet before. With a constant delay this is the same as a bottleneck in front of the delay.
 #[derive(Debug)]
 pub(crate) struct Shaper {
     delay_ns: u64,

@@ -47,7 +47,7 @@ pub struct NetemCounts {
     pub packets: u64,
     /// Their bytes, from the Ethernet header on.
     pub bytes: u64,
-    /// Packets lost as asked for, or dropped because it was full: netem does not tell them apart.
+    /// Packets lost as asked for, or dropped because it was full: netem does not distinguish them.
     pub dropped: u64,
     /// Whether its losses follow the plan's seed (Linux 6.6 and later).
     pub is_seeded: bool,
@@ -110,7 +110,7 @@ impl Route {
 
     /// What the netem in front of the link of this index counted.
     pub fn netem_counts(&self, index: u32) -> io::Result<NetemCounts> {
-        // Without ECHO the kernel tells all listeners but the asker.
+        // Without ECHO the kernel notifies all listeners but the asker.
         let mut request = Request::new(libc::RTM_GETQDISC, libc::NLM_F_ECHO);
         request.queueing(index);
         let reply = self.query(request)?;

@@ -23,7 +23,7 @@ fn netem_keeps_the_same_promises_in_a_guest() {
     });
 }
 
-/// Not a test of its own: what the guest of [`netem_keeps_the_same_promises_in_a_guest`] runs.
+/// Not a separate test: what the guest of [`netem_keeps_the_same_promises_in_a_guest`] runs.
 #[test]
 fn the_path_by_netem_inside_the_guest() {
     if std::env::var_os(INSIDE).is_none() {

@@ -38,30 +38,23 @@ fn pings(pair: &Pair, count: u32) -> Option<Vec<f64>> {
     Some(found)
 }
 
-/// Whether the median of some pings is within 0.3 ms + 2 % of the round trip asked for. A busy machine gets a second try.
+/// Whether the shortest of some pings is within 0.3 ms + 2 % of the round trip asked for: a busy machine makes others longer.
 pub fn round_trip_is_exact(path: &PathPlan) -> Result<String, String> {
     let asked_ms = 2.0 * path.delay_ns as f64 / 1e6;
     let limit_ms = 0.3 + 0.02 * asked_ms;
-    let mut said = String::new();
-    for _ in 0..2 {
-        let pair = pair_with(path.clone());
-        let own = pair.self_test().unwrap();
-        let own_ms = own.round_trip_ns().unwrap_or(0) as f64 / 1e6;
-        let by_ping = pings(&pair, 50);
-        let median_ms = by_ping.as_ref().map_or(own_ms, |found| found[found.len() / 2]);
-        pair.remove().unwrap();
-        said = format!(
-            "asked {asked_ms} ms; ping: {}; self-test: median {own_ms:.3} ms",
-            match &by_ping {
-                Some(found) => format!("median {median_ms:.3}, least {:.3} ms of {}", found[0], found.len()),
-                None => "not installed".to_string(),
-            }
-        );
-        if (median_ms - asked_ms).abs() <= limit_ms && (own_ms - asked_ms).abs() <= limit_ms {
-            return Ok(said);
-        }
-    }
-    Err(said)
+    let pair = pair_with(path.clone());
+    let own = pair.self_test().unwrap();
+    let by_ping = pings(&pair, 50);
+    pair.remove().unwrap();
+    let own_ms = own.round_trips_ns.first().map_or(0.0, |nanos| *nanos as f64 / 1e6);
+    let least_ms = by_ping.as_ref().and_then(|found| found.first().copied());
+    let said = format!(
+        "asked {asked_ms} ms; ping: {}; self-test: least {own_ms:.3} ms of {}",
+        least_ms.map_or("not installed".into(), |least_ms| format!("least {least_ms:.3} ms")),
+        own.round_trips_ns.len()
+    );
+    let is_exact = |seen_ms: f64| (seen_ms - asked_ms).abs() <= limit_ms;
+    if is_exact(own_ms) && least_ms.is_none_or(is_exact) { Ok(said) } else { Err(said) }
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub struct Arrivals<'a> {
     duration_ns: u64,
     rng: Box<ChaCha8Rng>,
     position: usize,
-    /// Expected arrivals of the current interval that lie behind the cursor.
+    /// Expected arrivals of the current interval before the cursor.
     used: f64,
 }
 

@@ -119,7 +119,7 @@ impl RateSeries {
         f64::from(peak) * self.counts.len() as f64 / self.total().max(1) as f64
     }
 
-    /// The part from interval `from` up to interval `to`, as a series of its own.
+    /// The part from interval `from` up to interval `to`, as a separate series.
     ///
     /// # Errors
     ///

@@ -5,7 +5,7 @@ use crate::stable_hash;
 use crate::trace::{hex, is_hex};
 use std::collections::{HashMap, HashSet};
 
-/// Directory of the files whose place the target does not tell.
+/// Directory of the files that cannot be at their target's path.
 pub(super) const MAPPED: &str = "mapped-urls";
 /// Longest part of a path; leaves room for the suffix of a file that is not complete yet.
 const PART_BYTES: usize = 200;
@@ -98,7 +98,7 @@ fn percent_decoded(path: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// `mapped-urls/HH/HASH.ext`, with a number behind the hash in the unlikely case that it is taken.
+/// `mapped-urls/HH/HASH.ext`, with a number after the hash in the unlikely case that it is taken.
 fn mapped_path(target: &[u8], is_taken: impl Fn(&str) -> bool) -> String {
     let hash = stable_hash(target);
     let extension = extension(target);

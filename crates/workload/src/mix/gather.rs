@@ -5,7 +5,7 @@ use crate::stable_hash;
 use crate::trace::{TraceError, TraceReader};
 use std::collections::HashMap;
 
-/// Documents kept; a log with more distinct targets is fitted to the first of them, and says so.
+/// Documents kept; a log with more distinct targets is fitted to the first of them, which is reported.
 const DOCUMENTS_LIMIT: usize = 1 << 20;
 
 /// Sizes and counts of the documents of a log, from its successful GETs (status 200, or a format without status).

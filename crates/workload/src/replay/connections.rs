@@ -17,7 +17,7 @@ pub enum Grouping {
         /// Longest life.
         limit_ns: u64,
     },
-    /// Every request has a connection of its own.
+    /// Every request has its own connection.
     Never,
 }
 

@@ -58,7 +58,7 @@ pub(super) struct Window {
     pub(super) clamped: u64,
     /// Lines earlier than one before them.
     pub(super) went_back: u64,
-    /// The farthest that a line was behind the latest before it.
+    /// The most that a line's time was before the latest of the lines above it.
     pub(super) back_max_ns: u64,
     /// Requests that left before their window was over, as too many were held.
     pub(super) forced: u64,

@@ -19,7 +19,7 @@ pub struct PlanCounts {
     pub evicted: u64,
     /// Lines (of the whole log, not only of this share) earlier than a line before them.
     pub went_back: u64,
-    /// The farthest that a line was behind the latest before it.
+    /// The most that a line's time was before the latest of the lines above it.
     pub back_max_ns: u64,
     /// Lines (of the whole log) that came too late to be sorted and were moved up.
     pub clamped: u64,
@@ -42,7 +42,7 @@ pub struct Plan {
     group: VecDeque<Held>,
     /// The first request of the next group.
     after: Option<Held>,
-    /// Steps decided but not yet taken: closes, and the request behind them.
+    /// Steps decided but not yet taken: closes, and the request after them.
     ready: VecDeque<Step>,
     /// Log time that is the plan's zero: the earliest of the lines in the first window, of all shares.
     origin_ns: Option<i64>,

@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 /// Draws the offsets of a group of requests with the same logged time: sorted uniform times within the resolution.
 ///
 /// Sorted uniforms are drawn one after another: the smallest of `n` over an interval lies at `1 - (1 - u)^(1/n)` of it,
-/// and the rest are `n - 1` over what remains. So a group needs no memory of its own.
+/// and the rest are `n - 1` over what remains. So a group needs no memory.
 #[derive(Debug)]
 pub(super) struct Spread {
     rng: ChaCha8Rng,

@@ -14,7 +14,7 @@ pub enum Format {
     Auto,
     /// `%h %l %u %t "%r" %>s %b`.
     Common,
-    /// Common with referrer and user agent behind it.
+    /// Common with referrer and user agent after it.
     Combined,
     /// Combined with the virtual host before it: `%v:%p %h ...`, as Debian's `other_vhosts_access.log`.
     VhostCombined,
@@ -85,7 +85,7 @@ impl Format {
         let mut last = clf::LastTime::default();
         for line in lines.take(LINES) {
             // A user's name may hold spaces, so that a host in front also reads as plain; the ident, which is "-"
-            // practically everywhere, tells them apart.
+            // practically everywhere, distinguishes them.
             let mut words = line.split(|byte| *byte == b' ');
             let is_shifted = words.nth(2) == Some(b"-") && words.next() == Some(b"-");
             if clf::parse(line, false, &mut last).is_ok() && !is_shifted {

@@ -195,7 +195,7 @@ fn a_damaged_end_yields_what_came_before_it() {
     use std::io::Write;
     let text = std::fs::read(data::own("sample.log")).unwrap();
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-    // Large enough that the damage lies behind the first buffer.
+    // Large enough that the damage lies after the first buffer.
     for _ in 0..40 {
         packed.write_all(&text).unwrap();
     }

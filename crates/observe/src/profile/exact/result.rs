@@ -320,7 +320,7 @@ fn doubts(profile: &ExactProfile) -> Vec<Doubt> {
     }
     for lost in profile.machine.unhooked.iter().filter(|lost| lost.is_needed) {
         let what = format!("{} could not be hooked ({}), so its layer's time is its caller's", lost.function, lost.why);
-        add(DoubtKind::NotWatched, Severity::Warning, what, "take the layers from --method sampled on this kernel");
+        add(DoubtKind::NotWatched, Severity::Warning, what, "take the layers from --accounting sampled on this kernel");
     }
     if profile.packets.total() == 0 {
         let what = format!("no packet of port {} was seen, so nothing can be given per packet", profile.machine.port);
@@ -334,14 +334,14 @@ fn doubts(profile: &ExactProfile) -> Vec<Doubt> {
                 "{:.0} % of the time measured in {name} was the hooks' own and was taken out",
                 removed / row.measured_ns as f64 * 100.0
             );
-            add(DoubtKind::NotWatched, Severity::Note, what, "compare it with --method sampled");
+            add(DoubtKind::NotWatched, Severity::Note, what, "compare it with --accounting sampled");
         }
     }
     let unpaired = &profile.unpaired;
     let lost = unpaired.not_entered + unpaired.not_left + unpaired.too_deep + unpaired.lost_threads;
     if lost as f64 > 0.001 * profile.perturbation.hooks as f64 {
         let what = format!("{lost} of {} hooks found no partner", profile.perturbation.hooks);
-        add(DoubtKind::LostEvents, Severity::Warning, what, "compare it with --method sampled");
+        add(DoubtKind::LostEvents, Severity::Warning, what, "compare it with --accounting sampled");
     }
     doubts
 }

@@ -1,4 +1,4 @@
-//! `straingauge profile --sweep`: Kim and Rixner's experiments (2005, sections 4 and 5): layers per packet against the
+//! `straingauge profile --axis`: Kim and Rixner's experiments (2005, sections 4 and 5): layers per packet against the
 //! packet rate, the connections or the delay, of the microbenchmark or of a web server.
 //!
 //! Points are measured and kept as `find` does with an axis; only what is profiled and what is sent differ.
@@ -44,8 +44,8 @@ const MOST_VALUES: usize = 64;
 
 /// Runs the command.
 pub(super) fn run(args: &ProfileArgs, axis: SweepAxis) -> Result<ExitCode> {
-    if !matches!(args.method, None | Some(Method::Sampled)) {
-        return Err(wrong_usage("--sweep measures by samples: leave --method out"));
+    if !matches!(args.accounting, None | Some(Method::Sampled)) {
+        return Err(wrong_usage("--axis measures by samples: leave --accounting out"));
     }
     let sweep = &args.sweep;
     let is_server = !sweep.command.is_empty();
@@ -54,12 +54,12 @@ pub(super) fn run(args: &ProfileArgs, axis: SweepAxis) -> Result<ExitCode> {
         (None, false) => format!("http://127.0.0.1:{PORT}/"),
         (Some(_), false) => {
             return Err(wrong_usage(
-                "--sweep starts what it profiles: add -- SERVER ... behind the URL, or leave the URL out for the microbenchmark",
+                "--axis starts what it profiles: add -- SERVER ... behind the URL, or leave the URL out for the microbenchmark",
             ));
         }
         (None, true) => {
             return Err(wrong_usage(
-                "the server's URL is missing, as in: straingauge profile --sweep connections http://127.0.0.1:8080/ -- SERVER ...",
+                "the server's URL is missing, as in: straingauge profile --axis connections http://127.0.0.1:8080/ -- SERVER ...",
             ));
         }
     };
@@ -134,7 +134,7 @@ impl Values {
         ];
         for (option, list, is_varied) in lists {
             if list.len() > 1 && !is_varied {
-                return Err(wrong_usage(format!("{option} takes a list only where --sweep varies it")));
+                return Err(wrong_usage(format!("{option} takes a list only where --axis varies it")));
             }
             if list.len() > MOST_VALUES {
                 return Err(wrong_usage(format!("{option} has more than {MOST_VALUES} values")));
@@ -173,7 +173,7 @@ impl Values {
         };
         if is_server && axis == SweepAxis::Connections && values.rate_per_sec.is_some() {
             return Err(wrong_usage(
-                "--sweep connections loads a server in a closed loop: leave --rate out, or vary it with --sweep packet-rate",
+                "--axis connections loads a server in a closed loop: leave --rate out, or vary it with --axis packet-rate",
             ));
         }
         Ok(values)
