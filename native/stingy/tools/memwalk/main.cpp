@@ -276,6 +276,8 @@ int main(int argc, const char **argv) {
     Pointers pointers(*program.module, config, allocators, program.facts, is_sound);
     Calls calls(*program.module, pointers);
     steps.begin("stages");
+    if (timings)
+        errs() << "memwalk: pointers: " << pointers.counts().passed << " targets passed on\n";
     StageGraph graph;
     Objects objects;
     if (!find_stages(program, config, calls, graph, error))

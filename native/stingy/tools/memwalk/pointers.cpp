@@ -22,6 +22,7 @@ Pointers::Pointers(Module &module, const Config &config, const Allocators &alloc
         }
     }
     add_constraints();
+    is_built = true;
     solve();
     // Where only functions of another type were seen, the program calls through the wrong type.
     for (CallBase *call : indirect)
@@ -263,6 +264,10 @@ void Pointers::add_copy(unsigned from, unsigned to) {
         return;
     graph[from].copies.push_back(to);
     has_new_edges = true;
+    // Cycles are joined before anything goes round them.
+    if (!is_built)
+        return;
+    sum.passed += graph[from].points_to.count();
     if ((graph[to].points_to |= graph[from].points_to))
         graph[to].set_changed();
 }
@@ -418,6 +423,7 @@ void Pointers::solve() {
             SparseBitVector<> fresh;
             fresh.intersectWithComplement(node.points_to, node.passed);
             node.passed |= fresh;
+            sum.passed += uint64_t(fresh.count()) * node.copies.size();
             for (unsigned to : node.copies)
                 if ((graph[to = find(to)].points_to |= fresh))
                     graph[to].set_changed();

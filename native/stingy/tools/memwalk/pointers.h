@@ -43,6 +43,7 @@ class Pointers {
   public:
     struct Counts {
         unsigned total = 0, by_field = 0, by_argument = 0, by_type = 0, unresolved = 0, max_targets = 0, narrowed = 0;
+        uint64_t passed = 0; ///< targets that went along copies: what the solver's time grows with
     };
     struct Warning {
         std::string kind;
@@ -124,7 +125,7 @@ class Pointers {
     std::vector<Node> graph;
     mutable std::vector<unsigned> stands_for; ///< of a node: the one that it was joined to
     llvm::DenseSet<std::pair<unsigned, unsigned>> edges;
-    bool has_new_edges = false;
+    bool is_built = false, has_new_edges = false;
     std::vector<unsigned> order; ///< of nodes that are copied, before those that they are copied to
     llvm::DenseMap<const llvm::CallBase *, std::vector<llvm::Function *>> resolved;
     std::vector<llvm::CallBase *> indirect, outside, handed_out;

@@ -52,6 +52,27 @@ several() {
 	verdict $? another_program_has_its_own_way
 }
 
+# Pointers that go round: twice as many functions and blocks are about twice the work, not four times.
+ring() { # ring NUMBER: functions that hand what they get or allocate to the next
+	local i
+	echo '#include <stdlib.h>'
+	echo 'struct conn { int state; void *held; };'
+	for ((i = 0; i < $1; i++)); do echo "void *f$i(void *p);"; done
+	for ((i = 0; i < $1; i++)); do echo "void *f$i(void *p) { return f$(((i + 1) % $1))(p ? p : malloc($i + 1)); }"; done
+	echo 'void step(struct conn *c) { switch (c->state) { case 1: c->held = f0(0); c->state = 2; break; case 2: free(c->held); c->state = 1; } }'
+}
+growth() {
+	local number
+	for number in 200 400; do
+		ring $number > "$SCRATCH/ring$number.c"
+		database "$SCRATCH/ring$number" "$SCRATCH/ring$number.c"
+		"$MEMWALK" -p "$SCRATCH/ring$number" --frames none --timings -o "$SCRATCH/ring.json" 2>&1 | sed -n 's/^memwalk: pointers: \([0-9]*\) targets passed on$/\1/p' > "$SCRATCH/passed$number"
+	done
+	echo "  $(cat "$SCRATCH/passed200") targets passed on with 200 functions, $(cat "$SCRATCH/passed400") with 400"
+	[ "$(cat "$SCRATCH/passed200")" -gt 0 ] && [ "$(cat "$SCRATCH/passed400")" -le "$((5 * $(cat "$SCRATCH/passed200") / 2))" ]
+	verdict $? work_on_pointers_that_go_round_grows_with_their_number
+}
+
 # Every part of the work, in order.
 timings() {
 	database "$SCRATCH/timings" enum.c
@@ -99,5 +120,5 @@ programs() {
 		name=$(basename "$source" .c)
 		! wanted "$name" || part "read-$name" read_program "$name"
 	done
-	for name in sound_option svg why several timings; do ! wanted $name || part $name $name; done
+	for name in sound_option svg why several growth timings; do ! wanted $name || part $name $name; done
 }
