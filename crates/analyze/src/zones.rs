@@ -21,7 +21,7 @@ pub(crate) use failure::percent;
 pub(crate) use find::load_words;
 pub use find::{find, of_run};
 pub use levels::{client_is_saturated, server_is_saturated};
-pub(crate) use levels::{client_limited, cpu_us};
+pub(crate) use levels::{client_limited, cpu_us, softirq_beside_us};
 
 use record::{Criteria, Doubt, Sweep};
 use serde::{Deserialize, Serialize};

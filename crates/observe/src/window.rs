@@ -288,6 +288,14 @@ impl Window {
         let softirq_us = servers.times.softirq as f64 * 1e6 / clock_ticks_per_sec() as f64;
         let per_request = Figure::new(softirq_us / requests as f64, "us", servers.times.softirq, Origin::Sampled);
         figures.set(names::SERVER_SOFTIRQ, per_request);
+        // Softirq that interrupts a thread is charged to that thread, unless the kernel accounts for it apart
+        // (CONFIG_IRQ_TIME_ACCOUNTING). Either way the CPUs were busy for the group's time and what is beside it.
+        if let Some(busy) = servers.busy_cpus().filter(|_| self.has_group) {
+            let room_us = (busy * self.elapsed_ns() as f64 - self.server_cpu_ns() as f64) / 1e3;
+            let beside_us = softirq_us.min(room_us.max(0.0));
+            let figure = Figure::new(beside_us / requests as f64, "us", servers.times.softirq, Origin::Sampled);
+            figures.set(names::SERVER_SOFTIRQ_BESIDE, figure);
+        }
         let busy = match servers.busy_cpus() {
             Some(busy) => Figure::new(busy / servers.cpus as f64, "ratio", 2, Origin::Timed),
             None => Figure::not_measured("ratio", "none of the server's CPUs is in /proc/stat"),

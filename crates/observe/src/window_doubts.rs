@@ -211,6 +211,7 @@ mod tests {
     use crate::machine::MachineReading;
     use crate::proc_text::{CpuTimes, MachineStat};
     use crate::window::Edge;
+    use record::names;
     use std::collections::BTreeMap;
 
     const SECOND_NS: u64 = 1_000_000_000;
@@ -310,5 +311,22 @@ mod tests {
         let lost = CpuTimes { user: 400, idle: 300, ..CpuTimes::default() };
         let doubts = of(&window(7 * SECOND_NS, lost));
         assert!(doubts.iter().any(|doubt| doubt.what.contains("the kernel accounted 85.0 %")), "{doubts:?}");
+    }
+
+    #[test]
+    fn softirq_that_a_thread_was_charged_with_is_counted_once() {
+        let softirq = |cpu_ns: u64, of_cpu: CpuTimes| {
+            let figures = window(cpu_ns, of_cpu).observation(1_000_000).figures;
+            [names::SERVER_SOFTIRQ, names::SERVER_SOFTIRQ_BESIDE].map(|name| figures.get(name).unwrap().value.unwrap())
+        };
+        let full = CpuTimes { user: 500, system: 300, softirq: 200, ..CpuTimes::default() };
+        // The group's clocks have all ten seconds: the two of softirq are in them.
+        assert_eq!(softirq(10 * SECOND_NS, full), [2.0, 0.0]);
+        // A kernel that accounts for interrupts apart leaves them out.
+        assert_eq!(softirq(8 * SECOND_NS, full), [2.0, 2.0]);
+        // Softirq of an idle CPU belongs to no thread.
+        let idle = CpuTimes { user: 500, softirq: 100, idle: 400, ..CpuTimes::default() };
+        assert_eq!(softirq(5 * SECOND_NS, idle), [1.0, 1.0]);
+        assert_eq!(softirq(5_500_000_000, idle), [1.0, 0.5]);
     }
 }

@@ -115,6 +115,8 @@ names! {
     SERVER_CPU_SYSTEM = "server.cpu_system_us_per_request", "us";
     /// Softirq time of the CPUs that the server may use, per completed request.
     SERVER_SOFTIRQ = "server.softirq_us_per_request", "us";
+    /// Of it, what is not in the group's own CPU time already: the most that the busy time of these CPUs leaves room for.
+    SERVER_SOFTIRQ_BESIDE = "server.softirq_beside_us_per_request", "us";
     /// Busy share (all modes but idle and iowait) of the CPUs that the server may use.
     SERVER_CPU_BUSY = "server.cpus_busy_ratio", "ratio";
     /// The server group's CPU time over the window's length, in CPUs (1 = one CPU fully used).

@@ -208,6 +208,7 @@ fn a_crossed_limit_has_an_exit_code_of_its_own() {
     let url = server.url("1k.bin");
     load(&url, &["--fail-if", "p99 > 1ns"]).exits_with(3).complains_of(&["limit crossed", "p99", "1 ns"]);
     load(&url, &["--fail-if", "p99 > 1h"]).exits_with(0);
+    load(&url, &["--fail-if", "peak < 1k"]).exits_with(2).complains_of(&["peak", "straingauge find"]);
 }
 
 #[test]
@@ -307,6 +308,20 @@ pub fn unshared(line: &str, arguments: &[&str]) -> std::process::Command {
     command.args(["--mount", "--propagation", "private", "sh", "-c", line, "sh", env!("CARGO_BIN_EXE_straingauge")]);
     command.args(arguments);
     command
+}
+
+#[test]
+fn a_limit_on_what_a_search_does_not_measure_is_refused_before_it() {
+    let url = "http://127.0.0.1:1/";
+    for (more, word) in [
+        (&["--fail-if", "p99 > 50ms"][..], "use load"),
+        (&["--axis", "cold", "--fail-if", "peak < 60k"], "--axis"),
+        (&["--compare-with", "scale", "--fail-if", "failure_rate < 60k", "--", "sleep", "9"], "--compare-with"),
+        (&["--sweep", "connections", "--fail-if", "yield_rate < 60k"], "--sweep connections"),
+        (&["--sweep", "rate", "--fail-if", "yield_connections < 4"], "--sweep rate"),
+    ] {
+        run(straingauge(["find", url]).args(more)).exits_with(2).complains_of(&["--fail-if", word]);
+    }
 }
 
 #[test]

@@ -219,6 +219,8 @@ fn reading(
         (checked(names::THROUGHPUT)?, checked(names::SERVER_CPU_BUSY)?, checked(names::SERVER_CPU)?);
     let (user, system, softirq) =
         (checked(names::SERVER_CPU_USER)?, checked(names::SERVER_CPU_SYSTEM)?, checked(names::SERVER_SOFTIRQ)?);
+    let softirq =
+        softirq.map(|all| checked(names::SERVER_SOFTIRQ_BESIDE).map(|beside| beside.unwrap_or(all))).transpose()?;
     let Some(rate) = rate.filter(|rate| *rate > 0.0) else { return Ok(None) };
     // The CPUs' own account is complete where nothing else runs there; with other work only the server group's is its own.
     let own = own.map(|own| (own + softirq.unwrap_or(0.0)) * 1e-6 * rate);

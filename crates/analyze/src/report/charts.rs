@@ -3,7 +3,7 @@
 use crate::chart::{Band, Chart, Layer, Limit, Marker, Scale, Series};
 use crate::growth::LAYERS;
 use crate::verdict::interval;
-use crate::zones::{Level, PointFinding, Spread, SweepFindings, Zone, load_words};
+use crate::zones::{Level, PointFinding, Spread, SweepFindings, Zone, cpu_us, load_words};
 use record::units::{format_nanos, format_si};
 use record::{Criteria, Point, RunDir, Sweep, names};
 
@@ -206,8 +206,7 @@ fn cpu(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
     if total.is_empty() {
         return None;
     }
-    let measured =
-        dots(points, |point| Some(point.value(names::SERVER_CPU)? + point.value(names::SERVER_SOFTIRQ).unwrap_or(0.0)));
+    let measured = dots(points, cpu_us);
     let y = Scale::linear(measured.iter().chain(&total).map(|(_, y)| *y), |us| format!("{us:.1}"));
     let mut chart = frame(sweep, "CPU time per request", "server CPU, us per request", y);
     chart.layers = layers(sweep);

@@ -1,5 +1,4 @@
-//! The search over rate, in the spirit of MLRsearch (Polak and Konstantynowicz, "Multiple Loss Ratio Search", IETF draft
-//! bmwg-mlrsearch): outward in growing steps with short trials, then bisection with trials that grow to full length as
+//! The search over rate, in the spirit of MLRsearch (Polak and Konstantynowicz, "Multiple Loss Ratio Search", RFC 9971): outward in growing steps with short trials, then bisection with trials that grow to full length as
 //! the bracket narrows; then blocks in random order that confirm both bounds and draw the curve.
 
 use super::RateStep;

@@ -3,7 +3,7 @@
 use crate::disturbance::{self, quiet_first};
 use crate::statistics::median;
 use crate::text::plain;
-use crate::zones::{Findings, Level, Place, SweepFindings, Zone, load_words};
+use crate::zones::{Findings, Level, Place, SweepFindings, Zone, load_words, softirq_beside_us};
 use record::{Criteria, Point, RunDir, Sweep, names};
 
 /// CPUs that are full count as filled by the server from this share of its own work on.
@@ -134,8 +134,7 @@ impl<'a> Evidence<'a> {
         let record = &self.run.record;
         let pinned = record.scenario.server.as_ref().map_or(0, |server| server.cpus.len());
         let cpus = if pinned > 0 { pinned } else { record.machine.cpus }.max(1) as f64;
-        let softirq_us = point.value(names::SERVER_SOFTIRQ).unwrap_or(0.0);
-        let softirq_cpus = softirq_us * 1e-6 * point.value(names::THROUGHPUT).unwrap_or(0.0);
+        let softirq_cpus = softirq_beside_us(point) * 1e-6 * point.value(names::THROUGHPUT).unwrap_or(0.0);
         Some((point.value(names::SERVER_CPUS_USED)? + softirq_cpus) / cpus)
     }
 

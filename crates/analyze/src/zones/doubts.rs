@@ -50,7 +50,7 @@ pub(super) fn of_sweep(
             DoubtKind::ClientSaturated,
             Severity::Invalid,
             format!("{which}: from {} on the client was saturated, the server was not", load_words(level.load, sweep)),
-            "give the client more CPUs (--client-cpus), or limit the server to fewer (--server-cpus)",
+            "give the client more CPUs (--cpus), or limit the server to fewer (--server-cpus)",
         ));
     }
     found

@@ -53,10 +53,14 @@ pub(crate) fn client_limited(point: &Point, criteria: &Criteria) -> bool {
     client_is_saturated(point, criteria) && server_is_saturated(point, criteria) != Some(true)
 }
 
-/// CPU of a request: the server group's own, and the softirq time of its CPUs where that was measured.
+/// CPU of a request: the server group's own, and the softirq time of its CPUs that is not in it already.
 pub(crate) fn cpu_us(point: &Point) -> Option<f64> {
-    let own = point.value(names::SERVER_CPU)?;
-    Some(own + point.value(names::SERVER_SOFTIRQ).unwrap_or(0.0)).filter(|cpu| *cpu > 0.0)
+    Some(point.value(names::SERVER_CPU)? + softirq_beside_us(point)).filter(|cpu| *cpu > 0.0)
+}
+
+/// Softirq time of a request beside the group's own CPU time. Older runs do not say how much of it that contains.
+pub(crate) fn softirq_beside_us(point: &Point) -> f64 {
+    point.value(names::SERVER_SOFTIRQ_BESIDE).or_else(|| point.value(names::SERVER_SOFTIRQ)).unwrap_or(0.0)
 }
 
 /// Points of nearly the full length: the first pass's short ones, and those that other work disturbed, speak only where

@@ -17,7 +17,9 @@ use record::point::Sweep;
 use record::run::{RunDir, RunWriter};
 use record::scenario::SweepPlan;
 use record::units::format_si;
-use record::{Arrival, Axis, AxisPlace, AxisPlan, Doubt, DoubtKind, LoadPlan, Pace, Point, Scenario, Severity, Status};
+use record::{
+    Arrival, Axis, AxisPlace, AxisPlan, Doubt, DoubtKind, LoadPlan, Pace, Point, Scenario, Severity, Status, names,
+};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -30,10 +32,28 @@ const OVERLOAD_CONNECT_TIMEOUT_NS: u64 = 500_000_000;
 
 /// Runs the command.
 pub fn run(args: FindArgs) -> Result<ExitCode> {
-    let limits = parse_limits(&args.fail_if)?;
     let mut drive = plan::drive(args.drive, "straingauge find http://127.0.0.1:8080/ -- SERVER ...")?;
     let find_options = args.find.over(std::mem::take(&mut drive.find_in_file));
     let mut sweep = plan::sweep_plan(&find_options, &drive.load)?;
+    let has = |figure: &str| match figure {
+        _ if !figure.starts_with("find.") => Err(
+            "find takes peak, yield_connections, failure_connections, yield_rate and failure_rate; use load for others",
+        ),
+        _ if sweep.axis.is_some() => Err("with --axis no such point is searched for"),
+        names::FIND_YIELD_RATE | names::FIND_FAILURE_RATE if find_options.compare_with.is_some() => {
+            Err("--compare-with measures over connections alone")
+        }
+        names::FIND_YIELD_RATE | names::FIND_FAILURE_RATE if find_options.sweep == Some(SweepWord::Connections) => {
+            Err("--sweep connections measures no rates")
+        }
+        names::FIND_YIELD_CONNECTIONS | names::FIND_FAILURE_CONNECTIONS
+            if find_options.sweep == Some(SweepWord::Rate) =>
+        {
+            Err("--sweep rate measures over rates alone")
+        }
+        _ => Ok(()),
+    };
+    let limits = parse_limits(&args.fail_if, has)?;
     if drive.workload.rate_series.is_some() {
         sweep.arrival = Arrival::Series;
     }

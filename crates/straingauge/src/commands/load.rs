@@ -23,7 +23,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
             Sources { addresses: args.drive.load.source_address.clone(), interface: args.source_interface.clone() };
         return crate::worker::serve::serve(&sources);
     }
-    let limits = parse_limits(&args.fail_if)?;
+    let limits = parse_limits(&args.fail_if, is_of_a_load)?;
     let is_full = args.full;
     let drive = plan::drive(args.drive, "straingauge load http://127.0.0.1:8080/")?;
     let output = &drive.output;
@@ -192,9 +192,20 @@ fn knock(session: &Session) -> Result<()> {
     }
 }
 
-/// Parses the `--fail-if` limits; a wrong one is wrong usage, before any load is sent.
-pub fn parse_limits(texts: &[String]) -> Result<Vec<Limit>> {
-    texts.iter().map(|text| limit::parse(text).map_err(|error| wrong_usage(format!("--fail-if: {error}")))).collect()
+/// Parses the `--fail-if` limits. A wrong one, and one on a figure that will not be measured (`can_be`), is wrong usage, before any
+/// load is sent: it would count as crossed at the end.
+pub fn parse_limits(texts: &[String], can_be: impl Fn(&str) -> Result<(), &'static str>) -> Result<Vec<Limit>> {
+    let parsed = |text: &String| {
+        let limit = limit::parse(text).map_err(|error| wrong_usage(format!("--fail-if: {error}")))?;
+        can_be(limit.figure()).map_err(|why| wrong_usage(format!("--fail-if '{limit}': {why}")))?;
+        Ok(limit)
+    };
+    texts.iter().map(parsed).collect()
+}
+
+/// What one load has: anything but what a search finds.
+fn is_of_a_load(figure: &str) -> Result<(), &'static str> {
+    if figure.starts_with("find.") { Err("one load does not find it: use straingauge find") } else { Ok(()) }
 }
 
 #[cfg(test)]
