@@ -2,6 +2,7 @@
 #include "stingygen.h"
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <unistd.h>
@@ -14,7 +15,8 @@ const char USAGE[] =
     "                 [--default-bytes N] [--requests N]\n"
     "                 [--stack SIZE|auto] [--globals SIZE|auto] [--without-global NAME]... [--low SIZE] [--high SIZE]\n"
     "\n"
-    "Writes DIR/stingy_gen.c and DIR/stingy_gen.h: the memory map of a server's per-request objects and "
+    "Makes DIR if there is none, and writes DIR/stingy_gen.c and DIR/stingy_gen.h: the memory map of a server's "
+    "per-request objects and "
     "stingy_room().\n"
     "  --l2 SIZE         the cache (default: this machine's L2); --share: the part of it for the cache slab\n"
     "  --layout          pool: a region for each group of objects; frame: one block a request\n"
@@ -205,6 +207,10 @@ int main(int argc, char **argv) {
             place_stack(program, options);
         std::vector<Global> left, globals = choose_globals(program, options, left);
         Layout layout = place(program, options);
+        std::error_code error;
+        std::filesystem::create_directories(options.output, error);
+        if (error)
+            throw Refusal(options.output + ": cannot be made: " + error.message());
         write(options.output + "/stingy_gen.h", emit_header(program, layout, options));
         write(options.output + "/stingy_gen.c", emit_source(program, layout, options, !globals.empty()));
         std::string script = options.output + "/stingy_globals.ld";

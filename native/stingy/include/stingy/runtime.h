@@ -4,8 +4,13 @@
  * Every thread has a slab of its own; a block may be freed by any thread. What does not fit spills: into the thread's
  * high slab, and from there to malloc. Nothing fails that malloc would not fail.
  *
- * STINGY_OFF=1 in the environment hands everything to malloc; STINGY_STATS=stderr|FILE reports at exit;
- * STINGY_PROFILE=FILE writes at exit what sizes were asked for, for stingygen --profile.
+ * STINGY_OFF=1 in the environment hands everything to malloc; STINGY_DIRTY=1 fills memory with 0xa5 before it is given
+ * out and when it is freed, so that a program which reads what it never wrote shows it; STINGY_STATS=stderr|FILE
+ * reports when the program ends; STINGY_PROFILE=FILE writes then what sizes were asked for, for stingygen --profile.
+ * The end is exit(), or SIGTERM or SIGINT where the program handles them not. Of processes that forked from one
+ * another, the one with the most blocks has the file.
+ *
+ * A child of fork has the slab of the thread that forked, and may free what other threads' slabs hold.
  */
 #ifndef STINGY_RUNTIME_H
 #define STINGY_RUNTIME_H
@@ -37,7 +42,7 @@ void *stingy_alloc_var(unsigned object, size_t bytes);
 void *stingy_calloc(unsigned object, size_t count, size_t bytes);
 char *stingy_strdup(unsigned object, const char *text);
 char *stingy_strndup(unsigned object, const char *text, size_t bytes);
-/* As realloc. `block` may be NULL, or come from malloc. */
+/* As realloc, that of the C library in use: to 0 bytes, too. `block` may be NULL, or come from malloc. */
 void *stingy_realloc(unsigned object, void *block, size_t bytes);
 /* As free; also for blocks of malloc. A block freed twice, or an address inside of one, ends the program. */
 void stingy_free(unsigned object, void *block);

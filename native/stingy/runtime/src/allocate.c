@@ -41,8 +41,10 @@ void *stingy_alloc_var(unsigned object, size_t bytes) {
     struct slab *slab = slab_mine();
     if (atomic_load_explicit(&profile_is_on, memory_order_relaxed))
         profile_note(object, bytes);
-    if (!slab || object >= stingy_world.map->object_count)
-        return malloc(bytes ? bytes : 1);
+    if (!slab || object >= stingy_world.map->object_count) {
+        void *block = malloc(bytes ? bytes : 1);
+        return block && stingy_world.is_dirty ? memset(block, DIRT, bytes) : block;
+    }
     struct object_counters *counters = &slab->objects[object];
     if (has_returns(slab))
         take_back(slab);
@@ -129,7 +131,11 @@ void *stingy_realloc(unsigned object, void *block, size_t bytes) {
         return stingy_alloc_var(object, bytes);
     struct slab *slab = slab_of(block);
     if (!slab)
-        return realloc(block, bytes ? bytes : 1);
+        return realloc(block, bytes);
+    if (bytes == 0 && stingy_world.is_freed_by_zero_realloc) {
+        stingy_free(object, block);
+        return NULL;
+    }
     if (atomic_load_explicit(&profile_is_on, memory_order_relaxed))
         profile_note(object, bytes);
     if (!slab_is_cache(slab, block)) {
@@ -144,11 +150,10 @@ void *stingy_realloc(unsigned object, void *block, size_t bytes) {
     if (slab == slab_mine_if_any())
         found = slot_find(slab, object, block, &room);
     else
-        room = slot_bytes_elsewhere(slab, object, block);
+        room = slot_bytes_elsewhere(slab, block);
     if (bytes > room)
         return moved(object < stingy_world.map->object_count ? object : found, block, room, bytes);
-    SLAB_POISON(block, room);
-    SLAB_UNPOISON(block, bytes);
+    slot_resized(block, bytes, room);
     return block;
 }
 

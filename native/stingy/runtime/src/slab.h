@@ -16,6 +16,15 @@
 #include <stddef.h>
 #include <stingy/runtime.h>
 
+/* Clang has other words for what GCC defines. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) && !defined(__SANITIZE_ADDRESS__)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#if __has_feature(thread_sanitizer) && !defined(__SANITIZE_THREAD__)
+#define __SANITIZE_THREAD__ 1
+#endif
+#endif
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #define SLAB_POISON(address, bytes) ASAN_POISON_MEMORY_REGION(address, bytes)
@@ -81,6 +90,8 @@ struct world {
     _Atomic uint32_t threads; /* slabs made */
     _Atomic bool is_ready;
     bool is_off, is_without_huge_pages;
+    bool is_dirty;                 /* STINGY_DIRTY */
+    bool is_freed_by_zero_realloc; /* what realloc(block, 0) of the C library does */
     pthread_mutex_t lock;
     pthread_key_t at_thread_end;
 };
@@ -99,6 +110,9 @@ static inline bool slab_is_cache(const struct slab *slab, const void *address) {
 /* Why a map cannot be used; NULL when it can. */
 const char *map_fault(const struct stingy_map *map);
 
+/* STINGY_DIRTY fills memory with this before it is given out, and when it comes back. */
+enum { DIRT = 0xa5 };
+
 /* slot.c: the cache slab. take: NULL when the object has no place now; `why` says which counter that is. */
 enum slot_why { SLOT_TAKEN, SLOT_FULL, SLOT_ALONE };
 void slot_start(struct slab *slab);
@@ -107,15 +121,17 @@ void slot_give(struct slab *slab, unsigned object, void *block);
 /* The object that lives at this address and the bytes of its place; ends the program for anything but a
  * live beginning. */
 unsigned slot_find(struct slab *slab, unsigned object, const void *block, uint32_t *place_bytes);
-/* Bytes of the place of a block in another thread's slab, from the map alone: the owner may be at work. */
-uint32_t slot_bytes_elsewhere(const struct slab *slab, unsigned object, const void *block);
+/* Bytes of the place of a live block in another thread's slab, whose owner may be at work. */
+uint32_t slot_bytes_elsewhere(const struct slab *slab, const void *block);
+/* A block in its place has other bytes now. */
+void slot_resized(void *block, size_t bytes, size_t place_bytes);
 void slot_enter(struct slab *slab, const void *request);
 
 /* spill.c: the high slab, and malloc behind it. */
 void *spill_take(struct slab *slab, unsigned object, size_t bytes);
 void spill_give(struct slab *slab, void *block);
 size_t spill_bytes(const void *block);
-/* Says that bytes of a block that are used have changed; for AddressSanitizer. */
+/* A block has other bytes now. */
 void spill_resized(void *block, size_t bytes);
 
 /* globals.c: puts the section of globals on huge pages, once, where nothing else lies on these. */
@@ -124,11 +140,30 @@ void globals_place(const struct stingy_map *map);
 /* stack.c: how deep the stack in this slab has been, in bytes. */
 size_t stack_peak(const struct slab *slab);
 
-/* profile.c */
-void profile_start(const struct stingy_map *map);
+/* text.c: to a file, or to a descriptor if there is none. */
+struct text {
+    FILE *file;
+    int fd;
+    size_t used;
+    char bytes[512];
+};
+void text_put(struct text *text, const char *words);
+void text_number(struct text *text, const char *before, uint64_t number);
+void text_flush(struct text *text);
+
+/* stats.c, profile.c: the reports; profile_blocks: how many blocks this one is about. */
+void stats_put(struct text *out);
+bool profile_start(void);
 void profile_note(unsigned object, size_t bytes);
-void profile_end(void);
+uint64_t profile_blocks(void);
+void profile_put(struct text *out);
 extern _Atomic bool profile_is_on;
+
+/* ends.c: opens the reports that the environment asks for, and writes them when the program ends. */
+void ends_start(void);
+void ends_write(void);
+void ends_write_profile(void);
+void ends_in_child(void);
 
 /* Ends the program: the caller broke a rule, and to go on would corrupt memory. */
 _Noreturn void stingy_die(const char *what, unsigned object, const void *block);

@@ -18,15 +18,40 @@ void slot_start(struct slab *slab) {
     slab->frame = NO_FRAME;
 }
 
+void slot_resized(void *block, size_t bytes, size_t place_bytes) {
+    SLAB_UNPOISON(block, place_bytes);
+    if (stingy_world.is_dirty)
+        memset((char *)block + bytes, DIRT, place_bytes - bytes);
+    SLAB_POISON(block, place_bytes);
+    SLAB_UNPOISON(block, bytes);
+}
+
+static void *taken(char *block, size_t bytes, size_t place_bytes) {
+    if (stingy_world.is_dirty)
+        slot_resized(block, 0, place_bytes);
+    SLAB_UNPOISON(block, bytes);
+    return block;
+}
+
+static void given(char *block, size_t place_bytes) {
+    if (stingy_world.is_dirty)
+        slot_resized(block, 0, place_bytes);
+    SLAB_POISON(block, place_bytes);
+}
+
 static void *pool_take(struct slab *slab, const struct stingy_object *object, size_t bytes) {
     struct region_state *region = &slab->regions[object->region];
     if (region->free_count == 0)
         return NULL;
     uint32_t slot = region->free[--region->free_count];
     region->live[slot / 64] |= UINT64_C(1) << (slot % 64);
-    char *block = region->base + (size_t)slot * stingy_world.map->regions[object->region].slot_bytes;
-    SLAB_UNPOISON(block, bytes);
-    return block;
+    uint32_t slot_bytes = stingy_world.map->regions[object->region].slot_bytes;
+    return taken(region->base + (size_t)slot * slot_bytes, bytes, slot_bytes);
+}
+
+/* Other threads look there for a block of theirs (slot_bytes_elsewhere). */
+static void set_live(uint64_t *word, uint64_t live) {
+    __atomic_store_n(word, live, __ATOMIC_RELAXED);
 }
 
 /* A place is free when neither it nor any that shares a byte with it is held: should the analysis have been wrong about
@@ -48,10 +73,9 @@ static void *frame_take(struct slab *slab, const struct stingy_object *object, s
     for (unsigned i = object->place; i < (unsigned)object->place + object->places; i++) {
         if (*live & map->places[i].overlaps)
             continue;
-        *live |= UINT64_C(1) << i;
-        char *block = region->base + (size_t)slab->frame * map->regions[0].slot_bytes + map->places[i].offset_bytes;
-        SLAB_UNPOISON(block, bytes);
-        return block;
+        set_live(live, *live | UINT64_C(1) << i);
+        return taken(region->base + (size_t)slab->frame * map->regions[0].slot_bytes + map->places[i].offset_bytes,
+                     bytes, object->place_bytes);
     }
     return NULL;
 }
@@ -145,16 +169,18 @@ unsigned slot_find(struct slab *slab, unsigned object, const void *block, uint32
     return found;
 }
 
-uint32_t slot_bytes_elsewhere(const struct slab *slab, unsigned object, const void *block) {
+uint32_t slot_bytes_elsewhere(const struct slab *slab, const void *block) {
     const struct stingy_map *map = stingy_world.map;
     struct spot spot;
-    if (!spot_of(slab, object, block, &spot))
-        stingy_die("is in the cache slab, but in no region", object, block);
+    if (!spot_of(slab, STINGY_ANY, block, &spot))
+        stingy_die("is in the cache slab, but in no region", STINGY_ANY, block);
     if (map->layout == STINGY_POOL)
         return map->regions[spot.region].slot_bytes;
-    if (object >= map->object_count)
-        stingy_die("belongs to another thread, and its object must be named to reallocate it", object, block);
-    return map->objects[object].place_bytes;
+    /* The owner may change other bits of the word; that of a block that the caller holds stays. */
+    int place = place_at(__atomic_load_n(&slab->regions[0].live[spot.slot], __ATOMIC_RELAXED), spot.offset);
+    if (place < 0)
+        stingy_die("was freed before, or is not the beginning of a block", STINGY_ANY, block);
+    return map->objects[object_of_place((unsigned)place)].place_bytes;
 }
 
 void slot_give(struct slab *slab, unsigned object, void *block) {
@@ -165,12 +191,12 @@ void slot_give(struct slab *slab, unsigned object, void *block) {
     if (place < 0) {
         object = object_of_region(object, spot.region);
         region->live[spot.slot / 64] &= ~(UINT64_C(1) << (spot.slot % 64));
-        SLAB_POISON(block, map->regions[spot.region].slot_bytes);
+        given(block, map->regions[spot.region].slot_bytes);
         region->free[region->free_count++] = (uint16_t)spot.slot;
     } else {
         object = object_of_place((unsigned)place);
-        SLAB_POISON(block, map->objects[object].place_bytes);
-        region->live[spot.slot] &= ~(UINT64_C(1) << place);
+        given(block, map->objects[object].place_bytes);
+        set_live(&region->live[spot.slot], region->live[spot.slot] & ~(UINT64_C(1) << place));
         if (region->live[spot.slot] == 0) {
             region->free[region->free_count++] = (uint16_t)spot.slot;
             if (slab->frame == spot.slot)

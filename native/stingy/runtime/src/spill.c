@@ -7,6 +7,7 @@
 #include "slab.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Before every block of the high slab. 16 bytes, so that blocks are aligned as malloc's. */
 struct spill_header {
@@ -64,9 +65,12 @@ void *spill_take(struct slab *slab, unsigned object, size_t bytes) {
     }
     if (!header) {
         count(&slab->objects[object].spilled_malloc);
-        return malloc(bytes);
+        void *block = malloc(bytes);
+        return block && stingy_world.is_dirty ? memset(block, DIRT, bytes) : block;
     }
     *header = (struct spill_header){size_class, SPILL_LIVE, object};
+    if (stingy_world.is_dirty)
+        spill_resized(header + 1, 0);
     spill_resized(header + 1, bytes);
     return header + 1;
 }
@@ -83,6 +87,8 @@ static struct spill_header *live_header(const void *block) {
 void spill_give(struct slab *slab, void *block) {
     struct spill_header *header = live_header(block);
     header->is_live = SPILL_DEAD;
+    if (stingy_world.is_dirty)
+        spill_resized(block, 0);
     SLAB_UNPOISON(block, sizeof(void *));
     *(void **)block = slab->spill_free[header->size_class];
     slab->spill_free[header->size_class] = header;
@@ -94,6 +100,11 @@ size_t spill_bytes(const void *block) {
 }
 
 void spill_resized(void *block, size_t bytes) {
-    SLAB_POISON(block, class_bytes(header_of(block)->size_class) - sizeof(struct spill_header));
+    size_t room = class_bytes(header_of(block)->size_class) - sizeof(struct spill_header);
+    if (stingy_world.is_dirty) {
+        SLAB_UNPOISON(block, room);
+        memset((char *)block + bytes, DIRT, room - bytes);
+    }
+    SLAB_POISON(block, room);
     SLAB_UNPOISON(block, bytes);
 }

@@ -2,8 +2,9 @@
 #define _GNU_SOURCE
 #include "slab.h"
 
-#include <inttypes.h>
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct slab *slab_number(uint32_t i) {
     return slab_of(stingy_world.base + i * stingy_world.stride);
@@ -25,24 +26,51 @@ static void sum(struct stingy_stats *stats) {
     stats->allocations = stats->in_cache_slab + stats->spilled_full + stats->spilled_large + stats->spilled_alone;
 }
 
+/* A number at the beginning of a text, and the text behind it. */
+static uint64_t number_at(const char **text, unsigned base) {
+    uint64_t number = 0;
+    for (;; ++*text) {
+        unsigned digit = **text >= '0' && **text <= '9'   ? (unsigned)(**text - '0')
+                         : **text >= 'a' && **text <= 'f' ? (unsigned)(**text - 'a') + 10
+                                                          : base;
+        if (digit >= base)
+            return number;
+        number = number * base + digit;
+    }
+}
+
 /* Bytes of huge pages in mappings that lie in a range, as /proc/self/smaps has it: a line of addresses, then its
- * figures. */
+ * figures. Signal handlers may ask. */
 static uint64_t huge_bytes(uintptr_t low, uintptr_t high) {
-    FILE *smaps = fopen("/proc/self/smaps", "re");
-    if (!smaps)
+    int smaps = open("/proc/self/smaps", O_RDONLY | O_CLOEXEC);
+    if (smaps < 0)
         return UINT64_MAX;
     uint64_t all = 0;
     bool is_ours = false;
-    char line[512];
-    while (fgets(line, sizeof line, smaps)) {
-        uintptr_t from, to;
-        uint64_t kib;
-        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &from, &to) == 2)
-            is_ours = from >= low && to <= high;
-        else if (is_ours && sscanf(line, "AnonHugePages: %" SCNu64, &kib) == 1)
-            all += kib << 10;
-    }
-    fclose(smaps);
+    static const char wanted[] = "AnonHugePages:";
+    char line[64], chunk[512];
+    size_t length = 0;
+    for (ssize_t got; (got = read(smaps, chunk, sizeof chunk)) > 0;)
+        for (ssize_t i = 0; i < got; i++) {
+            if (chunk[i] != '\n') {
+                if (length < sizeof line - 1)
+                    line[length++] = chunk[i];
+                continue;
+            }
+            line[length] = 0;
+            length = 0;
+            const char *at = line;
+            uintptr_t from = number_at(&at, 16);
+            if (at > line && *at == '-') {
+                at++;
+                is_ours = from >= low && number_at(&at, 16) <= high;
+            } else if (is_ours && strncmp(line, wanted, sizeof wanted - 1) == 0) {
+                for (at = line + sizeof wanted - 1; *at == ' ';)
+                    at++;
+                all += number_at(&at, 10) << 10;
+            }
+        }
+    close(smaps);
     return all;
 }
 
@@ -83,34 +111,55 @@ void stingy_stats(struct stingy_stats *stats) {
     }
 }
 
-void stingy_report(FILE *out) {
+static void put_counts(struct text *out, const struct stingy_stats *s) {
+    text_number(out, "\"allocations\":", s->allocations);
+    text_number(out, ",\"in_cache_slab\":", s->in_cache_slab);
+    text_number(out, ",\"spilled_full\":", s->spilled_full);
+    text_number(out, ",\"spilled_large\":", s->spilled_large);
+    text_number(out, ",\"spilled_alone\":", s->spilled_alone);
+}
+
+void stats_put(struct text *out) {
+    const struct stingy_map *map = stingy_world.map;
     struct stingy_stats s;
+    stingy_stats(&s);
+    text_number(out, "{\"pid\":", (uint64_t)getpid());
+    text_put(out, stingy_world.is_off ? ",\"is_off\":true" : ",\"is_off\":false");
+    text_number(out, ",\"threads\":", s.threads);
+    text_number(out, ",\"cache_slab_bytes\":", map->cache_bytes);
+    if (s.huge_bytes != UINT64_MAX)
+        text_number(out, ",\"huge_bytes\":", s.huge_bytes);
+    if (s.globals_bytes && s.globals_huge_bytes != UINT64_MAX) {
+        text_number(out, ",\"globals_bytes\":", s.globals_bytes);
+        text_number(out, ",\"globals_huge_bytes\":", s.globals_huge_bytes);
+    }
+    if (map->stack_bytes) {
+        text_number(out, ",\"stack_bytes\":", map->stack_bytes);
+        text_number(out, ",\"stack_peak_bytes\":", s.stack_peak_bytes);
+    }
+    text_put(out, ",");
+    put_counts(out, &s);
+    text_number(out, ",\"spilled_malloc\":", s.spilled_malloc);
+    text_number(out, ",\"foreign_frees\":", s.foreign_frees);
+    text_number(out, ",\"remote_frees\":", s.remote_frees);
+    text_number(out, ",\"live\":", s.live);
+    text_put(out, ",\"objects\":[");
+    for (unsigned o = 0; o < map->object_count; o++) {
+        stingy_object_stats(o, &s);
+        text_put(out, o ? ",{\"name\":\"" : "{\"name\":\"");
+        text_put(out, map->objects[o].name);
+        text_put(out, "\",");
+        put_counts(out, &s);
+        text_number(out, ",\"peak_live\":", s.peak_live);
+        text_put(out, "}");
+    }
+    text_put(out, "]}\n");
+}
+
+void stingy_report(FILE *out) {
+    struct text text = {.file = out};
     if (!atomic_load(&stingy_world.is_ready))
         return;
-    stingy_stats(&s);
-    fprintf(out, "{\"is_off\":%s,\"threads\":%" PRIu64 ",\"cache_slab_bytes\":%" PRIu32 ",",
-            stingy_world.is_off ? "true" : "false", s.threads, stingy_world.map->cache_bytes);
-    if (s.huge_bytes != UINT64_MAX)
-        fprintf(out, "\"huge_bytes\":%" PRIu64 ",", s.huge_bytes);
-    if (s.globals_bytes && s.globals_huge_bytes != UINT64_MAX)
-        fprintf(out, "\"globals_bytes\":%" PRIu64 ",\"globals_huge_bytes\":%" PRIu64 ",", s.globals_bytes,
-                s.globals_huge_bytes);
-    if (stingy_world.map->stack_bytes)
-        fprintf(out, "\"stack_bytes\":%" PRIu32 ",\"stack_peak_bytes\":%" PRIu64 ",", stingy_world.map->stack_bytes,
-                s.stack_peak_bytes);
-    fprintf(out,
-            "\"allocations\":%" PRIu64 ",\"in_cache_slab\":%" PRIu64 ",\"spilled_full\":%" PRIu64
-            ",\"spilled_large\":%" PRIu64 ",\"spilled_alone\":%" PRIu64 ",\"spilled_malloc\":%" PRIu64
-            ",\"foreign_frees\":%" PRIu64 ",\"remote_frees\":%" PRIu64 ",\"live\":%" PRIu64 ",\"objects\":[",
-            s.allocations, s.in_cache_slab, s.spilled_full, s.spilled_large, s.spilled_alone, s.spilled_malloc,
-            s.foreign_frees, s.remote_frees, s.live);
-    for (unsigned o = 0; o < stingy_world.map->object_count; o++) {
-        stingy_object_stats(o, &s);
-        fprintf(out,
-                "%s{\"name\":\"%s\",\"allocations\":%" PRIu64 ",\"in_cache_slab\":%" PRIu64 ",\"spilled_full\":%" PRIu64
-                ",\"spilled_large\":%" PRIu64 ",\"spilled_alone\":%" PRIu64 ",\"peak_live\":%" PRIu64 "}",
-                o ? "," : "", stingy_world.map->objects[o].name, s.allocations, s.in_cache_slab, s.spilled_full,
-                s.spilled_large, s.spilled_alone, s.peak_live);
-    }
-    fputs("]}\n", out);
+    stats_put(&text);
+    text_flush(&text);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 struct world stingy_world = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -126,6 +127,37 @@ struct slab *slab_of(const void *address) {
     return i < atomic_load_explicit(&w->threads, memory_order_acquire) ? slab_at((uint32_t)i) : NULL;
 }
 
+/* A fork finds the lock free, whoever held it: a child has no thread but the one that forked. The slabs of the others
+ * stay theirs, which never run again: they may have been in the midst of anything, and the kernel copies pages one by
+ * one, so that the child does not even see their writes in order. What the child frees of them lies on their stacks of
+ * returns, which needs nothing of the slab. */
+static void before_fork(void) {
+    pthread_mutex_lock(&stingy_world.lock);
+}
+static void after_fork(void) {
+    pthread_mutex_unlock(&stingy_world.lock);
+}
+static void after_fork_in_child(void) {
+    after_fork();
+    ends_in_child();
+}
+
+/* realloc(block, 0) frees the block in glibc, and gives one of no bytes elsewhere (C11, 7.22.3: as the implementation
+ * likes). */
+static bool is_freed_by_zero_realloc(void) {
+    /* A compiler may do away with blocks that nobody looks at, and take them for given. */
+    volatile size_t zero = 0;
+    void *volatile block = malloc(1), *volatile left = block ? realloc(block, zero) : NULL;
+    bool is_freed = block && !left;
+    free(left);
+    return is_freed;
+}
+
+static bool is_set(const char *name) {
+    const char *value = getenv(name);
+    return value && *value && strcmp(value, "0") != 0;
+}
+
 int stingy_init(const struct stingy_map *map, const struct stingy_options *options) {
     struct world *w = &stingy_world;
     if (map_fault(map))
@@ -133,9 +165,11 @@ int stingy_init(const struct stingy_map *map, const struct stingy_options *optio
     pthread_mutex_lock(&w->lock);
     int status = -EBUSY;
     if (!atomic_load(&w->is_ready)) {
-        const char *off = getenv("STINGY_OFF");
+        static bool has_fork_handlers;
         w->map = map;
-        w->is_off = (options && options->is_off) || (off && *off && strcmp(off, "0") != 0);
+        w->is_off = (options && options->is_off) || is_set("STINGY_OFF");
+        w->is_dirty = is_set("STINGY_DIRTY");
+        w->is_freed_by_zero_realloc = is_freed_by_zero_realloc();
         w->is_without_huge_pages = options && options->is_without_huge_pages;
         w->max_threads = options && options->max_threads ? options->max_threads : 64;
         w->control_bytes = round_up(lay_control(NULL), 4096);
@@ -146,16 +180,25 @@ int stingy_init(const struct stingy_map *map, const struct stingy_options *optio
         w->cache_offset = round_up(w->control_bytes + w->low_bytes, HUGE_PAGE) +
                           (map->globals ? ((uintptr_t)map->globals - map->stack_bytes) % HUGE_PAGE : 0);
         w->stride = round_up(w->cache_offset + round_up(map->cache_bytes, 4096) + w->high_bytes, HUGE_PAGE);
+        /* Where the address space is limited, most of it stays the program's. */
+        struct rlimit limit;
+        if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+            while (w->max_threads > 1 && (w->max_threads + 1) * w->stride > limit.rlim_cur / 8)
+                w->max_threads /= 2;
         /* One more, so that the first slab can begin at a huge page. Nothing of it exists until it is used. */
         size_t reserved = (w->max_threads + 1) * w->stride;
         w->reserved = mmap(NULL, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         status = w->reserved == MAP_FAILED ? -ENOMEM : -pthread_key_create(&w->at_thread_end, thread_ends);
+        if (status == 0 && !has_fork_handlers) {
+            status = -pthread_atfork(before_fork, after_fork, after_fork_in_child);
+            has_fork_handlers = status == 0;
+        }
         if (status == 0) {
             w->base = (char *)round_up((size_t)w->reserved, HUGE_PAGE);
             if (map->globals && !w->is_off && !w->is_without_huge_pages)
                 globals_place(map);
             atomic_store(&w->threads, 0);
-            profile_start(map);
+            ends_start();
             atomic_store_explicit(&w->is_ready, true, memory_order_release);
         }
     }
@@ -167,9 +210,9 @@ void stingy_end(void) {
     struct world *w = &stingy_world;
     pthread_mutex_lock(&w->lock);
     if (atomic_load(&w->is_ready)) {
+        ends_write_profile();
         atomic_store(&w->is_ready, false);
         atomic_fetch_add(&generation, 1);
-        profile_end();
         pthread_key_delete(w->at_thread_end);
         SLAB_UNPOISON(w->reserved, (w->max_threads + 1) * w->stride);
         munmap(w->reserved, (w->max_threads + 1) * w->stride);

@@ -2,7 +2,9 @@
 #define _GNU_SOURCE
 #include "check.h"
 #include "maps.h"
+#include "slab.h" /* which sanitizer this is */
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 static struct made_map made;
@@ -138,6 +140,91 @@ static void reallocation_stays_while_the_place_is_large_enough(void) {
     CHECK(grown != block && strcmp(grown, "content") == 0);
     CHECK_EQ(stingy_free_slots(1), 3);
     stingy_free(1, stingy_realloc(1, grown, 300));
+    stingy_end();
+}
+
+/* The C library says whether a reallocation to no bytes frees; here it says it of a block of its own. */
+static void reallocation_to_nothing_is_as_the_c_library_does_it(void) {
+    volatile size_t nothing = 0;
+    void *volatile block_of_c = malloc(8), *volatile left = realloc(block_of_c, nothing);
+    small_pool();
+    for (unsigned i = 0; i < 3; i++) { /* in the cache slab, in the high slab, of malloc */
+        void *block = i < 2 ? stingy_alloc_var(1, i ? 5000 : 8) : malloc(8);
+        void *ours = stingy_realloc(i == 1 ? STINGY_ANY : 1, block, nothing);
+        CHECK_EQ(ours == NULL, left == NULL);
+        if (ours)
+            stingy_free(1, ours);
+        CHECK_EQ(stingy_free_slots(1), 3);
+        CHECK_EQ(stats().live, 0);
+    }
+    void *again = stingy_alloc_var(1, 5000), *first = again;
+    stingy_free(1, again);
+    CHECK(stingy_alloc_var(1, 5000) == first);
+    stingy_end();
+    free(left);
+}
+
+static void blocks_that_the_c_library_gives_through_an_argument_are_freed_and_reallocated(void) {
+    small_pool();
+    char *text = NULL, *line = NULL, *stream = NULL;
+    void *aligned = NULL;
+    size_t room = 0, length = 0;
+    CHECK(asprintf(&text, "%d", 12) == 2);
+    FILE *in = fmemopen((char[]){"a line\n"}, 7, "r"), *out = open_memstream(&stream, &length);
+    CHECK(in && out && getline(&line, &room, in) == 7);
+    fputs("stream", out);
+    fclose(in), fclose(out);
+    CHECK_EQ(posix_memalign(&aligned, 64, 100), 0);
+    text = stingy_realloc(1, text, 5000), line = stingy_realloc(STINGY_ANY, line, 5000);
+    CHECK(strcmp(text, "12") == 0 && strcmp(line, "a line\n") == 0);
+    stingy_free(1, text), stingy_free(STINGY_ANY, line), stingy_free(0, stream), stingy_free(2, aligned);
+    stingy_end();
+}
+
+static bool is_all(const unsigned char *block, size_t bytes, unsigned char byte) {
+    for (size_t i = 0; i < bytes; i++)
+        if (block[i] != byte)
+            return false;
+    return true;
+}
+
+/* Wherever the memory comes from: a place of the cache slab, the high slab, malloc. */
+static void dirty_memory_shows_what_was_never_written(void) {
+    static const size_t sizes[] = {200, 5000, 3 << 20};
+    for (unsigned i = 0; i < 6; i++) {
+        size_t bytes = sizes[i % 3];
+        setenv("STINGY_DIRTY", "1", 1);
+        i < 3 ? small_pool() : small_frame();
+        unsetenv("STINGY_DIRTY");
+        stingy_alloc(0);
+        if (i >= 3 && bytes == 200)
+            bytes = 128;
+        unsigned char *block = stingy_alloc_var(1, bytes);
+        CHECK_EQ(stingy_is_in_cache_slab(block), i % 3 == 0);
+        CHECK(is_all(block, bytes, 0xa5));
+        memset(block, 0, bytes);
+        stingy_free(1, block);
+        block = stingy_alloc_var(1, bytes);
+        CHECK(is_all(block, bytes, 0xa5));
+        if (i % 3 < 2) {
+            memset(block, 0, bytes);
+            CHECK(stingy_realloc(1, block, 16) == block && is_all(block, 16, 0));
+            CHECK(stingy_realloc(1, block, bytes) == block && is_all(block, 16, 0));
+            CHECK(is_all(block + 16, bytes - 16, 0xa5));
+        }
+        stingy_free(1, block);
+        block = stingy_calloc(1, 1, bytes);
+        CHECK(is_all(block, bytes, 0));
+        stingy_free(1, block);
+#if !defined(__SANITIZE_ADDRESS__)
+        /* Behind the link of a free list. */
+        if (i % 3 < 2)
+            CHECK(is_all(block + 16, bytes - 16, 0xa5));
+#endif
+        stingy_end();
+    }
+    small_pool();
+    CHECK(is_all(stingy_alloc(1), 200, 0));
     stingy_end();
 }
 
@@ -378,6 +465,27 @@ static void the_stack_can_lie_in_the_cache_slab_and_grow_into_the_low_slab(void)
     stingy_end();
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+static bool takes_little(void) {
+    size_t bytes = (size_t)256 << 20;
+    if (setrlimit(RLIMIT_AS, &(struct rlimit){bytes, bytes}) != 0)
+        return false;
+    small_pool();
+    void *rest = malloc(bytes / 2);
+    return rest && stingy_is_in_cache_slab(stingy_alloc(0));
+}
+/* As with ulimit -v, or a server that limits itself. */
+static void a_limited_address_space_is_left_to_the_program(void) {
+    fflush(stdout);
+    int status = -1;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(takes_little() ? 0 : 1);
+    waitpid(child, &status, 0);
+    CHECK_EQ(status, 0);
+}
+#endif
+
 #if defined(__SANITIZE_ADDRESS__)
 static void read_freed(void) {
     char *block = stingy_alloc(0);
@@ -440,6 +548,9 @@ int main(void) {
     RUN(what_the_high_slab_cannot_hold_comes_from_malloc);
     RUN(blocks_of_malloc_are_freed_and_reallocated);
     RUN(reallocation_stays_while_the_place_is_large_enough);
+    RUN(reallocation_to_nothing_is_as_the_c_library_does_it);
+    RUN(blocks_that_the_c_library_gives_through_an_argument_are_freed_and_reallocated);
+    RUN(dirty_memory_shows_what_was_never_written);
     RUN(calloc_clears_what_a_slot_held_and_refuses_an_overflow);
     RUN(strings_are_copied_with_their_end);
     RUN(a_frame_holds_one_request_and_is_free_when_its_last_object_is);
@@ -451,6 +562,9 @@ int main(void) {
     RUN(the_cache_slab_covers_each_set_of_the_cache_equally);
     RUN(the_stack_can_lie_in_the_cache_slab_and_grow_into_the_low_slab);
     RUN(report_and_profile_say_what_happened);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    RUN(a_limited_address_space_is_left_to_the_program);
+#endif
 #if defined(__SANITIZE_ADDRESS__)
     RUN(address_sanitizer_sees_freed_slots_and_ends_of_blocks);
 #endif

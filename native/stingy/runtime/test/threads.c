@@ -3,8 +3,12 @@
 #include "check.h"
 #include "maps.h"
 
+#include "slab.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 
 enum { PRODUCERS = 3, ROUNDS = 20000, QUEUE = 256 };
 static struct made_map made;
@@ -111,9 +115,145 @@ static void threads_beyond_the_limit_use_malloc(void) {
     stingy_end();
 }
 
+/* Whoever forks meanwhile waits, and so does not take a locked lock along. */
+static void *hold_the_lock(void *unused) {
+    pthread_mutex_lock(&stingy_world.lock);
+    pthread_barrier_wait(&all_have_slabs);
+    usleep(100000);
+    pthread_mutex_unlock(&stingy_world.lock);
+    return unused;
+}
+
+/* The status of a child that does this: 0; a child that hangs ends by SIGALRM. */
+static int status_of_child(bool (*act)(void)) {
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        signal(SIGALRM, SIG_DFL);
+        alarm(20);
+        /* Past ThreadSanitizer, which takes the parent's threads for leaked. */
+        syscall(SYS_exit_group, act() ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    return status;
+}
+
+static bool allocates(void) {
+    void *block = stingy_alloc(0);
+    bool is_ours = stingy_is_in_cache_slab(block);
+    stingy_free(0, block);
+    return is_ours;
+}
+
+static void a_child_finds_no_lock_that_another_thread_holds(void) {
+    start(0);
+    pthread_t thread;
+    pthread_barrier_init(&all_have_slabs, NULL, 2);
+    pthread_create(&thread, NULL, hold_the_lock, NULL);
+    pthread_barrier_wait(&all_have_slabs);
+    CHECK_EQ(status_of_child(allocates), 0);
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&all_have_slabs);
+    /* And the parent goes on. */
+    CHECK(allocates());
+    stingy_end();
+}
+
+static uintptr_t *of_other_thread;
+static pthread_barrier_t is_forked;
+
+static void *hold_a_block(void *unused) {
+    of_other_thread = stingy_alloc(1);
+    of_other_thread[0] = 77;
+    pthread_barrier_wait(&all_have_slabs);
+    pthread_barrier_wait(&is_forked);
+    stingy_free(1, of_other_thread);
+    return unused;
+}
+
+static void *allocates_in_thread(void *is_done) {
+    return allocates() ? is_done : NULL;
+}
+
+static bool goes_on_alone(void) {
+    bool is_good = allocates() && of_other_thread[0] == 77;
+    uintptr_t *larger = stingy_realloc(STINGY_ANY, of_other_thread, 700);
+    is_good &= larger[0] == 77;
+    stingy_free(STINGY_ANY, larger);
+    /* The other's slab is not taken over: it may have been in the midst of anything. */
+#if !defined(__SANITIZE_THREAD__) /* it allows no threads in such a child */
+    pthread_t thread;
+    char done;
+    void *result = NULL;
+    is_good &= pthread_create(&thread, NULL, allocates_in_thread, &done) == 0 && pthread_join(thread, &result) == 0;
+    is_good &= result != NULL && stats().threads == 3;
+#endif
+    return is_good;
+}
+
+static void a_child_of_a_threaded_program_goes_on_alone(void) {
+    start(0);
+    allocates();
+    pthread_t thread;
+    pthread_barrier_init(&all_have_slabs, NULL, 2);
+    pthread_barrier_init(&is_forked, NULL, 2);
+    pthread_create(&thread, NULL, hold_a_block, NULL);
+    pthread_barrier_wait(&all_have_slabs);
+    CHECK_EQ(status_of_child(goes_on_alone), 0);
+    pthread_barrier_wait(&is_forked);
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&all_have_slabs);
+    pthread_barrier_destroy(&is_forked);
+    CHECK_EQ(stats().threads, 2);
+    stingy_end();
+}
+
+static void *take_a_frame(void *out) {
+    void **blocks = out;
+    blocks[0] = stingy_alloc(0);
+    blocks[1] = strcpy(stingy_alloc_var(1, 8), "small");
+    blocks[2] = strcpy(stingy_alloc_var(2, 8), "large");
+    pthread_barrier_wait(&all_have_slabs);
+    pthread_barrier_wait(&is_forked);
+    return NULL;
+}
+
+/* As malloc's would be: whatever the caller calls it, and whoever's it is. */
+static void a_block_of_another_threads_frame_keeps_to_its_own_place(void) {
+    made_begin(&made, STINGY_FRAME, 3);
+    made.objects[0] = (struct stingy_object){"request", 32, 32, 0, 0, 1, true};
+    made.objects[1] = (struct stingy_object){"small", 16, 16, 0, 1, 1, false};
+    made.objects[2] = (struct stingy_object){"large", 64, 64, 0, 2, 1, false};
+    made.places[0] = (struct stingy_place){0, 1};
+    made.places[1] = (struct stingy_place){32, 2};
+    made.places[2] = (struct stingy_place){48, 4};
+    made.regions[0] = (struct stingy_region){"frames", 0, 112, 4};
+    made.map.region_count = 1, made.map.place_count = 3, made.map.cache_bytes = 4096;
+    CHECK_EQ(stingy_init(&made.map, NULL), 0);
+    void *blocks[3];
+    pthread_t thread;
+    pthread_barrier_init(&all_have_slabs, NULL, 2);
+    pthread_barrier_init(&is_forked, NULL, 2);
+    pthread_create(&thread, NULL, take_a_frame, blocks);
+    pthread_barrier_wait(&all_have_slabs);
+    char *small = stingy_realloc(2, blocks[1], 60), *large = stingy_realloc(STINGY_ANY, blocks[2], 60);
+    CHECK(small != blocks[1] && strcmp(small, "small") == 0);
+    CHECK(large == blocks[2] && strcmp(large, "large") == 0);
+    stingy_free(1, small), stingy_free(2, large), stingy_free(0, blocks[0]);
+    pthread_barrier_wait(&is_forked);
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&all_have_slabs);
+    pthread_barrier_destroy(&is_forked);
+    stingy_end();
+}
+
 int main(void) {
     RUN(blocks_freed_by_other_threads_come_home);
     RUN(a_new_thread_takes_over_the_slab_of_an_ended_one);
     RUN(threads_beyond_the_limit_use_malloc);
+    RUN(a_child_finds_no_lock_that_another_thread_holds);
+    RUN(a_child_of_a_threaded_program_goes_on_alone);
+    RUN(a_block_of_another_threads_frame_keeps_to_its_own_place);
     return check_end();
 }

@@ -200,7 +200,7 @@ bool Config::read(const std::string &path, std::string &error) {
         std::string function = r.text("function");
         Allocator a;
         a.size = r.argument("size"), a.count = r.argument("count"), a.pointer = r.argument("pointer"),
-        a.pool = r.argument("pool"), a.into = r.argument("into");
+        a.pool = r.argument("pool"), a.through = r.argument("through");
         a.type = r.text("type"), a.zeroes = r.flag("zeroes"), a.place = r.place();
         if (a.size < 0 && a.type.empty() && error.empty())
             error =
@@ -284,18 +284,16 @@ void Config::add_known() {
     allocator("valloc", 0);
     allocator("pvalloc", 0);
     // Through an argument.
-    auto through = [&](const char *name, int into, const char *what, int size = -1) {
+    auto through = [&](const char *name, int argument, const char *what, int size = -1, bool resizes = false) {
         Allocator a;
-        a.into = into, a.like = what, a.size = size, a.is_foreign = true;
+        a.through = argument, a.resizes = resizes, a.like = what, a.size = size, a.is_foreign = true;
         malloc_like.emplace(name, a);
     };
     through("posix_memalign", 0, "", 2);
-    through("asprintf", 0, "text that is printed");
-    through("vasprintf", 0, "text that is printed");
-    through("getline", 0, "a line that is read");
-    through("getdelim", 0, "text that is read");
-    through("__getdelim", 0, "text that is read");
-    through("open_memstream", 0, "text that is printed");
+    for (const char *name : {"asprintf", "vasprintf", "__asprintf_chk", "__vasprintf_chk", "open_memstream"})
+        through(name, 0, "text that is printed");
+    for (const char *name : {"getline", "getdelim", "__getdelim"})
+        through(name, 0, "text that is read", -1, true);
     // Where they are given no buffer.
     for (auto [name, argument] : {std::make_pair("realpath", 1), std::make_pair("getcwd", 0)}) {
         Allocator a;

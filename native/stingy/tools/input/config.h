@@ -17,7 +17,8 @@ struct Place {
 /// A function that allocates. Arguments count from 0; -1: there is none.
 struct Allocator {
     int size = -1, count = -1, pointer = -1;
-    int into = -1;        ///< the block's address is stored where this argument points to, not returned
+    int through = -1;     ///< it stores the block where this argument points, and returns something else
+    bool resizes = false; ///< with `through`: what was stored there it reallocates itself
     int unless = -1;      ///< it allocates only where this argument is null
     int pool = -1;        ///< the block lies in this pool and is freed with it
     bool is_pool = false; ///< what it returns (or frees) is a pool

@@ -255,7 +255,7 @@ bool Allocators::find_wrapper(const Function &function) {
             returned.insert(select->getTrueValue()), returned.insert(select->getFalseValue());
         else if (const auto *call = dyn_cast<CallBase>(value)) {
             const Function *callee = call->getCalledFunction();
-            if (const Allocator *how = malloc_of(*call); how && how->into < 0)
+            if (const Allocator *how = malloc_of(*call); how && how->through < 0)
                 sites.push_back(call);
             else if (callee && callee->isDeclaration() && call->arg_size() && returns_first_argument(callee->getName()))
                 returned.insert(call->getArgOperand(0));
@@ -303,14 +303,14 @@ bool Allocators::find_storing_wrapper(const Function &function) {
         if (!inner || inner->is_pool || inner->pool >= 0)
             continue;
         Allocator wrapper;
-        if (inner->into >= 0) {
-            if (unsigned(inner->into) < call->arg_size())
-                wrapper.into = parameter_of(call->getArgOperand(inner->into));
+        if (inner->through >= 0) {
+            if (unsigned(inner->through) < call->arg_size())
+                wrapper.through = parameter_of(call->getArgOperand(inner->through));
         } else
             for (const User *user : call->users())
                 if (const auto *store = dyn_cast<StoreInst>(user); store && store->getValueOperand() == call)
-                    wrapper.into = parameter_of(store->getPointerOperand());
-        if (wrapper.into < 0 || (!take_size(*call, wrapper) && inner->like.empty()))
+                    wrapper.through = parameter_of(store->getPointerOperand());
+        if (wrapper.through < 0 || (!take_size(*call, wrapper) && inner->like.empty()))
             continue;
         if (wrapper.like.empty())
             wrapper.like = inner->like;

@@ -219,8 +219,7 @@ bool keeps_nothing(StringRef name) {
                                         "_exit",
                                         "__assert_fail",
                                         "getopt",
-                                        "getopt_long",
-                                        "malloc_usable_size"};
+                                        "getopt_long"};
     return is_contained(names, name) || returned_argument(name) >= 0;
 }
 
@@ -339,13 +338,17 @@ void Pointers::add_call(CallBase &call) {
         return;
     resolved[&call].push_back(callee);
     if (const Allocator *allocator = allocators.malloc_of(call)) {
-        if (allocator->into >= 0) {
-            // The block's address is stored where an argument points to.
-            if (unsigned(allocator->into) >= call.arg_size())
+        if (allocator->through >= 0) {
+            if (unsigned(allocator->through) >= call.arg_size())
                 return;
-            unsigned block = new_node(), address = node_of(call.getArgOperand(allocator->into));
+            unsigned block = new_node(), address = node_of(call.getArgOperand(allocator->through));
             add_target(block, target({Target::block, &call, {}}, &call));
             graph[address].stores.push_back(block);
+            if (allocator->resizes) {
+                unsigned old = new_node();
+                graph[address].loads.push_back(old);
+                resized_by[&call] = old;
+            }
             return;
         }
         add_target(node_of(&call), target({Target::block, &call, {}}, &call));

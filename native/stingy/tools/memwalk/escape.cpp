@@ -53,7 +53,7 @@ void Escapes::store_to(Walk &walk, const Value *address) {
             if (!isa<ConstantPointerNull>(one))
                 store_to(walk, one);
     } else if (const auto *call = dyn_cast<CallBase>(base);
-               call && allocators.malloc_of(*call) && allocators.malloc_of(*call)->into < 0)
+               call && allocators.malloc_of(*call) && allocators.malloc_of(*call)->through < 0)
         walk.work.push_back({call, local}); // into a block that must be a temporary, too
     else
         walk.course.is_kept = true;
@@ -113,7 +113,7 @@ void Escapes::pass(Walk &walk, const CallBase &call, unsigned argument, Kind kin
         if (const Allocator *how = allocators.malloc_of(*callee)) {
             if (how->pointer == int(argument) && kind == block)
                 walk.work.push_back({&call, block});
-            if (how->into != int(argument) || kind != local)
+            if (how->through != int(argument) || kind != local)
                 walk.course.is_kept |= how->pool == int(argument);
             continue;
         }
@@ -207,7 +207,7 @@ bool Escapes::is_temporary(const CallBase &made) {
     const Allocator *how = allocators.malloc_of(made);
     if (!how || how->pool >= 0 || how->is_pool)
         return false;
-    std::vector<std::pair<const CallBase *, bool>> frames{{&made, how->into >= 0}};
+    std::vector<std::pair<const CallBase *, bool>> frames{{&made, how->through >= 0}};
     std::set<const CallBase *> seen;
     bool is_freed = false;
     for (size_t i = 0; i < frames.size(); i++) {
@@ -217,8 +217,8 @@ bool Escapes::is_temporary(const CallBase &made) {
         Walk walk;
         if (!is_stored)
             walk.work.push_back({call, block});
-        else if (i == 0 && unsigned(how->into) < call->arg_size())
-            store_to(walk, call->getArgOperand(how->into));
+        else if (i == 0 && unsigned(how->through) < call->arg_size())
+            store_to(walk, call->getArgOperand(how->through));
         follow(walk);
         std::vector<unsigned> stages = graph.stages_of(*call);
         if (walk.course.is_kept ||

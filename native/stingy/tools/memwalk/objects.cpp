@@ -59,6 +59,7 @@ class Finder {
         for (const CallBase *call : freeing)
             add_free(*call);
         find_handed_out();
+        find_kept_by_malloc();
         find_ownership(program, calls, objects);
         name_all();
         return apply_configuration();
@@ -133,7 +134,7 @@ class Finder {
                     continue;
                 if (const Allocator *how = allocators.malloc_of(*call)) {
                     Site s = site(*call);
-                    if (how->into >= 0 && s.written) {
+                    if (how->through >= 0 && s.written) {
                         WrittenCall &stored = objects.stored_by_argument.emplace_back(*s.written);
                         stored.type = stored.stored_type, stored.record = stored.stored_record;
                         stored.left = stored.stored_left;
@@ -261,7 +262,8 @@ class Finder {
             objects.object_of[s.call] = found->second;
             bool is_only_temporary = object.is_temporary || (object.alloc.empty() && object.realloc.empty());
             object.is_temporary = is_only_temporary && is_temporary[i];
-            if (hows[i]->is_foreign)
+            // Of the C library's own through an argument, stingify knows.
+            if (hows[i]->is_foreign && (hows[i]->through < 0 || !hows[i]->within.empty()))
                 object.hindrances.push_back(
                     {s.place,
                      (hows[i]->within.empty() ? s.allocator : hows[i]->within + ", called by " + s.allocator + ",") +
@@ -296,6 +298,17 @@ class Finder {
                         if (auto known = objects.object_of.find(cast<CallBase>(target->value));
                             known != objects.object_of.end() && objects.all[known->second].is_pool)
                             objects.all[objects.object_of[sites[i].call]].pools.insert(known->second);
+        for (unsigned i = 0; i < sites.size(); i++)
+            if (int pointer = hows[i]->pointer; pointer >= 0 && unsigned(pointer) < sites[i].call->arg_size()) {
+                std::set<unsigned> others;
+                for (const Target *target : calls.pointers.targets(sites[i].call->getArgOperand(pointer)))
+                    if (target->kind == Target::block)
+                        if (auto known = objects.object_of.find(cast<CallBase>(target->value));
+                            known != objects.object_of.end() && known->second != objects.object_of[sites[i].call])
+                            others.insert(known->second);
+                for (unsigned other : others)
+                    objects.all[other].maybe_resized.push_back(sites[i]);
+            }
         for (Object &object : objects.all) {
             std::sort(object.holders.begin(), object.holders.end());
             object.is_request = objects.request_records.count(object.record);
@@ -320,6 +333,7 @@ class Finder {
                 if (auto known = objects.object_of.find(cast<CallBase>(target->value));
                     known != objects.object_of.end())
                     found.insert(known->second);
+        const std::set<unsigned> all = found;
         // A generic container joins types; what the pointer is written as tells them apart.
         if (found.size() > 1 && s.written && !s.written->record.empty()) {
             std::set<unsigned> same;
@@ -339,6 +353,16 @@ class Finder {
             for (unsigned i = 0; i < objects.all.size(); i++)
                 if (objects.all[i].record == s.written->record && objects.all[i].size.kind == Size::constant)
                     found.insert(i);
+        auto hinder = [&](Object &object) {
+            if (is_indirect && any_of(calls.pointers.callees(call),
+                                      [&](const Function *callee) { return calls.pointers.is_untold_free(*callee); }))
+                object.hindrances.push_back({s.place, "free is called here through a pointer"});
+        };
+        for (unsigned i : all)
+            if (!found.count(i) && !objects.all[i].is_pooled && !objects.all[i].is_pool && !how->is_pool) {
+                objects.all[i].maybe_freed.push_back(s);
+                hinder(objects.all[i]);
+            }
         for (unsigned i : found) {
             // What lies in a pool ends with it, or by the pool's own function, and a pool by none but that.
             if ((objects.all[i].is_pooled && how->pool < 0) || objects.all[i].is_pool != how->is_pool)
@@ -346,9 +370,7 @@ class Finder {
             objects.all[i].free.push_back(s);
             if (is_always)
                 objects.freed_by[&call].push_back(i);
-            if (is_indirect && any_of(calls.pointers.callees(call),
-                                      [&](const Function *callee) { return calls.pointers.is_untold_free(*callee); }))
-                objects.all[i].hindrances.push_back({s.place, "free is called here through a pointer"});
+            hinder(objects.all[i]);
         }
         if (found.empty() && !s.stages.empty() && !is_indirect)
             objects.doubts.push_back({"free_of_unknown", &call, "what is freed here was not seen to be allocated",
@@ -377,6 +399,27 @@ class Finder {
                              ", from outside, and the object to " + source_name(*other->getCalledFunction()) +
                              " (line " + std::to_string(place_of(*other).line) + "): it may be freed there"});
         }
+    }
+
+    /// Functions from outside that resize a block, or ask malloc about it: it must stay malloc's.
+    void find_kept_by_malloc() {
+        auto hinder = [&](const CallBase &call, const std::vector<const Target *> &targets) {
+            for (const Target *target : targets)
+                if (target->kind == Target::block && target->value != &call)
+                    if (auto known = objects.object_of.find(cast<CallBase>(target->value));
+                        known != objects.object_of.end())
+                        objects.all[known->second].hindrances.push_back(
+                            {place_of(call), source_name(*call.getCalledFunction()) + " takes blocks of malloc alone"});
+        };
+        for (size_t i = 0; i < sites.size(); i++)
+            hinder(*sites[i].call, calls.pointers.resized(*sites[i].call));
+        for (const CallBase *call : calls.pointers.calls_to_outside())
+            if (const Function *callee = call->getCalledFunction();
+                callee && call->arg_size() &&
+                is_contained({"malloc_usable_size", "reallocf", "free_sized", "free_aligned_sized", "__libc_free",
+                              "__libc_realloc"},
+                             callee->getName()))
+                hinder(*call, calls.pointers.targets(call->getArgOperand(0)));
     }
 
     void name_all() {
@@ -427,7 +470,8 @@ class Finder {
             object.id = unique;
         }
         for (Object &object : objects.all)
-            for (auto *list : {&object.alloc, &object.realloc, &object.free})
+            for (auto *list :
+                 {&object.alloc, &object.realloc, &object.free, &object.maybe_freed, &object.maybe_resized})
                 std::sort(list->begin(), list->end(), [](const Site &a, const Site &b) {
                     return std::tie(a.place.file, a.place.line, a.column) <
                            std::tie(b.place.file, b.place.line, b.column);

@@ -40,6 +40,7 @@ struct Object {
     uint64_t align = 1;
     Size size;
     std::vector<Site> alloc, realloc, free;
+    std::vector<Site> maybe_freed, maybe_resized; ///< by where pointers may point, though by their types it is another
     std::vector<Hindrance> hindrances;
     std::vector<Cell> holders;
     std::set<unsigned> live;

@@ -480,6 +480,14 @@ std::vector<const Target *> Pointers::targets(const Value *pointer) const {
     return all;
 }
 
+std::vector<const Target *> Pointers::resized(const CallBase &call) const {
+    std::vector<const Target *> all;
+    if (auto found = resized_by.find(&call); found != resized_by.end())
+        for (unsigned index : graph[find(found->second)].points_to)
+            all.push_back(&all_targets[index]);
+    return all;
+}
+
 std::vector<const Target *> Pointers::contents(const Cell &cell) const {
     std::vector<const Target *> all;
     auto found = target_of_cell.find(cell);

@@ -61,6 +61,8 @@ class Pointers {
     std::vector<const Target *> targets(const llvm::Value *pointer) const;
     /// What can be stored in a field.
     std::vector<const Target *> contents(const Cell &cell) const;
+    /// What a call reallocates where its argument points.
+    std::vector<const Target *> resized(const llvm::CallBase &call) const;
     /// Fields that can hold a pointer to the block.
     const std::vector<const Cell *> &holders(const llvm::CallBase &block) const;
     /// Globals that can hold it.
@@ -114,6 +116,7 @@ class Pointers {
     std::map<Cell, unsigned> target_of_cell;
     llvm::DenseMap<const llvm::Value *, unsigned> nodes;
     llvm::DenseMap<const llvm::Function *, unsigned> returns;
+    llvm::DenseMap<const llvm::CallBase *, unsigned> resized_by; ///< node of what it reallocates
     struct Node {
         llvm::SparseBitVector<> points_to, passed, done; ///< passed on to copies; done: whose consequences were drawn
         bool is_to_pass = false, is_changed = false;     ///< since `passed`, since `done`

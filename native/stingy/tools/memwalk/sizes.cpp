@@ -159,6 +159,8 @@ Size Sizes::of(const CallBase &call, const Allocator &how, const WrittenCall *wr
         return unknown(how.like);
     if (how.like == "computed")
         return unknown("computed by " + source_name(*call.getCalledFunction()) + " from its arguments");
+    if (how.through >= 0 && how.size < 0)
+        return unknown("as " + source_name(*call.getCalledFunction()) + " needs");
     if (how.size < 0)
         return type_bytes ? constant(type_bytes) : unknown("of type " + how.type);
     if (unsigned(how.size) >= call.arg_size())

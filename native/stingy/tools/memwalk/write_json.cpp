@@ -242,6 +242,10 @@ class Writer {
             bool is_different = o.alloc.size() + o.realloc.size() > 1 && o.size.kind != Size::constant;
             sites("alloc", o.alloc, is_different), sites("realloc", o.realloc, is_different),
                 sites("free", o.free, false);
+            if (!o.maybe_freed.empty())
+                sites("maybe_freed", o.maybe_freed, false);
+            if (!o.maybe_resized.empty())
+                sites("maybe_resized", o.maybe_resized, false);
             names("live", o.live);
             j.attribute("is_freed_on_every_path", o.is_freed_on_every_path);
             j.attributeArray("held_by", [&] {
@@ -292,7 +296,7 @@ class Writer {
                     text("function", name), place("at", place_of(*function)), text("calls", how->within);
                     for (auto [key, argument] :
                          {std::make_pair("size", how->size), std::make_pair("count", how->count),
-                          std::make_pair("pointer", how->pointer), std::make_pair("into", how->into)})
+                          std::make_pair("pointer", how->pointer), std::make_pair("through", how->through)})
                         if (argument >= 0)
                             number(key, argument);
                     if (!how->like.empty())

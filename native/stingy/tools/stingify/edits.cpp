@@ -18,6 +18,16 @@ bool Edits::add(const std::string &file, unsigned offset, Edit edit) {
     return true;
 }
 
+void Edits::insert_line(const std::string &file, const std::string &contents, unsigned offset,
+                        const std::string &lines) {
+    size_t end = contents.find('\n', offset);
+    size_t at = end == std::string::npos ? contents.size() : end + 1;
+    std::string text = end == std::string::npos ? "\n" + lines : lines;
+    auto [old, is_new] = files[file].emplace(unsigned(at), Edit{0, text});
+    if (!is_new)
+        old->second.text = old->second.length == 0 ? old->second.text + text : text + old->second.text;
+}
+
 void Edits::include(const std::string &file, const std::string &contents, const std::string &header) {
     // Lines of the preprocessor, without those within comments or behind a condition other than a header's guard.
     unsigned depth = 0, offset = 0, after = 0, guard_end = 0,
@@ -74,11 +84,9 @@ void Edits::include(const std::string &file, const std::string &contents, const 
     std::string text = "#include \"" + header + "\"" + line_end;
     if (StringRef(contents).contains("\"" + header + "\""))
         return;
-    auto old = edits.find(after);
-    if (old != edits.end() && old->second.length == 0)
+    auto [old, is_new] = edits.emplace(after, Edit{0, text});
+    if (!is_new)
         old->second.text = text + old->second.text;
-    else if (old == edits.end())
-        edits.emplace(after, Edit{0, text});
 }
 
 namespace {

@@ -15,10 +15,6 @@ static cl::list<std::string> objects("objects", cl::desc("rewrite these objects 
                                      cl::CommaSeparated, cl::cat(category));
 static cl::opt<std::string> header("header", cl::desc("header to include (default stingy_gen.h)"),
                                    cl::init("stingy_gen.h"), cl::value_desc("file"), cl::cat(category));
-static cl::opt<bool> wrappers("wrappers",
-                              cl::desc("rewrite calls of malloc-like functions too, though what else they do is lost"),
-                              cl::cat(category));
-
 static cl::list<std::string>
     replacements("replace", cl::desc("rewrite calls of the malloc-like OLD as NEW(object, arguments of OLD)"),
                  cl::value_desc("OLD=NEW"), cl::CommaSeparated, cl::cat(category));
@@ -54,7 +50,7 @@ int main(int argc, const char **argv) {
         plan.replacements[old.str()] = with.str();
     }
     std::set<std::string> only(objects.begin(), objects.end());
-    if (!read_units(build, program, error) || !read_plan(memory, program, only, wrappers, plan, error))
+    if (!read_units(build, program, error) || !read_plan(memory, program, only, plan, error))
         return fail(error);
     Edits edits;
     if (!find_edits(program, header, plan, edits, error))

@@ -12,7 +12,8 @@ bool Plan::uses(const Rewrite &rewrite) const {
 
 std::string Plan::id_of(const Rewrite &rewrite) const {
     // stingy_free takes any block; a site that frees several objects cannot name one.
-    return rewrite.objects.size() == 1 ? "STINGY_OBJ_" + *rewrite.objects.begin() : "STINGY_ANY";
+    return rewrite.named.size() == 1 && !refused.count(*rewrite.named.begin()) ? "STINGY_OBJ_" + *rewrite.named.begin()
+                                                                               : "STINGY_ANY";
 }
 
 void Plan::refuse(const Rewrite &rewrite, const std::string &reason) {
@@ -23,22 +24,29 @@ void Plan::refuse(const Rewrite &rewrite, const std::string &reason) {
 
 namespace {
 
-bool is_library_allocator(StringRef name) {
-    return name == "malloc" || name == "calloc" || name == "realloc" || name == "strdup" || name == "strndup";
+/// The functions that give a block through an argument: its blocks are malloc's, which stingy_free and stingy_realloc
+/// take, so their calls stay as they are.
+bool gives_through_argument(const std::string &name) {
+    static const Config known = [] {
+        Config config;
+        config.add_known();
+        return config;
+    }();
+    auto found = known.malloc_like.find(name);
+    return found != known.malloc_like.end() && found->second.through >= 0;
 }
 
 struct Reader {
     const Program &program;
     const std::set<std::string> &only;
-    bool accepts_wrappers;
     Plan &plan;
     std::map<std::tuple<std::string, unsigned, unsigned, std::string>, size_t> known;
+    bool is_allocated = false;
 
-    bool sites(const json::Object &object, const std::string &id, const char *key, bool is_free) {
+    bool sites(const json::Object &object, const std::string &id, const char *key, bool is_free, bool is_named = true) {
         const json::Array *list = object.getArray(key);
         if (!list)
-            return false;
-        const json::Object *size = object.getObject("size");
+            return !is_named;
         for (const json::Value &value : *list) {
             const json::Object *site = value.getAsObject();
             if (!site || !site->getString("file") || !site->getInteger("line") || !site->getInteger("column") ||
@@ -50,13 +58,16 @@ struct Reader {
             rewrite.callee = site->getString("allocator")->str();
             rewrite.function = site->getString("function").value_or("").str();
             rewrite.is_free = is_free;
-            if (!is_free && size && size->getString("class") == StringRef("const") && size->getInteger("bytes"))
-                rewrite.is_fixed_size = true, rewrite.bytes = *size->getInteger("bytes");
+            if (!is_free && gives_through_argument(rewrite.callee))
+                continue;
+            is_allocated |= !is_free && is_named;
             auto [found, is_new] = known.emplace(
                 std::make_tuple(rewrite.file, rewrite.line, rewrite.column, rewrite.callee), plan.rewrites.size());
             if (is_new)
                 plan.rewrites.push_back(rewrite);
             plan.rewrites[found->second].objects.insert(id);
+            if (is_named)
+                plan.rewrites[found->second].named.insert(id);
         }
         return true;
     }
@@ -83,8 +94,13 @@ struct Reader {
         if (const json::Array *pools = o.getArray("pools"); pools && !pools->empty())
             plan.refused.emplace(name, "it lies in a pool (" + (*pools)[0].getAsString().value_or("").str() +
                                            "), which frees it with all others");
-        if (!sites(o, name, "alloc", false) || !sites(o, name, "realloc", false) || !sites(o, name, "free", true))
+        is_allocated = false;
+        if (!sites(o, name, "alloc", false) || !sites(o, name, "realloc", false) || !sites(o, name, "free", true) ||
+            !sites(o, name, "maybe_freed", true, false) || !sites(o, name, "maybe_resized", false, false))
             return false;
+        if (!is_allocated)
+            plan.refused.emplace(
+                name, "what gives its blocks through an argument (asprintf, getline) takes them from malloc");
         const json::Array *frees = o.getArray("free");
         if (frees->empty() && !plan.refused.count(name))
             plan.refused[name] =
@@ -95,8 +111,8 @@ struct Reader {
 
 } // namespace
 
-bool read_plan(const std::string &path, const Program &program, const std::set<std::string> &only,
-               bool accepts_wrappers, Plan &plan, std::string &error) {
+bool read_plan(const std::string &path, const Program &program, const std::set<std::string> &only, Plan &plan,
+               std::string &error) {
     auto buffer = MemoryBuffer::getFile(path, true);
     if (!buffer) {
         error = path + ": " + buffer.getError().message() + ". memwalk -p BUILD -o " + path + " writes it";
@@ -112,7 +128,7 @@ bool read_plan(const std::string &path, const Program &program, const std::set<s
         error = path + ": this is not what memwalk writes (\"memwalk\": 1 is missing)";
         return false;
     }
-    Reader reader{program, only, accepts_wrappers, plan, {}};
+    Reader reader{program, only, plan, {}};
     bool is_good = true;
     for (const char *key : {"objects", "shared_objects"}) {
         const json::Array *list = root->getArray(key);
@@ -153,15 +169,9 @@ bool read_plan(const std::string &path, const Program &program, const std::set<s
                         plan.refused.emplace(id->str(), what);
         }
     }
-    for (Rewrite &rewrite : plan.rewrites) {
+    for (Rewrite &rewrite : plan.rewrites)
         if (StringRef(shown_path(program.root, rewrite.file)).starts_with("/"))
             plan.refuse(rewrite, "lies outside of " + program.root);
-        bool is_library = rewrite.is_free ? rewrite.callee == "free" : is_library_allocator(rewrite.callee);
-        if (!is_library && !accepts_wrappers && !plan.replacements.count(rewrite.callee))
-            plan.refuse(rewrite, rewrite.callee +
-                                     " is not the C library's: what else it does would be lost (--wrappers "
-                                     "rewrites it all the same, --replace names what does it all)");
-    }
     return true;
 }
 

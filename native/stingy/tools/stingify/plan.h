@@ -15,8 +15,7 @@ struct Rewrite {
     std::string callee, function;
     bool is_free = false;
     std::set<std::string> objects;
-    bool is_fixed_size = false; ///< allocates exactly the object's constant size
-    uint64_t bytes = 0;
+    std::set<std::string> named; ///< those of them that the call is about; the others may get there
 };
 
 struct Plan {
@@ -24,7 +23,7 @@ struct Plan {
     std::vector<std::string> objects;           ///< in the order of the file
     std::vector<Rewrite> rewrites;
     std::map<std::string, std::string>
-        replacements;                        ///< wrapper -> the function that takes an object and then its arguments
+        replacements;                        ///< function -> the one that takes an object and then its arguments
     bool uses(const Rewrite &rewrite) const; ///< some object of it is rewritten
     std::string id_of(const Rewrite &rewrite) const; ///< STINGY_OBJ_x, or STINGY_ANY
     void refuse(const Rewrite &rewrite, const std::string &reason);
@@ -33,7 +32,7 @@ struct Plan {
 
 /// Reads mem.json. False: `error` says what is wrong with it and what to do. `only`: these objects alone; empty: all.
 /// `plan.replacements` is read.
-bool read_plan(const std::string &path, const Program &program, const std::set<std::string> &only,
-               bool accepts_wrappers, Plan &plan, std::string &error);
+bool read_plan(const std::string &path, const Program &program, const std::set<std::string> &only, Plan &plan,
+               std::string &error);
 
 } // namespace stingy

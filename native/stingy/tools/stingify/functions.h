@@ -1,0 +1,59 @@
+// The server's own functions through which it allocates and frees: what a call of malloc in them is for, and whether a
+// second function can be made of one that takes an object, too.
+#pragma once
+#include "stingify/expand.h"
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace clang {
+class FunctionDecl;
+} // namespace clang
+
+namespace stingy {
+
+/// The C library's: stingy_X takes the place of each, with the object as first argument. stingy_free and
+/// stingy_realloc take any block.
+bool is_library_allocator(const std::string &name);
+
+/// A call within a function's body: plain text of its file, or the use of a macro that is nothing but the call.
+struct BodyCall {
+    std::string callee, key;                                 ///< key: of OwnFunctions; empty for the C library's
+    unsigned name = 0, name_length = 0, open = 0, close = 0; ///< offsets; open: behind `(`; close: of `)`
+    bool has_arguments = true, is_whole_macro = false;
+    Expansion expansion; ///< of a macro
+};
+
+/// Where a function is declared or defined. Offsets.
+struct Declared {
+    std::string file;
+    unsigned begin = 0, name = 0, close = 0, end = 0; ///< close: of the parameters' `)`; end: behind `;` or `}`
+    bool is_definition = false;
+    bool operator<(const Declared &o) const { return std::tie(file, begin) < std::tie(o.file, o.begin); }
+};
+
+struct OwnFunction {
+    std::string name;
+    bool is_internal = false, is_defined = false;
+    std::set<Declared> declarations;
+    std::vector<BodyCall> allocations, frees;
+    std::set<std::string> frees_by;                  ///< functions to which it hands what it was given, by key
+    std::string not_copied;                          ///< why it cannot be made anew for an object: place and reason
+    std::string not_changed;                         ///< why its calls of free cannot be changed where they stand
+    std::set<std::pair<std::string, unsigned>> uses; ///< file and offset of each mention; of internal ones alone
+};
+
+using OwnFunctions = std::map<std::string, OwnFunction>;
+
+/// A function's key: its name, and for an internal one the file of its definition.
+std::string key_of(const clang::FunctionDecl &function, const std::string &directory);
+/// Adds the functions of a unit.
+void read_functions(clang::ASTContext &context, clang::Preprocessor &preprocessor, const std::string &directory,
+                    OwnFunctions &functions);
+/// Why no function with an object can be made of this one and of those that it allocates by; empty: it can.
+std::string why_not_copied(const OwnFunctions &functions, const std::string &key);
+/// Why its calls of free cannot become calls of stingy_free where they stand.
+std::string why_not_changed(const OwnFunctions &functions, const std::string &key);
+
+} // namespace stingy
