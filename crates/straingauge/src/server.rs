@@ -37,6 +37,8 @@ pub struct ServerPlan<'a> {
     /// Each segment is a packet of its own.
     pub single_segments: bool,
     pub timeout: Duration,
+    /// The option of the command by which the user changes the timeout, if there is one.
+    pub timeout_option: Option<&'static str>,
 }
 
 /// A started server that accepts connections. Dropping it stops it and removes its namespaces.
@@ -252,7 +254,7 @@ impl Server {
                 bail!("the server '{}' {}", plan.argv[0], self.exit_words(status));
             }
             if Instant::now() >= deadline {
-                let hint = "does its configuration name this port, and does it stay in the foreground? (--server-timeout gives it longer)";
+                let hint = silence_hint(plan.timeout_option);
                 match self.exit {
                     Some(status) => bail!(
                         "the server '{}' {} and nothing listens on port {}; {hint}",
@@ -377,6 +379,12 @@ impl Drop for Server {
     }
 }
 
+/// What may be wrong with a server that does not listen.
+fn silence_hint(timeout_option: Option<&str>) -> String {
+    let longer = timeout_option.map(|option| format!(" ({option} gives it longer)")).unwrap_or_default();
+    format!("does its configuration name this port, and does it stay in the foreground?{longer}")
+}
+
 fn signal_all(group: libc::pid_t, daemons: &[u32], signal: libc::c_int) {
     // SAFETY: kill takes no pointers; the group is that of a child we started and have not reaped as a whole.
     unsafe { libc::kill(-group, signal) };
@@ -461,4 +469,15 @@ fn keep_tail(pipe: Option<impl Read + Send + 'static>, kept: &Arc<Mutex<VecDeque
             kept.drain(..excess);
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::silence_hint;
+
+    #[test]
+    fn remedy_names_only_an_option_that_the_command_has() {
+        assert!(silence_hint(Some("--server-timeout")).contains("(--server-timeout gives it longer)"));
+        assert!(silence_hint(None).ends_with("foreground?"));
+    }
 }

@@ -77,13 +77,17 @@ fn questions_that_the_run_cannot_answer_are_refused_in_one_sentence() {
     for (options, words) in [
         (["--cold", "2k"], ["--cold needs runs", "find --cold"]),
         (["--scaled-select", "--json"], ["--scaled-select needs runs", "straingauge scale"]),
-        (["--mix", "1=50%,2=50%"], ["--mix needs runs of one workload", "find --mix"]),
+        (["--class-shares", "1=50%,2=50%"], ["--class-shares needs runs of one workload", "find --mix"]),
     ] {
         predict(&recorded(), &options).exits_with(1).complains_of(&words);
     }
-    for wrong in
-        [["--connections", "0"], ["--rate", "-5"], ["--cores", "none"], ["--mix", "1=90%,2=20%"], ["--mix", "90%"]]
-    {
+    for wrong in [
+        ["--connections", "0"],
+        ["--rate", "-5"],
+        ["--cores", "none"],
+        ["--class-shares", "1=90%,2=20%"],
+        ["--class-shares", "90%"],
+    ] {
         assert_eq!(predict(&recorded(), &wrong).code, Some(2), "{wrong:?}");
     }
 }
@@ -126,7 +130,7 @@ fn a_bad_what_if_is_refused_with_file_and_line_before_anything_is_measured() {
         ("[[predict]]\nrate = '2x'\n[[predict]]\nrate = -5\n", 4, "a rate is a positive number"),
         ("[predict]\ncores = 0\n", 1, "cores must be at least 1"),
         ("[predict]\nconnections = 4\nrate = 10\n", 1, "two questions"),
-        ("[[predict]]\ncores = 2\n[[predict]]\nmix = '1=90%,2=20%'\n", 4, "100 %"),
+        ("[[predict]]\ncores = 2\n[[predict]]\nclass-shares = '1=90%,2=20%'\n", 4, "100 %"),
         ("[load]\nthreads = 1\npredict = 7\n", 3, "predict"),
         ("predict = 7\n", 1, "[predict]"),
     ] {

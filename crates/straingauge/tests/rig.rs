@@ -1,11 +1,14 @@
 //! Runs straingauge as a person would and reads what it says.
 
+#[path = "../../../testbed/free_port.rs"]
+mod free_port;
+
+pub use free_port::free_port;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -67,18 +70,6 @@ pub fn repository() -> &'static Path {
 pub fn open_dir() -> TempDir {
     let everybody = std::fs::Permissions::from_mode(0o755);
     tempfile::Builder::new().prefix("straingauge-e2e-").permissions(everybody).tempdir().expect("a temporary folder")
-}
-
-/// A port that nothing uses now, below the range from which the kernel picks ports for clients.
-pub fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let start = 20_000 + (std::process::id() % 100) as u16 * 100;
-    loop {
-        let port = start + NEXT.fetch_add(1, Ordering::Relaxed) % 5000;
-        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
 }
 
 /// What a finished run said.
@@ -181,6 +172,11 @@ impl Running {
             assert!(started.elapsed() < HANGS_AFTER, "hangs before {what}");
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// What it has printed so far.
+    pub fn printed(&self) -> String {
+        self.read(None).out
     }
 
     #[track_caller]

@@ -71,6 +71,50 @@ fn program_that_waits_for_nothing_cannot_be_helped() {
     refused("plain-program", NEITHER, &[], &["neither select nor poll"]);
 }
 
+/// The linker need not exist: a program is looked at, not run.
+#[test]
+fn program_of_another_c_library_cannot_be_helped() {
+    refused("musl-server", POLLS, &["-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1"], &["ld-musl", "GNU C library"]);
+}
+
+#[test]
+fn program_of_another_installation_of_the_c_library_gets_a_note() {
+    skip_unless!(library().is_file(), "no library: make -C native/scalable-select");
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let found =
+        compiled(&dir, "private-server", POLLS, &["-Wl,--dynamic-linker=/opt/private/lib/ld-linux-x86-64.so.2"]);
+    skip_unless!(found.is_some(), "no C compiler here");
+    let named = library();
+    let options = ["--check", "--library", named.to_str().expect("a path in UTF-8")];
+    let said = scale(&options, &found.expect("just checked")).exits_with(0);
+    assert!(said.err.contains("/opt/private/lib/ld-linux-x86-64.so.2"), "{}", said.err);
+}
+
+#[test]
+fn program_that_only_starts_the_server_is_refused_with_the_way() {
+    skip_unless!(library().is_file(), "no library: make -C native/scalable-select");
+    let env = program("env").expect("every system has env");
+    scale(&[], &env).exits_with(1).complains_of(&[
+        "scalable select cannot help",
+        "WRAPPER",
+        "straingauge scale -- SERVER",
+    ]);
+}
+
+#[test]
+fn file_that_is_not_the_library_is_not_loaded() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let found = compiled(&dir, "poll-server", POLLS, &[]);
+    skip_unless!(found.is_some(), "no C compiler here");
+    let server = found.expect("just checked");
+    scale(&["--check", "--library", "/etc/passwd"], &server)
+        .exits_with(1)
+        .complains_of(&["/etc/passwd", "is not libscalable-select.so"]);
+    let other = compiled(&dir, "other.so", "int poll(void) { return 0; }\n", &["-shared", "-fPIC"]).expect("a library");
+    let other = other.to_str().expect("a path in UTF-8");
+    scale(&["--check", "--library", other], &server).exits_with(1).complains_of(&["is not libscalable-select.so"]);
+}
+
 #[test]
 fn set_user_id_program_cannot_be_helped() {
     let dir = tempfile::tempdir().expect("a temporary folder");

@@ -159,12 +159,18 @@ fn two_capabilities_are_enough_to_count_every_request() {
     );
     let port = format!(":{}", server.port);
     let words = ["watch", &port, "--json", "--interval", "200ms", "--detail", "exact"];
-    let running = Running::start(&mut as_nobody(&copy, &capabilities, &words));
+    let mut running = Running::start(&mut as_nobody(&copy, &capabilities, &words));
     let mut load = straingauge(["load", &server.url("1k.bin"), "--warmup", "0s", "--duration", "500ms"]);
-    // The watch has no sign that it has begun but its first line.
-    std::thread::sleep(std::time::Duration::from_millis(1500));
+    let printed = |running: &Running| running.printed().lines().count();
+    // The watch has begun when it has printed a reading, and has seen all when it has printed two after the load.
+    while printed(&running) == 0 && !running.has_ended() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
     let counted = run(load.args(["--connections", "4", "--json", "--quiet"])).exits_with(0).json();
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    let before = printed(&running);
+    while printed(&running) < before + 2 && !running.has_ended() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
     running.signal(libc::SIGINT);
     let said = running.wait().exits_with(0);
     let lines = lines(&said);

@@ -41,13 +41,10 @@ bool sp_should_pass(struct sp_thread *t, uint64_t selecting) {
         t->gain_ns = t->kernel_gain_ns = 0;
         return false;
     }
-    if (t->skip > 0) {
+    if (t->skip > 0)
         t->skip--;
-    } else if (t->looks > LOOKS && atomic_load_explicit(&t->epfd, memory_order_relaxed) >= 0) {
-        t->is_busy = 1; /* a signal handler that polls must not enter */
-        sp_drop_epoll(t);
-        t->is_busy = 0;
-    }
+    else if (t->looks > LOOKS && atomic_load_explicit(&t->epfd, memory_order_relaxed) >= 0)
+        t->must_drop = true; /* after the kernel's call: it takes long, and a signal then must end the call */
     t->asked = selecting;
     SP_COUNT(t, passed_hot, 1);
     return true;
@@ -56,8 +53,16 @@ bool sp_should_pass(struct sp_thread *t, uint64_t selecting) {
 /* The kernel has answered a call in our place. A ready descriptor is examined in the call that reports it or in the one
  * after, when it has been served, or in both. */
 void sp_account_passed(int ready) {
-    struct sp_thread *t = sp_own();
-    if (t == NULL || t->is_busy || !sp_options.is_adaptive || ready < 0)
+    struct sp_thread *t = sp_current();
+    if (t == NULL || t->is_busy)
+        return;
+    if (t->must_drop) {
+        t->is_busy = 1; /* a signal handler that polls must not enter */
+        sp_drop_epoll(t);
+        t->must_drop = false;
+        t->is_busy = 0;
+    }
+    if (!sp_options.is_adaptive || ready < 0)
         return;
     int64_t gain = gain_ns(t->asked, (uint64_t)ready, 0);
     t->kernel_gain_ns = t->looks == 0 ? gain : t->kernel_gain_ns + (gain - t->kernel_gain_ns) / 4;

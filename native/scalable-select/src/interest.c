@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -55,43 +56,49 @@ static long control(struct sp_thread *t, int operation, int fd, unsigned groups,
     return sp_real.syscall(SYS_epoll_ctl, atomic_load_explicit(&t->epfd, memory_order_relaxed), operation, fd, &event);
 }
 
-bool sp_epoll_is_alive(struct sp_thread *t) {
-    struct epoll_event none;
-    /* Adding an epoll instance to itself is EINVAL, and so is adding to another file; but waiting tells them apart. */
+/* The name of an anonymous inode, such as "[eventfd]", is told by its link in /proc. 1 it is this one, 0 it is not, -1
+ * /proc does not say. */
+static int has_link(int fd, const char *kind) {
+    char link[40] = "/proc/thread-self/fd/", name[40];
+    int at = 21, digits = 1;
+    for (int rest = fd / 10; rest > 0; rest /= 10)
+        digits++;
+    for (int i = digits - 1, rest = fd; i >= 0; i--, rest /= 10)
+        link[at + i] = (char)('0' + rest % 10);
+    link[at + digits] = '\0';
+    long length = sp_real.syscall(SYS_readlinkat, AT_FDCWD, link, name, sizeof name - 1);
+    if (length <= 0)
+        return -1;
+    name[length] = '\0';
+    return strncmp(name, "anon_inode:", 11) == 0 && strcmp(name + 11, kind) == 0;
+}
+
+bool sp_is_anonymous(int fd, const char *kind) {
     struct stat status;
-    int epfd = atomic_load(&t->epfd);
-    if (epfd < 0 || fstat(epfd, &status) != 0)
-        return false;
-    if (sp_real.syscall(SYS_epoll_ctl, epfd, EPOLL_CTL_DEL, epfd, &none) == 0)
-        return false;
-    return errno == EINVAL && (status.st_mode & S_IFMT) == 0;
+    int saved = errno;
+    bool is_it = fd >= 0 && fstat(fd, &status) == 0 && (status.st_mode & S_IFMT) == 0 && has_link(fd, kind) != 0;
+    errno = saved;
+    return is_it;
 }
 
 /* Some files change what poll reports by being polled (perf events, /proc/mounts, pressure triggers), some report by
  * who asks (signalfd): a hint taken while the program did not ask would eat theirs. Only files whose poll is a plain
- * function of their state are watched; they are the ones that come by the thousand. 0 yes, 1 no, -1 no such file. */
+ * function of their state are watched; they are the ones that come by the thousand. Of sockets these are the families
+ * of the Internet and AF_UNIX: others send by being polled (AF_XDP), or become ready without a wake-up when an option
+ * is set (AF_VSOCK). 0 yes, 1 no, -1 no such file. */
 static int refuses_watch(int fd) {
     struct stat status;
-    if (fstat(fd, &status) != 0)
+    int family;
+    socklen_t length = sizeof family;
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &length) == 0)
+        return family != AF_INET && family != AF_INET6 && family != AF_UNIX;
+    if (errno == EBADF || fstat(fd, &status) != 0)
         return errno == EBADF ? -1 : 1;
     switch (status.st_mode & S_IFMT) {
-    case S_IFSOCK:
     case S_IFIFO:
         return 0;
-    case 0: { /* anonymous inodes have no type */
-        char link[32] = "/proc/self/fd/", name[40];
-        int at = 14, digits = 1;
-        for (int rest = fd / 10; rest > 0; rest /= 10)
-            digits++;
-        for (int i = digits - 1, rest = fd; i >= 0; i--, rest /= 10)
-            link[at + i] = (char)('0' + rest % 10);
-        link[at + digits] = '\0';
-        long length = sp_real.syscall(SYS_readlinkat, AT_FDCWD, link, name, sizeof name - 1);
-        if (length <= 0)
-            return 1;
-        name[length] = '\0';
-        return strcmp(name, "anon_inode:[eventfd]") != 0 && strcmp(name, "anon_inode:[timerfd]") != 0;
-    }
+    case 0: /* anonymous inodes have no type */
+        return has_link(fd, "[eventfd]") != 1 && has_link(fd, "[timerfd]") != 1;
     default:
         return 1;
     }
@@ -154,7 +161,7 @@ enum sp_verdict sp_watch(struct sp_thread *t, int fd, unsigned wanted) {
         sp_unwatch(t, fd);
         if (error == EBADF && sp_real.syscall(SYS_fcntl, fd, F_GETFD) < 0)
             return SP_BAD_FD;
-        if (!sp_epoll_is_alive(t))
+        if (!sp_is_anonymous(atomic_load(&t->epfd), "[eventpoll]"))
             return SP_BROKEN;
         /* EPERM, ELOOP, ENOSPC (max_user_watches), ENOMEM */
         atomic_store(&t->interested[fd], SP_UNWATCHABLE);

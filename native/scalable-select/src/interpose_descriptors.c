@@ -112,14 +112,24 @@ SP_EXPORT int pclose(FILE *file) {
 REOPEN(freopen)
 REOPEN(freopen64)
 
-/* Closes the range around our own descriptors. In a vfork's child, which shares this memory but not the descriptors,
- * they stay open until it executes. */
+/* Closes the range around our own descriptors. */
 SP_EXPORT int close_range(unsigned first, unsigned last, int flags) {
     SP_STARTED();
     if (sp_real.close_range == NULL)
         return absent();
-    if (!is_active() || (flags & ~CLOSE_RANGE_UNSHARE) != 0 || first > last)
+    if (first > last || (flags & ~(CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC)) != 0)
         return sp_real.close_range(first, last, flags);
+    if ((flags & CLOSE_RANGE_UNSHARE) != 0 && sp_table_leave()) {
+        int result = sp_real.close_range(first, last, flags);
+        if (result != 0)
+            sp_table_stay();
+        return result;
+    }
+    if (!is_active() || (flags & CLOSE_RANGE_CLOEXEC) != 0 || !sp_is_at_home())
+        return sp_real.close_range(first, last, flags);
+    /* Older kernels lack the call, and some filters refuse it: nothing is forgotten that then stays open. */
+    if (sp_real.close_range(~0U, ~0U, 0) != 0)
+        return -1;
     sp_forget_range(first, last, false);
     int result = 0;
     unsigned from = first;
@@ -137,9 +147,16 @@ SP_EXPORT int close_range(unsigned first, unsigned last, int flags) {
 
 SP_EXPORT void closefrom(int first) {
     SP_STARTED();
-    if (!is_active() || close_range(first < 0 ? 0 : (unsigned)first, ~0U, 0) != 0)
+    if (!is_active() || !sp_is_at_home()) {
         if (sp_real.closefrom != NULL)
             sp_real.closefrom(first);
+        return;
+    }
+    if (first < 0)
+        first = 0;
+    if (close_range((unsigned)first, ~0U, 0) != 0)
+        for (int fd = first, end = sp_status_number("\nFDSize:"); fd < end; fd++)
+            close(fd);
 }
 
 /* --- copying */
@@ -151,11 +168,15 @@ static int copy_onto(int from, int to, int flags, bool has_flags) {
         errno = EBADF;
         return -1;
     }
-    if (sp_is_ours(to))
+    /* A source that is not open closes nothing. What fails otherwise is mended afterwards. */
+    bool is_open = sp_is_sandboxed || sp_real.fcntl(from, F_GETFD) >= 0;
+    if (is_open && sp_is_ours(to))
         sp_move_epoll_off(to);
-    sp_forget_closing(to);
+    if (is_open)
+        sp_forget_closing(to);
     int result = has_flags ? sp_real.dup3(from, to, flags) : sp_real.dup2(from, to);
-    sp_forget_closed(to);
+    if (is_open)
+        result < 0 ? sp_forget_failed(to) : sp_forget_closed(to);
     return result;
 }
 
@@ -179,18 +200,17 @@ SP_EXPORT int dup3(int from, int to, int flags) {
     return copy_onto(from, to, flags, true);
 }
 
-#define FCNTL(name, real_name)                                                            \
-    SP_EXPORT int name(int fd, int command, ...) {                                        \
-        SP_STARTED();                                                                     \
-        va_list list;                                                                     \
-        va_start(list, command);                                                          \
-        void *argument = va_arg(list, void *);                                            \
-        va_end(list);                                                                     \
-        int result = sp_real.real_name != NULL ? sp_real.real_name(fd, command, argument) \
-                                               : sp_real.fcntl(fd, command, argument);    \
-        if (command == F_DUPFD || command == F_DUPFD_CLOEXEC)                             \
-            created(result);                                                              \
-        return result;                                                                    \
+#define FCNTL(name, real_name)                                 \
+    SP_EXPORT int name(int fd, int command, ...) {             \
+        SP_STARTED();                                          \
+        va_list list;                                          \
+        va_start(list, command);                               \
+        void *argument = va_arg(list, void *);                 \
+        va_end(list);                                          \
+        int result = sp_real.real_name(fd, command, argument); \
+        if (command == F_DUPFD || command == F_DUPFD_CLOEXEC)  \
+            created(result);                                   \
+        return result;                                         \
     }
 SP_EXPORT int __fcntl(int fd, int command, ...);
 FCNTL(fcntl, fcntl)
@@ -350,6 +370,17 @@ SP_EXPORT int epoll_create(int size) {
 SP_EXPORT int epoll_create1(int flags) {
     SP_STARTED();
     return created(sp_real.epoll_create1(flags));
+}
+
+/* --- options by which a socket becomes ready without a wake-up: its next examination starts from nothing. The kernel's
+ * own sleepers are not woken either. */
+
+SP_EXPORT int setsockopt(int fd, int level, int name, const void *value, socklen_t length) {
+    SP_STARTED();
+    int result = sp_real.setsockopt(fd, level, name, value, length);
+    if (result == 0 && level == SOL_SOCKET && (name == SO_OOBINLINE || name == SO_SELECT_ERR_QUEUE) && is_active())
+        sp_forget_readiness(fd, name);
+    return result;
 }
 
 /* --- receiving from another process (SCM_RIGHTS), also when only peeking */

@@ -1,4 +1,5 @@
-/* The symbols by which a process changes what it may do: its limit on descriptors, and the system calls it may make. */
+/* The symbols by which a process changes what it may do: its limit on descriptors, and the system calls it may make;
+ * and by which a thread gets a descriptor table of its own. */
 #define _GNU_SOURCE
 #include "real.h"
 #include "sp.h"
@@ -6,6 +7,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -38,6 +40,15 @@ SP_EXPORT int prlimit64(pid_t pid, __rlimit_resource_t resource, const struct rl
     return limit_set(sp_real.prlimit64(pid, resource, limit, old));
 }
 
+SP_EXPORT int unshare(int what) {
+    SP_STARTED();
+    bool is_leaving = (what & CLONE_FILES) != 0 && sp_table_leave();
+    int result = sp_real.unshare(what);
+    if (is_leaving && result != 0)
+        sp_table_stay();
+    return result;
+}
+
 /* A filter may kill for a call that the program never makes and this library does. From here on there are none. */
 static void enter_sandbox(void) {
     atomic_store(&sp_is_sandboxed, 1);
@@ -67,8 +78,8 @@ SP_EXPORT int seccomp_load(void *filter) {
 }
 
 #ifdef __x86_64__
-/* syscall(2), for the numbers that close descriptors or install a filter. All others jump to the C library's own with
- * registers and stack untouched: syscall(SYS_vfork) returns twice into the caller's frame. */
+/* syscall(2), for the numbers that close descriptors, leave the table or install a filter. All others jump to the C
+ * library's own with registers and stack untouched: syscall(SYS_vfork) returns twice into the caller's frame. */
 long sp_direct_call(long number, long a, long b, long c) __attribute__((used, visibility("hidden")));
 long (*sp_next_syscall)(long, ...) __attribute__((used, visibility("hidden")));
 
@@ -79,6 +90,8 @@ long sp_direct_call(long number, long a, long b, long c) {
         return close((int)a);
     case SYS_close_range:
         return close_range((unsigned)a, (unsigned)b, (int)c);
+    case SYS_unshare:
+        return unshare((int)a);
     case SYS_dup2:
         return dup2((int)a, (int)b);
     case SYS_dup3:
@@ -96,9 +109,74 @@ long sp_direct_error(int error) {
     return -1;
 }
 
-__attribute__((constructor(101))) static void find_syscall(void) {
+void (*sp_next_vfork)(void) __attribute__((used, visibility("hidden")));
+void (*sp_next_clone)(void) __attribute__((used, visibility("hidden")));
+
+__attribute__((constructor(101), used, visibility("hidden"))) void sp_find_next(void);
+void sp_find_next(void) {
     *(void **)(&sp_next_syscall) = dlsym(RTLD_NEXT, "syscall");
+    *(void **)(&sp_next_vfork) = dlsym(RTLD_NEXT, "vfork");
+    *(void **)(&sp_next_clone) = dlsym(RTLD_NEXT, "clone");
 }
+
+/* vfork returns twice into its caller's frame, and clone's child has another stack: both marks are set with registers
+ * and stack untouched (sp_may_be_child). CLONE_VM is 0x100. */
+__asm__(".text\n"
+        ".globl vfork, __vfork, clone, __clone\n"
+        ".type vfork, @function\n"
+        ".type __vfork, @function\n"
+        ".type clone, @function\n"
+        ".type __clone, @function\n"
+        "vfork:\n"
+        "__vfork:\n"
+        "	.cfi_startproc\n"
+        "	endbr64\n"
+        "	movq	sp_has_vforked@gottpoff(%rip), %rax\n"
+        "	movb	$1, %fs:(%rax)\n"
+        "	movq	sp_next_vfork(%rip), %rax\n"
+        "	testq	%rax, %rax\n"
+        "	jne	1f\n"
+        "	subq	$8, %rsp\n"
+        "	.cfi_adjust_cfa_offset 8\n"
+        "	call	sp_find_next\n"
+        "	addq	$8, %rsp\n"
+        "	.cfi_adjust_cfa_offset -8\n"
+        "	movq	sp_next_vfork(%rip), %rax\n"
+        "1:	jmp	*%rax\n"
+        "	.cfi_endproc\n"
+        ".size vfork, .-vfork\n"
+        "clone:\n"
+        "__clone:\n"
+        "	.cfi_startproc\n"
+        "	endbr64\n"
+        "	testl	$0x100, %edx\n"
+        "	je	1f\n"
+        "	movl	$1, sp_has_cloned(%rip)\n"
+        "1:	movq	sp_next_clone(%rip), %rax\n"
+        "	testq	%rax, %rax\n"
+        "	jne	2f\n"
+        "	pushq	%rdi\n" /* before the constructor ran */
+        "	pushq	%rsi\n"
+        "	pushq	%rdx\n"
+        "	pushq	%rcx\n"
+        "	pushq	%r8\n"
+        "	pushq	%r9\n"
+        "	subq	$8, %rsp\n"
+        "	.cfi_adjust_cfa_offset 56\n"
+        "	call	sp_find_next\n"
+        "	addq	$8, %rsp\n"
+        "	popq	%r9\n"
+        "	popq	%r8\n"
+        "	popq	%rcx\n"
+        "	popq	%rdx\n"
+        "	popq	%rsi\n"
+        "	popq	%rdi\n"
+        "	.cfi_adjust_cfa_offset -56\n"
+        "	movq	sp_next_clone(%rip), %rax\n"
+        "2:	jmp	*%rax\n"
+        "	.cfi_endproc\n"
+        ".size clone, .-clone\n"
+        ".previous\n");
 
 __asm__(".text\n"
         ".globl syscall\n"
@@ -110,13 +188,24 @@ __asm__(".text\n"
         "	je	sp_direct_call\n"
         "	cmpq	$33, %rdi\n" /* SYS_dup2 */
         "	je	sp_direct_call\n"
+        "	cmpq	$272, %rdi\n" /* SYS_unshare */
+        "	je	sp_direct_call\n"
         "	cmpq	$292, %rdi\n" /* SYS_dup3 */
         "	je	sp_direct_call\n"
         "	cmpq	$317, %rdi\n" /* SYS_seccomp */
         "	je	sp_direct_call\n"
         "	cmpq	$436, %rdi\n" /* SYS_close_range */
         "	je	sp_direct_call\n"
-        "	movq	sp_next_syscall(%rip), %rax\n"
+        "	cmpq	$58, %rdi\n" /* SYS_vfork */
+        "	je	2f\n"
+        "	cmpq	$435, %rdi\n" /* SYS_clone3 */
+        "	je	2f\n"
+        "	cmpq	$56, %rdi\n" /* SYS_clone */
+        "	jne	3f\n"
+        "	testl	$0x100, %esi\n"
+        "	je	3f\n"
+        "2:	movl	$1, sp_has_cloned(%rip)\n"
+        "3:	movq	sp_next_syscall(%rip), %rax\n"
         "	testq	%rax, %rax\n"
         "	je	1f\n"
         "	jmp	*%rax\n"
@@ -129,9 +218,9 @@ __asm__(".text\n"
         "	movq	8(%rsp), %r9\n"
         "	syscall\n"
         "	cmpq	$-4095, %rax\n"
-        "	jae	2f\n"
+        "	jae	4f\n"
         "	ret\n"
-        "2:	negl	%eax\n"
+        "4:	negl	%eax\n"
         "	movl	%eax, %edi\n"
         "	jmp	sp_direct_error\n"
         "	.cfi_endproc\n"

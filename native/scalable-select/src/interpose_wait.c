@@ -16,7 +16,7 @@ SP_EXPORT int __poll_chk(struct pollfd *fds, nfds_t count, int timeout_ms, size_
 SP_EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask,
                           size_t bytes);
 SP_EXPORT int __select(int n, fd_set *in, fd_set *out, fd_set *ex, struct timeval *timeout);
-extern void __chk_fail(void) __attribute__((noreturn));
+extern void __chk_fail(void) __attribute__((noreturn, weak)); /* in the GNU C library only, as its callers are */
 
 /* The call's result: ours, or the kernel's where the call is passed on. */
 #define PASSED(result, call) ((result) == SP_PASS ? (call) : (result) == SP_PASS_JUDGED ? judged(call) : (result))
@@ -28,8 +28,18 @@ static int judged(int result) {
     return result;
 }
 
+/* Most sets are small: of these the library costs a comparison and a jump. */
+static inline bool is_small(uint64_t count) {
+    if (__builtin_expect(count > (uint64_t)sp_options.min_set, 0))
+        return false;
+    sp_pass_small();
+    return true;
+}
+
 SP_EXPORT int poll(struct pollfd *fds, nfds_t count, int timeout_ms) {
     SP_STARTED();
+    if (is_small(count))
+        return sp_real.poll(fds, count, timeout_ms);
     struct timespec timeout = {.tv_sec = timeout_ms / 1000, .tv_nsec = timeout_ms % 1000 * 1000000L};
     int result = sp_poll(fds, count, timeout_ms >= 0 ? &timeout : NULL, NULL);
     return PASSED(result, sp_real.poll(fds, count, timeout_ms));
@@ -47,6 +57,8 @@ SP_EXPORT int __poll_chk(struct pollfd *fds, nfds_t count, int timeout_ms, size_
 
 SP_EXPORT int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask) {
     SP_STARTED();
+    if (is_small(count))
+        return sp_real.ppoll(fds, count, timeout, mask);
     int result = sp_poll(fds, count, timeout, mask);
     return PASSED(result, sp_real.ppoll(fds, count, timeout, mask));
 }

@@ -1,12 +1,15 @@
 /* Descriptors get another file: the forgetter's half of the protocol of sp.h. No locks and no memory from malloc: close
- * may be called in a signal handler, and in a vfork's child, which shares this memory (what it forgets for the parent
- * is learned again). */
+ * may be called in a signal handler. */
 #define _GNU_SOURCE
 #include "real.h"
 #include "sp.h"
 
+#include <asm/sockios.h>
 #include <errno.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -45,13 +48,14 @@ static void kick(struct sp_thread *t) {
         sp_real.syscall(SYS_epoll_ctl, atomic_load(&t->epfd), EPOLL_CTL_ADD, fd, &event);
 }
 
-enum event { CLOSING, CLOSED, CREATED };
+enum event { CLOSING, CLOSED, CREATED, FAILED };
 
 static void forget(int fd, enum event event) {
     int used = atomic_load_explicit(&sp_slots_used, memory_order_acquire);
     if (used == 0 || fd < 0 || fd >= SP_FD_LIMIT)
         return;
-    atomic_fetch_add(&sp_generation[fd], 1);
+    atomic_fetch_add(&sp_generation[fd], 1); /* harmless where it does not matter */
+    bool is_at_home = false;
     for (int i = 0; i < used; i++) {
         struct sp_thread *t = sp_slot(i);
         if (t == NULL || fd >= t->capacity)
@@ -59,8 +63,11 @@ static void forget(int fd, enum event event) {
         uint8_t interest = atomic_load(&t->interested[fd]);
         if (interest == 0)
             continue;
+        if (!is_at_home && !(is_at_home = sp_is_at_home()))
+            return;
         bool is_sandboxed = atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed);
-        bool must_look_again = event == CLOSING && !is_sandboxed && !sp_is_own(t) && is_ready(fd);
+        bool must_look_again =
+            !is_sandboxed && !sp_is_own(t) && (event == FAILED || (event == CLOSING && is_ready(fd)));
         /* Only before the close: afterwards the number may already stand for another file that the owner has just
          * registered, and this would take that one's hints away. */
         if (event == CLOSING && (interest & SP_REGISTERED) != 0 && !is_sandboxed) {
@@ -90,6 +97,32 @@ void sp_forget_closed(int fd) {
 void sp_forget_created(int fd) {
     int saved = errno;
     forget(fd, CREATED);
+    errno = saved;
+}
+
+void sp_forget_failed(int fd) {
+    int saved = errno;
+    forget(fd, FAILED);
+    errno = saved;
+}
+
+/* Also under its other numbers. Most programs that set these options do so on new connections, where none changes
+ * anything yet: a walk over all numbers is for those that have an urgent byte or an error waiting. */
+void sp_forget_readiness(int fd, int option) {
+    int saved = errno, is_at_mark = 0;
+    struct pollfd p = {.fd = fd};
+    struct timespec now = {0, 0};
+    struct stat file, other;
+    bool has_changed = option == SO_OOBINLINE ? ioctl(fd, SIOCATMARK, &is_at_mark) == 0 && is_at_mark != 0
+                                              : sp_real.syscall(SYS_ppoll, &p, 1, &now, NULL, 0) > 0;
+    if (!sp_is_sandboxed && has_changed && sp_is_at_home() && fstat(fd, &file) == 0)
+        for (int i = 0, used = atomic_load(&sp_slots_used); i < used; i++) {
+            struct sp_thread *t = sp_slot(i);
+            for (int number = 0; t != NULL && number < t->capacity; number++)
+                if (atomic_load_explicit(&t->interested[number], memory_order_relaxed) != 0 &&
+                    fstat(number, &other) == 0 && other.st_ino == file.st_ino && other.st_dev == file.st_dev)
+                    forget(number, CLOSED);
+        }
     errno = saved;
 }
 

@@ -24,14 +24,16 @@ static void examine(struct sp_thread *t, struct pollfd p, int index) {
 }
 
 /* One entry that is not as remembered. */
-static int scan_one(struct sp_thread *t, struct pollfd *fds, size_t i, struct pollfd p) {
+static int scan_one(struct sp_call *c, struct pollfd *fds, size_t i, struct pollfd p) {
+    struct sp_thread *t = c->t;
     if (p.revents != 0)
         fds[i].revents = p.revents = 0;
     if (p.fd >= 0 && p.fd >= t->capacity)
         return SCAN_FAILED;
     unsigned wanted = wanted_of(p);
     bool is_quiet = p.fd < 0 || (wanted & ~t->quiet[p.fd]) == 0, is_bad = false;
-    if (!is_quiet)
+    if (!is_quiet) {
+        sp_note_work(c);
         switch (sp_watch(t, p.fd, wanted)) {
         case SP_WATCHED:
             is_quiet = (wanted & ~t->quiet[p.fd]) == 0;
@@ -49,13 +51,15 @@ static int scan_one(struct sp_thread *t, struct pollfd *fds, size_t i, struct po
             t->must_rebuild = 1;
             return SCAN_FAILED;
         }
+    }
     sp_array_remember(t, i, p, is_quiet);
     return is_bad;
 }
 
 /* Fills the list of descriptors to examine; returns how many entries are POLLNVAL. Bits that this library does not
  * know are never quiet, so their descriptors are examined in every call. */
-static int scan(struct sp_thread *t, struct pollfd *fds, nfds_t count) {
+static int scan(struct sp_call *c, struct pollfd *fds, nfds_t count) {
+    struct sp_thread *t = c->t;
     size_t known = t->remembered_count < count ? t->remembered_count : count;
     int bad = 0;
     t->examine_count = 0;
@@ -71,7 +75,7 @@ static int scan(struct sp_thread *t, struct pollfd *fds, nfds_t count) {
             uint64_t word = sp_entry_word(&fds[i]);
             if (i < known && word == t->remembered[i])
                 continue;
-            int verdict = scan_one(t, fds, i, sp_entry_of(word));
+            int verdict = scan_one(c, fds, i, sp_entry_of(word));
             if (verdict < 0)
                 return verdict;
             bad += verdict;
@@ -123,11 +127,11 @@ static int finish_in_kernel(struct sp_call *c, struct pollfd *fds, nfds_t count)
 static int run(struct sp_call *c, struct pollfd *fds, nfds_t count) {
     struct sp_thread *t = c->t;
     bool was_last_look = false;
-    if (sp_watchdog_is_due(t) && sp_watchdog(t) < 0)
+    if (sp_watchdog_is_due(t) && sp_watchdog_at_entry(c) < 0)
         return finish_in_kernel(c, fds, count);
     for (;;) {
         sp_take_stale(t);
-        int bad = scan(t, fds, count);
+        int bad = scan(c, fds, count);
         if (bad == SCAN_FAILED)
             return finish_in_kernel(c, fds, count);
         enum sp_wait wait = sp_wait(c, bad > 0);
@@ -183,7 +187,7 @@ static __attribute__((noinline)) int run_cancellable(struct sp_call *c, struct p
 }
 
 int sp_poll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask) {
-    if (count <= (nfds_t)sp_options.min_set || atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed))
+    if (atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed))
         return sp_pass_small();
     struct sp_thread *t = sp_own();
     if (t == NULL)

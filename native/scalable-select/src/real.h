@@ -59,6 +59,8 @@
     X(int, prlimit, (int, __rlimit_resource_t, const struct rlimit *, struct rlimit *))             \
     X(int, prlimit64, (int, __rlimit_resource_t, const struct rlimit64 *, struct rlimit64 *))       \
     X(int, prctl, (int, ...))                                                                       \
+    X(int, unshare, (int))                                                                          \
+    X(int, setsockopt, (int, int, int, const void *, socklen_t))                                    \
     X(int, seccomp_load, (void *))                                                                  \
     X(long, syscall, (long, ...))
 

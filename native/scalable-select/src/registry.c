@@ -28,6 +28,7 @@ struct registry {
     _Atomic(struct sp_thread *) slot[SP_THREADS_MAX]; /* set once; stays after the thread, for the next one */
     struct sp_counts ended;                           /* of threads that have ended */
     uint64_t failed_ns;
+    _Atomic int kick;          /* number of the descriptor that wakes sleepers, + 1 */
     uint64_t slots_memory[64]; /* lowest_free of SP_THREADS_MAX numbers */
 };
 
@@ -40,8 +41,15 @@ static bool is_usable;
 static _Thread_local struct sp_thread *own __attribute__((tls_model("initial-exec")));
 
 /* Numbers + 1 of the epoll instances, in memory that a child keeps: it closes them (fork_child). */
-static _Atomic int inherited[SP_THREADS_MAX];
-static _Atomic int kick_descriptor; /* + 1; the child closes it as well */
+enum { KICK = SP_THREADS_MAX };
+static _Atomic int inherited[SP_THREADS_MAX + 1];
+static _Thread_local bool forks_at_home __attribute__((tls_model("initial-exec")));
+
+/* What a child that was forked past the handlers (_Fork, clone) finds here is its parent's. */
+static void forget_parent(void) {
+    for (int i = 0; i <= KICK; i++)
+        atomic_store_explicit(&inherited[i], 0, memory_order_relaxed);
+}
 
 static struct lowest_free *slots(void) {
     return (struct lowest_free *)(void *)registry->slots_memory;
@@ -54,6 +62,8 @@ static void lock(sigset_t *saved) {
     sp_real.syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, saved, _NSIG / 8);
     pthread_mutex_lock(&registry->lock);
     if (!registry->is_made) {
+        forget_parent();
+        atomic_store(&sp_slots_used, 0);
         lowest_free_init(registry->slots_memory, sizeof registry->slots_memory, SP_THREADS_MAX);
         registry->is_made = 1;
     }
@@ -64,7 +74,7 @@ static void unlock(const sigset_t *saved) {
     sp_real.syscall(SYS_rt_sigprocmask, SIG_SETMASK, saved, NULL, _NSIG / 8);
 }
 
-static void *map_wiped_on_fork(size_t bytes) {
+void *sp_map_wiped_on_fork(size_t bytes) {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
         return NULL;
@@ -130,17 +140,16 @@ static size_t lay_out(struct sp_thread *t, char *base, size_t capacity) {
 static struct sp_thread *make_thread(int capacity) {
     struct sp_thread measure;
     size_t bytes = lay_out(&measure, NULL, (size_t)capacity);
-    struct sp_thread *t = map_wiped_on_fork(bytes);
+    struct sp_thread *t = sp_map_wiped_on_fork(bytes);
     if (t != NULL)
         lay_out(t, (char *)t, (size_t)capacity);
     return t;
 }
 
-/* Size of the kernel's descriptor table (FDSize in /proc/self/status), or 0. Reading it opens a descriptor for a
- * moment, directly, past our own hooks. */
-static int descriptor_table_size(void) {
+/* Reading it opens a descriptor for a moment, directly, past our own hooks. */
+int sp_status_number(const char *name) {
     char text[2048];
-    long fd = sp_real.syscall(SYS_openat, AT_FDCWD, "/proc/self/status", O_RDONLY | O_CLOEXEC);
+    long fd = sp_real.syscall(SYS_openat, AT_FDCWD, "/proc/thread-self/status", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return 0;
     long got = sp_real.syscall(SYS_read, fd, text, sizeof text - 1);
@@ -148,14 +157,14 @@ static int descriptor_table_size(void) {
     if (got <= 0)
         return 0;
     text[got] = '\0';
-    const char *field = strstr(text, "\nFDSize:");
-    return field != NULL ? atoi(field + 8) : 0;
+    const char *field = strstr(text, name);
+    return field != NULL ? atoi(field + strlen(name)) : 0;
 }
 
 /* An epoll instance takes a descriptor number. The highest free one that does not grow the kernel's table leaves the
  * low numbers to the program, and leaves alone what depends on the table's size (select ignores bits beyond it). */
 static int move_high(long fd) {
-    int top = descriptor_table_size();
+    int top = sp_status_number("\nFDSize:");
     if (top > sp_descriptor_limit())
         top = sp_descriptor_limit();
     for (int number = top - 1; number > (int)fd && number > top - SP_WORD; number--) {
@@ -176,18 +185,25 @@ static int open_epoll(void) {
     return fd < 0 ? -1 : move_high(fd);
 }
 
+/* A hidden descriptor may have been closed unseen, and its number be the program's by now. */
+static bool is_still(int fd, const char *kind) {
+    return atomic_load(&sp_is_sandboxed) || sp_is_anonymous(fd, kind);
+}
+
 int sp_kick_descriptor(void) {
-    int known = atomic_load(&kick_descriptor);
-    if (known != 0)
+    int known = atomic_load(&registry->kick);
+    if (known != 0 && is_still(known - 1, "[eventfd]"))
         return known - 1;
     long fd = sp_real.syscall(SYS_eventfd2, 1, EFD_CLOEXEC | EFD_NONBLOCK);
     if (fd < 0)
         return -1;
     fd = move_high(fd);
-    if (atomic_compare_exchange_strong(&kick_descriptor, &known, (int)fd + 1))
-        return (int)fd;
-    sp_real.syscall(SYS_close, fd);
-    return known - 1;
+    if (!atomic_compare_exchange_strong(&registry->kick, &known, (int)fd + 1)) {
+        sp_real.syscall(SYS_close, fd);
+        return known - 1;
+    }
+    atomic_store(&inherited[KICK], (int)fd + 1);
+    return (int)fd;
 }
 
 bool sp_is_own(const struct sp_thread *t) {
@@ -227,7 +243,7 @@ void sp_drop_epoll(struct sp_thread *t) {
     t->fd_end = t->hinted_count = t->zombies = 0;
     t->remembered_count = 0;
     t->must_rebuild = 0;
-    if (fd >= 0)
+    if (fd >= 0 && is_still(fd, "[eventpoll]"))
         sp_real.syscall(SYS_close, fd);
 }
 
@@ -239,9 +255,8 @@ static void fold(struct sp_counts *into, const struct sp_counts *from) {
         a[i] += __atomic_load_n(&b[i], __ATOMIC_RELAXED);
 }
 
-static void release(void *thread) {
-    struct sp_thread *t = thread;
-    if (t == NULL || !atomic_load(&t->is_live))
+static void release(struct sp_thread *t) {
+    if (!atomic_load(&t->is_live))
         return;
     sigset_t saved;
     lock(&saved);
@@ -260,7 +275,30 @@ static void release(void *thread) {
         own = NULL;
 }
 
-static struct sp_thread *acquire(void) {
+/* What the key holds may be another thread's by now: after a fork, or after its owner left the table. */
+static void end_thread(void *thread) {
+    struct sp_thread *t = thread;
+    int task = atomic_load(&t->task);
+    if (t == own && (task == 0 || atomic_load(&sp_is_sandboxed) || task == (int)sp_real.syscall(SYS_gettid)))
+        release(t);
+}
+
+/* The calling thread is about to leave the table. A call of its own that a signal handler interrupted here finds that
+ * it has lost control, and that is all it does with the state. */
+void sp_release_own(void) {
+    struct sp_thread *t = own;
+    if (t == NULL || !atomic_load(&t->is_live))
+        return;
+    if (!t->is_busy) {
+        release(t);
+        return;
+    }
+    t->ticket++;
+    atomic_store(&t->task, 0);
+    sp_drop_epoll(t);
+}
+
+static struct sp_thread *acquire(int task) {
     sigset_t saved;
     lock(&saved);
     struct sp_thread *t = NULL;
@@ -275,6 +313,7 @@ static struct sp_thread *acquire(void) {
         } else {
             t->slot = (int)slot;
             atomic_store(&t->epfd, -1);
+            atomic_store(&t->task, task);
             atomic_store(&registry->slot[slot], t);
             atomic_store(&t->is_live, 1);
             if (atomic_load(&sp_slots_used) <= (int)slot)
@@ -285,24 +324,32 @@ static struct sp_thread *acquire(void) {
     return t;
 }
 
+/* A child of vfork finds its parent's `own`, and the kernel's call is all that it may use. */
 struct sp_thread *sp_own(void) {
     struct sp_thread *t = own;
     if (__builtin_expect(atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed), 0))
         return NULL;
-    if (__builtin_expect(t != NULL && atomic_load_explicit(&t->is_live, memory_order_relaxed) &&
-                             t->capacity >= wanted_capacity(),
-                         1))
+    bool is_live = t != NULL && atomic_load_explicit(&t->is_live, memory_order_relaxed);
+    if (__builtin_expect(is_live && t->capacity >= wanted_capacity() && !sp_may_be_child(), 1))
         return t;
-    if (!is_usable || sp_options.is_off)
+    int task = (int)sp_real.syscall(SYS_gettid);
+    bool is_mine = is_live && atomic_load_explicit(&t->task, memory_order_relaxed) == task;
+    if (is_mine)
+        sp_has_vforked = 0; /* the parent is back */
+    if (is_mine && t->capacity >= wanted_capacity())
+        return t;
+    if (!is_usable || sp_options.is_off || (is_live && (!is_mine || t->is_busy)) || !sp_may_own())
         return NULL;
-    if (t != NULL && t->is_busy)
-        return NULL;
-    if (t != NULL)
-        release(t); /* too small since the program raised its limit; does nothing in a fork's child */
-    t = own = acquire();
+    if (is_live)
+        release(t); /* too small since the program raised its limit */
+    t = own = acquire(task);
     if (t != NULL)
         pthread_setspecific(at_thread_end, t);
     return t;
+}
+
+struct sp_thread *sp_current(void) {
+    return own;
 }
 
 struct sp_thread *sp_slot(int slot) {
@@ -310,9 +357,11 @@ struct sp_thread *sp_slot(int slot) {
     return t != NULL && atomic_load(&t->is_live) ? t : NULL;
 }
 
-bool sp_is_ours(int fd) {
-    if (fd >= 0 && atomic_load_explicit(&kick_descriptor, memory_order_relaxed) == fd + 1)
+static bool has_our_number(int fd, const char **kind) {
+    *kind = "[eventfd]";
+    if (fd >= 0 && atomic_load_explicit(&registry->kick, memory_order_relaxed) == fd + 1)
         return true;
+    *kind = "[eventpoll]";
     for (int i = 0, n = atomic_load(&sp_slots_used); i < n; i++) {
         struct sp_thread *t = sp_slot(i);
         if (t != NULL && atomic_load_explicit(&t->epfd, memory_order_relaxed) == fd)
@@ -321,22 +370,33 @@ bool sp_is_ours(int fd) {
     return false;
 }
 
+bool sp_is_ours(int fd) {
+    const char *kind;
+    return has_our_number(fd, &kind) && sp_is_at_home() && is_still(fd, kind);
+}
+
 unsigned sp_next_ours(unsigned from) {
-    unsigned kick = (unsigned)atomic_load(&kick_descriptor) - 1; /* UINT_MAX if there is none */
-    unsigned lowest = kick >= from ? kick : UINT_MAX;
-    for (int i = 0, n = atomic_load(&sp_slots_used); i < n; i++) {
-        struct sp_thread *t = sp_slot(i);
-        int fd = t != NULL ? atomic_load_explicit(&t->epfd, memory_order_relaxed) : -1;
-        if (fd >= 0 && (unsigned)fd >= from && (unsigned)fd < lowest)
-            lowest = (unsigned)fd;
+    for (;; from++) {
+        unsigned kick = (unsigned)atomic_load(&registry->kick) - 1; /* UINT_MAX if there is none */
+        unsigned lowest = kick >= from ? kick : UINT_MAX;
+        for (int i = 0, n = atomic_load(&sp_slots_used); i < n; i++) {
+            struct sp_thread *t = sp_slot(i);
+            int fd = t != NULL ? atomic_load_explicit(&t->epfd, memory_order_relaxed) : -1;
+            if (fd >= 0 && (unsigned)fd >= from && (unsigned)fd < lowest)
+                lowest = (unsigned)fd;
+        }
+        if (lowest == UINT_MAX || is_still((int)lowest, lowest == kick ? "[eventfd]" : "[eventpoll]"))
+            return lowest;
+        from = lowest;
     }
-    return lowest;
 }
 
 bool sp_move_epoll_off(int fd) {
     int kick = fd + 1;
-    if (atomic_compare_exchange_strong(&kick_descriptor, &kick, 0)) /* made anew at need */
+    if (atomic_compare_exchange_strong(&registry->kick, &kick, 0)) { /* made anew at need */
+        atomic_store(&inherited[KICK], 0);
         return true;
+    }
     for (int i = 0, n = atomic_load(&sp_slots_used); i < n; i++) {
         struct sp_thread *t = sp_slot(i);
         int expected = fd;
@@ -369,34 +429,41 @@ void sp_each_thread_counts(void (*visit)(const struct sp_counts *, void *), void
     }
 }
 
-/* A child made past these handlers (a direct clone) finds the registry wiped but `inherited` full; when that child
- * forks in turn, its numbers mean something else by now. */
 static void fork_prepare(void) {
     if (!registry->is_made)
-        for (int i = 0; i < SP_THREADS_MAX; i++)
-            atomic_store_explicit(&inherited[i], 0, memory_order_relaxed);
-    if (!registry->is_made)
-        atomic_store(&kick_descriptor, 0);
+        forget_parent();
+    forks_at_home = sp_is_at_home();
+}
+
+/* In a child of a thread that left the table these numbers are the program's. */
+static void close_inherited(int i, const char *kind) {
+    int fd = atomic_exchange(&inherited[i], 0) - 1;
+    if (fd >= 0 && forks_at_home && is_still(fd, kind))
+        sp_real.syscall(SYS_close, fd);
 }
 
 static void fork_child(void) {
-    int used = atomic_load(&sp_slots_used);
-    for (int i = 0; i < used; i++) {
-        int fd = atomic_exchange(&inherited[i], 0) - 1;
-        if (fd >= 0)
-            sp_real.syscall(SYS_close, fd);
-    }
-    int kick = atomic_exchange(&kick_descriptor, 0) - 1;
-    if (kick >= 0)
-        sp_real.syscall(SYS_close, kick);
+    for (int i = 0, used = atomic_load(&sp_slots_used); i < used; i++)
+        close_inherited(i, "[eventpoll]");
+    close_inherited(KICK, "[eventfd]");
     atomic_store(&sp_slots_used, 0);
     own = NULL;
+    if (!atomic_load(&sp_is_sandboxed))
+        sp_table_start();
 }
 
+/* pthread_atfork, without its part that is linked in. Another C library, into which a child's environment may bring
+ * this one, has no such function; there nothing is done, and the program must start all the same. */
+extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *) __attribute__((weak));
+extern void *__dso_handle;
+
 void sp_registry_start(void) {
+    if (__register_atfork == NULL)
+        return;
     sp_refresh_limit();
-    registry = map_wiped_on_fork(sizeof *registry);
-    is_usable = registry != NULL && sp_generation != NULL &&
+    registry = sp_map_wiped_on_fork(sizeof *registry);
+    is_usable = registry != NULL && sp_generation != NULL && sp_table_start() &&
                 lowest_free_bytes(SP_THREADS_MAX) <= sizeof registry->slots_memory &&
-                pthread_key_create(&at_thread_end, release) == 0 && pthread_atfork(fork_prepare, NULL, fork_child) == 0;
+                pthread_key_create(&at_thread_end, end_thread) == 0 &&
+                __register_atfork(fork_prepare, NULL, fork_child, __dso_handle) == 0;
 }

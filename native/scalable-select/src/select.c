@@ -57,11 +57,13 @@ static void set_results(struct sp_thread *t, const struct sets *s, int fd, unsig
 /* One candidate. A descriptor that is closed when the call begins fails it (the kernel decides: it ignores bits beyond
  * its table); one that is closed during the call is reported in all its sets, as the kernel does when it
  * looks again. */
-static int scan_one(struct sp_thread *t, const struct sets *s, int fd, bool is_first, int *bad) {
+static int scan_one(struct sp_call *c, const struct sets *s, int fd, bool is_first, int *bad) {
+    struct sp_thread *t = c->t;
     int word = fd / SP_WORD;
     uint64_t bit = UINT64_C(1) << (fd % SP_WORD);
     uint64_t in = load(s, SET_IN, word) & bit, out = load(s, SET_OUT, word) & bit, ex = load(s, SET_EX, word) & bit;
     unsigned events = (in ? SP_BITS_READ : 0) | (out ? SP_BITS_WRITE : 0) | (ex ? SP_BITS_PRI : 0);
+    sp_note_work(c);
     enum sp_verdict verdict = sp_watch(t, fd, events);
     if (verdict == SP_BAD_FD && !is_first) {
         set_results(t, s, fd, POLLNVAL, bad);
@@ -83,7 +85,8 @@ static int scan_one(struct sp_thread *t, const struct sets *s, int fd, bool is_f
 }
 
 /* Fills the list of descriptors to examine; returns how many results there are already. */
-static int scan(struct sp_thread *t, const struct sets *s, bool is_first) {
+static int scan(struct sp_call *c, const struct sets *s, bool is_first) {
+    struct sp_thread *t = c->t;
     int bad = 0;
     t->examine_count = 0;
     memset(t->result, 0, (size_t)s->words * 3 * sizeof *t->result);
@@ -94,7 +97,7 @@ static int scan(struct sp_thread *t, const struct sets *s, bool is_first) {
         while (candidates != 0) {
             int fd = word * SP_WORD + __builtin_ctzll(candidates);
             candidates &= candidates - 1;
-            int verdict = scan_one(t, s, fd, is_first, &bad);
+            int verdict = scan_one(c, s, fd, is_first, &bad);
             if (verdict != 0)
                 return verdict;
         }
@@ -141,11 +144,11 @@ static int run(struct sp_call *c, const struct sets *s) {
     bool is_first = true, was_last_look = false;
     if (!t->has_bitmaps)
         sp_build_bitmaps(t);
-    if (sp_watchdog_is_due(t) && sp_watchdog(t) < 0)
+    if (sp_watchdog_is_due(t) && sp_watchdog_at_entry(c) < 0)
         return finish_in_kernel(c, s);
     for (;; is_first = false) {
         sp_take_stale(t);
-        int ready = scan(t, s, is_first);
+        int ready = scan(c, s, is_first);
         if (ready == SCAN_EBADF) {
             errno = EBADF;
             return -1;

@@ -20,7 +20,9 @@
  *   learner:   interested[fd] set; g = generation[fd]; ask the kernel; record quiet;
  *              if generation[fd] != g, take quiet back
  *
- * with all accesses to generation and interested sequentially consistent: whichever comes first, the other sees it. */
+ * with all accesses to generation and interested sequentially consistent: whichever comes first, the other sees it.
+ *
+ * Tasks that share this memory but not the descriptor table (table.c) are neither forgetters nor learners. */
 #ifndef SP_H
 #define SP_H
 
@@ -83,6 +85,7 @@ struct sp_counts {
 struct sp_thread {
     _Atomic int is_live;
     _Atomic int epfd; /* valid while is_live */
+    _Atomic int task; /* the owner's number (gettid); 0 if it has left the table */
     int slot;
     int capacity;              /* descriptors below this can be watched; a multiple of SP_WORD * SP_WORD */
     int fd_end;                /* all descriptors with knowledge are below this */
@@ -152,14 +155,36 @@ struct sp_thread *sp_slot(int slot);     /* NULL if the slot has no live thread 
 struct sp_thread *sp_own(void);          /* the calling thread's, made if need be; NULL: leave it to the kernel */
 void sp_drop_epoll(struct sp_thread *t); /* forget all and close the epoll instance; made again at need */
 int sp_epoll_ready(struct sp_thread *t); /* 0, or -1 if there is none and none can be made now */
-bool sp_is_ours(int fd);
-unsigned sp_next_ours(unsigned from); /* lowest of our descriptors that is >= from; UINT_MAX if there is none */
-bool sp_move_epoll_off(int fd);       /* the program wants this number: false if it could not be vacated */
+bool sp_is_ours(int fd);                 /* in the calling task's table, too */
+unsigned sp_next_ours(unsigned from);    /* lowest of our descriptors that is >= from; UINT_MAX if there is none */
+bool sp_move_epoll_off(int fd);          /* the program wants this number: false if it could not be vacated */
 bool sp_is_own(const struct sp_thread *t);
-int sp_kick_descriptor(void); /* an eventfd that is always readable, made at first need; -1 if it cannot be */
+struct sp_thread *sp_current(void); /* what sp_own answered last */
+void sp_release_own(void);
+void *sp_map_wiped_on_fork(size_t bytes);
+int sp_status_number(const char *name); /* of /proc/thread-self/status, by its line's beginning; 0 if not there */
+int sp_kick_descriptor(void);           /* an eventfd that is always readable, made at first need; -1 if it cannot be */
 void sp_refresh_limit(void);
 int sp_descriptor_limit(void); /* soft RLIMIT_NOFILE as last seen */
 void sp_each_thread_counts(void (*visit)(const struct sp_counts *, void *), void *context);
+
+/* --- table.c: who shares the descriptor table */
+bool sp_table_start(void);
+/* A task that runs on its parent's thread-local memory finds its parent's knowledge there. It was made by vfork, which
+ * the parent marks in that memory until it is back, or by clone. Elsewhere than on x86-64 nobody marks. */
+extern _Thread_local char sp_has_vforked __attribute__((tls_model("initial-exec")));
+extern int sp_has_cloned;
+static inline bool sp_may_be_child(void) {
+#ifdef __x86_64__
+    return sp_has_vforked != 0 || __atomic_load_n(&sp_has_cloned, __ATOMIC_RELAXED) != 0;
+#else
+    return true;
+#endif
+}
+bool sp_is_at_home(void);  /* the calling task may touch what the library knows of descriptors */
+bool sp_may_own(void);     /* and may know something itself */
+bool sp_table_leave(void); /* before the thread gets a table of its own: true if there is one to leave; if the call */
+void sp_table_stay(void);  /* that was to do it then fails */
 
 /* --- life.c: descriptors get another file */
 extern _Atomic uint32_t *sp_generation; /* [SP_FD_LIMIT] */
@@ -167,6 +192,8 @@ void sp_life_start(void);
 void sp_forget_closing(int fd); /* about to be closed: also leaves the epoll instances */
 void sp_forget_closed(int fd);
 void sp_forget_created(int fd);
+void sp_forget_failed(int fd);                /* it was about to be closed, and was not */
+void sp_forget_readiness(int fd, int option); /* a socket option that wakes nobody was set */
 void sp_forget_range(unsigned first, unsigned last, bool is_closed);
 void sp_take_stale(struct sp_thread *t);
 
@@ -177,7 +204,7 @@ void sp_narrow(struct sp_thread *t, int fd, unsigned bits);
 void sp_set_quiet(struct sp_thread *t, int fd, unsigned bits);
 void sp_build_bitmaps(struct sp_thread *t);
 unsigned sp_group_bits(unsigned groups);
-bool sp_epoll_is_alive(struct sp_thread *t);
+bool sp_is_anonymous(int fd, const char *kind); /* an anonymous inode of this kind, as far as one can tell */
 
 /* --- hints.c */
 int sp_harvest(struct sp_thread *t); /* number of hints taken, or -1 if the epoll instance is gone */
@@ -198,8 +225,13 @@ struct sp_call {
     const sigset_t *mask;  /* the mask to sleep with, or NULL for the thread's own */
     bool has_blocked;      /* all signals are blocked and `saved` holds the thread's mask */
     sigset_t saved;
+    bool has_slept;        /* or is about to */
+    uint32_t first_serial; /* t->next_serial at the entry */
     unsigned rounds;
 };
+/* In one scan, before signals are blocked. */
+#define SP_REGISTRATIONS_UNBLOCKED 8
+#define SP_CANDIDATES_UNBLOCKED 256
 enum sp_wait { SP_WOKEN, SP_TIMED_OUT, SP_SLICE_OVER, SP_FAILED, SP_LOST_CONTROL };
 uint64_t sp_now_ns(void);
 uint64_t sp_now_coarse_ns(void);
@@ -208,8 +240,20 @@ struct timespec sp_deadline_left(const struct sp_deadline *d);
 bool sp_enter(struct sp_call *c, struct sp_thread *t, const struct timespec *timeout, const sigset_t *mask,
               char *frame);
 void sp_leave(struct sp_call *c);
+void sp_block_signals(struct sp_call *c);
 bool sp_in_control(const struct sp_call *c);
 enum sp_wait sp_wait(struct sp_call *c, bool must_not_sleep);
+/* What takes long before the first sleep is done with signals blocked: a handler that runs meanwhile must end the call.
+ */
+static inline void sp_block_signals_for_long(struct sp_call *c) {
+    if (!c->deadline.is_zero)
+        sp_block_signals(c);
+}
+static inline void sp_note_work(struct sp_call *c) {
+    if (c->t->next_serial - c->first_serial >= SP_REGISTRATIONS_UNBLOCKED ||
+        c->t->examine_count >= SP_CANDIDATES_UNBLOCKED)
+        sp_block_signals_for_long(c);
+}
 
 /* --- adaptive.c */
 bool sp_should_pass(struct sp_thread *t, uint64_t selecting);
@@ -219,10 +263,18 @@ void sp_account(struct sp_thread *t, uint64_t selecting, uint64_t examined, uint
 /* --- watchdog.c */
 bool sp_watchdog_is_due(const struct sp_thread *t);
 int sp_watchdog(struct sp_thread *t); /* lost hints found, or -1 if the epoll instance is gone */
+static inline int sp_watchdog_at_entry(struct sp_call *c) {
+    sp_block_signals_for_long(c);
+    return sp_watchdog(c->t);
+}
 
 /* --- memory.c */
 void sp_memory_start(void);
 bool sp_memory_is_writable(const void *start, size_t bytes);
+
+/* What <pthread.h> makes of pthread_cleanup_push. Other C libraries lack them; nothing calls them there. */
+#pragma weak __pthread_register_cancel
+#pragma weak __pthread_unregister_cancel
 
 /* --- poll.c, select.c: SP_PASS means: nothing was touched, call the kernel with the same arguments. */
 #define SP_PASS (-2)
@@ -233,8 +285,12 @@ int sp_select(int n, fd_set *in, fd_set *out, fd_set *ex, const struct timespec 
 /* --- stats.c */
 void sp_stats_start(void);
 struct sp_counts sp_stats_sum(void);
-int sp_pass_small(void); /* count the call, if anyone wants to know, and answer SP_PASS */
-int sp_pass_other(void);
+extern bool sp_has_report; /* someone wants to know what was passed on */
+int sp_count_small(void);
+int sp_pass_other(void); /* count the call, and answer SP_PASS */
+static inline int sp_pass_small(void) {
+    return __builtin_expect(sp_has_report, 0) ? sp_count_small() : SP_PASS;
+}
 extern _Atomic uint64_t sp_missed_closes, sp_removed; /* by forgetters, who may not write a thread's counters */
 
 /* The thread's own counters have one writer; readers (the report at exit) may be other threads. */

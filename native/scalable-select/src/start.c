@@ -16,6 +16,19 @@ void sp_start(void) {
 #define X(type, name, arguments) *(void **)(&sp_real.name) = dlsym(RTLD_NEXT, #name);
     SP_REAL_FUNCTIONS(X)
 #undef X
+    /* Another C library may lack the second names of these. */
+#define ALSO(name, plain)                                     \
+    if (sp_real.name == NULL) {                               \
+        *(void **)(&sp_real.name) = dlsym(RTLD_NEXT, #plain); \
+    }
+    ALSO(open64, open)
+    ALSO(openat64, openat)
+    ALSO(fcntl64, fcntl)
+    ALSO(fopen64, fopen)
+    ALSO(freopen64, freopen)
+    ALSO(setrlimit64, setrlimit)
+    ALSO(prlimit64, prlimit)
+#undef ALSO
     sp_options_read();
     sp_array_start();
     sp_life_start();

@@ -22,7 +22,7 @@ enum { STRIPES = 32 };
 static struct {
     _Alignas(64) _Atomic uint64_t small, other;
 } passed[STRIPES];
-static bool is_wanted;
+bool sp_has_report;
 static char path[4096];
 static int number = -1;
 static struct stat identity; /* of `number`, when the process started */
@@ -32,14 +32,13 @@ static unsigned stripe(void) {
     return (unsigned)((uintptr_t)__builtin_thread_pointer() >> 12) % STRIPES;
 }
 
-int sp_pass_small(void) {
-    if (__builtin_expect(is_wanted, 0))
-        atomic_fetch_add_explicit(&passed[stripe()].small, 1, memory_order_relaxed);
+int sp_count_small(void) {
+    atomic_fetch_add_explicit(&passed[stripe()].small, 1, memory_order_relaxed);
     return SP_PASS;
 }
 
 int sp_pass_other(void) {
-    if (__builtin_expect(is_wanted, 0))
+    if (__builtin_expect(sp_has_report, 0))
         atomic_fetch_add_explicit(&passed[stripe()].other, 1, memory_order_relaxed);
     return SP_PASS;
 }
@@ -102,7 +101,7 @@ static int describe(char *text, size_t size) {
 
 __attribute__((destructor)) static void report_at_exit(void) {
     char text[1024];
-    if (!is_wanted)
+    if (!sp_has_report)
         return;
     /* A forked child that made no call of its own has nothing to say. */
     struct sp_counts sum = sp_stats_sum();
@@ -134,5 +133,5 @@ void sp_stats_start(void) {
     if (number >= 0 && fstat(number, &identity) != 0)
         number = -1;
     reporter = getpid();
-    is_wanted = number >= 0 || path[0] != '\0';
+    sp_has_report = number >= 0 || path[0] != '\0';
 }

@@ -3,9 +3,9 @@
  * Signals. The kernel's select and poll end with EINTR when a handler runs during the call. Here a call may wake for a
  * hint that turns out to be of no use, or for the watchdog, and sleep again: a handler that ran in between would go
  * unnoticed. So all signals are blocked from the first sleep to the end of the call, and the caller's mask is in force
- * exactly while ppoll sleeps. A handler that runs before the first sleep might as well have run before the call. The
- * sleep is ppoll, not epoll_wait, since epoll_wait ends with EINTR after SIGSTOP and SIGCONT where select and poll go
- * on. */
+ * exactly while ppoll sleeps; and from where a call begins to register many descriptors, which takes as long as a
+ * sleep. A handler that runs before that might as well have run before the call. The sleep is ppoll, not epoll_wait,
+ * since epoll_wait ends with EINTR after SIGSTOP and SIGCONT where select and poll go on. */
 #define _GNU_SOURCE
 #include "real.h"
 #include "sp.h"
@@ -83,7 +83,11 @@ bool sp_enter(struct sp_call *c, struct sp_thread *t, const struct timespec *tim
     c->ticket = ++t->ticket;
     c->given = c->mask = mask;
     c->rounds = 0;
+    c->has_slept = false;
+    c->first_serial = t->next_serial;
+    sp_deadline_start(&c->deadline, timeout);
     if (t->must_rebuild) {
+        sp_block_signals_for_long(c);
         sp_drop_epoll(t);
         SP_COUNT(t, rebuilds, 1);
     }
@@ -91,13 +95,14 @@ bool sp_enter(struct sp_call *c, struct sp_thread *t, const struct timespec *tim
         sp_leave(c);
         return false;
     }
-    sp_deadline_start(&c->deadline, timeout);
     return true;
 }
 
 /* All but those that a fault of our own caller raises: blocked, they would kill without their handler. */
-static void block_signals(struct sp_call *c) {
+void sp_block_signals(struct sp_call *c) {
     sigset_t all;
+    if (c->has_blocked)
+        return;
     sigfillset(&all);
     sigdelset(&all, SIGSEGV);
     sigdelset(&all, SIGBUS);
@@ -172,8 +177,9 @@ enum sp_wait sp_wait(struct sp_call *c, bool must_not_sleep) {
         if (hints > 0 || is_zero)
             return hints > 0 || must_not_sleep ? SP_WOKEN : SP_TIMED_OUT;
     }
-    if (!is_zero && !c->has_blocked) {
-        block_signals(c);
+    if (!is_zero && !c->has_slept) {
+        sp_block_signals(c);
+        c->has_slept = true;
         /* A handler that ran since the scan, or another thread, may have closed what was looked at: look again. */
         if (!sp_in_control(c))
             return SP_LOST_CONTROL;

@@ -1,6 +1,10 @@
 /* Differential fuzzing: random descriptors of all kinds in random states; every answer of select, pselect, poll and
  * ppoll is compared with that of the direct system call. Usage: differential SEED COMPARISONS
  *
+ * Between the comparisons descriptors are made, used, copied and closed: by this thread, by another one while this one
+ * sleeps, by forked children, and by tasks that share the memory but not the descriptor table. Half of the sets are
+ * mostly quiet, as a server's are.
+ *
  * Run under the library with every call forced through it. A difference is looked at again after a moment, since the
  * kernel delivers on the loopback in its own time; a hint that was lost stays lost. With the watchdog off, a blocking
  * call that misses its event never returns, and the alarm ends the run. */
@@ -14,6 +18,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
+#include <spawn.h>
 #include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -34,7 +39,10 @@ static int held[HELD_MAX], held_count;
 static uint64_t state;
 static struct sockaddr_in listener_address;
 static int listener;
-static long comparisons, mismatches, ready_total, blocked;
+static long comparisons, mismatches, ready_total, blocked, strangers;
+static pid_t children[12]; /* for pidfds; reaped at the end, so that no number is used again */
+static int child_count;
+static pid_t forked; /* in a child that compares for itself */
 
 static unsigned pick(unsigned n) {
     state ^= state << 13;
@@ -145,9 +153,41 @@ end:
     close(channel[1]);
 }
 
+static void pidfd(void) {
+    if (child_count < 12 && forked == 0) {
+        pid_t child = fork();
+        if (child == 0) {
+            signal(SIGTERM, SIG_DFL);
+            for (;;)
+                pause();
+        }
+        if (child > 0)
+            children[child_count++] = child;
+    }
+    if (child_count > 0)
+        hold((int)syscall(SYS_pidfd_open, children[pick((unsigned)child_count)], 0));
+}
+
+/* A datagram socket that keeps errors in a queue, connected to where nobody listens. */
+static void refused_datagrams(void) {
+    struct sockaddr_in nobody = {
+        .sin_family = AF_INET, .sin_port = htons(1), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_DGRAM, 0), on = 1;
+    setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof on);
+    if (connect(fd, (struct sockaddr *)&nobody, sizeof nobody) == 0)
+        send(fd, "x", 1, MSG_DONTWAIT);
+    hold(fd);
+}
+
 static void create(void) {
     int pair[2];
-    switch (pick(20)) {
+    switch (pick(22)) {
+    case 20:
+        pidfd();
+        break;
+    case 21:
+        refused_datagrams();
+        break;
     case 0:
     case 1:
         hold_pair(pipe(pair), pair);
@@ -210,7 +250,7 @@ static void create(void) {
         if (pick(2)) {
             sigset_t none;
             sigemptyset(&none);
-            sigaddset(&none, SIGUSR2);
+            sigaddset(&none, SIGUSR2); /* blocked, and now and then raised */
             hold(signalfd(-1, &none, 0));
         } else {
             hold(inotify_init1(0));
@@ -225,26 +265,42 @@ static void create(void) {
     }
 }
 
+static void swap(int i, int j) {
+    int kept = dup(held[i]);
+    if (kept >= 0 && dup2(held[j], held[i]) >= 0)
+        dup2(kept, held[j]);
+    close(kept);
+}
+
 static void copy(int i) {
-    switch (pick(5)) {
+    int j = (int)pick((unsigned)held_count);
+    switch (pick(8)) {
+    case 5:
+        if (i != j && held[i] != listener && held[j] != listener)
+            swap(i, j);
+        break;
+    case 6: /* fails: nothing is open there */
+        if (dup2(FD_MAX - 7, held[j]) >= 0 || dup3(FD_MAX - 7, held[j], O_CLOEXEC) >= 0)
+            mismatches++;
+        break;
+    case 7:
+        if (dup3(held[i], held[j], 0x77) >= 0)
+            mismatches++;
+        break;
     case 0:
         hold(dup(held[i]));
         break;
     case 1:
         hold(fcntl(held[i], F_DUPFD, (int)(100 + pick(FD_MAX - 200))));
         break;
-    case 2: {
-        int j = (int)pick((unsigned)held_count);
+    case 2:
         if (j != i && held[j] != listener)
             dup2(held[i], held[j]);
         break;
-    }
-    case 3: {
-        int j = (int)pick((unsigned)held_count);
+    case 3:
         if (j != i && held[j] != listener)
             (void)(SEES_DIRECT_CALLS ? (int)syscall(SYS_dup3, held[i], held[j], 0) : dup3(held[i], held[j], 0));
         break;
-    }
     case 4:
         hold(fcntl(held[i], F_DUPFD_CLOEXEC, (int)(1000 + pick(100))));
         break;
@@ -253,8 +309,26 @@ static void copy(int i) {
 
 static void use(int i) {
     static char buffer[70000];
-    int fd = held[i];
-    switch (pick(8)) {
+    int fd = held[i], on = (int)pick(2), some = 1 + (int)pick(20);
+    switch (pick(13)) {
+    case 8:
+    case 9: /* in another process these are not seen */
+        if (forked == 0)
+            setsockopt(fd, SOL_SOCKET, pick(2) ? SO_OOBINLINE : SO_SELECT_ERR_QUEUE, &on, sizeof on);
+        break;
+    case 10:
+        setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &some, sizeof some);
+        break;
+    case 11:
+        if (recv(fd, buffer, 100, (on ? MSG_ERRQUEUE : MSG_OOB) | MSG_DONTWAIT) < 0)
+            errno = 0;
+        break;
+    case 12:
+        if (pick(40) == 0 && child_count > 0)
+            kill(children[pick((unsigned)child_count)], SIGTERM);
+        else if (pick(40) == 0)
+            kill(getpid(), SIGUSR2);
+        break;
     case 0:
     case 1:
         if (write(fd, buffer, pick(3) ? 1 + pick(8) : sizeof buffer) < 0)
@@ -283,6 +357,84 @@ static void use(int i) {
     }
 }
 
+/* --- tasks that share the memory and not the descriptor table, and other threads */
+
+static void meddle(void) {
+    for (unsigned n = 1 + pick(20); n > 0; n--) {
+        int fd = held[pick((unsigned)held_count)];
+        struct pollfd set[70];
+        switch (pick(6)) {
+        case 0:
+            close(fd);
+            break;
+        case 1:
+            dup2(fd, held[pick((unsigned)held_count)]);
+            break;
+        case 2:
+            dup2(fd, (int)(3 + pick(FD_MAX - 20)));
+            break;
+        case 3:
+            for (int i = 0; i < 70; i++)
+                set[i] = (struct pollfd){held[i % held_count], POLLIN, 0};
+            poll(set, 70, 0);
+            break;
+        case 4:
+            close_range((unsigned)fd, (unsigned)fd + pick(300), 0);
+            break;
+        case 5:
+            if (write(fd, "x", 1) < 0)
+                errno = 0;
+            break;
+        }
+    }
+}
+
+#ifndef UNDER_SANITIZER
+static int meddling(void *unused) {
+    (void)unused;
+    meddle();
+    return 0;
+}
+
+static void *meddling_apart(void *how) {
+    if (how == NULL ? unshare(CLONE_FILES) == 0 : close_range(FD_MAX, ~0U, 2 /* CLOSE_RANGE_UNSHARE */) == 0)
+        meddle();
+    return NULL;
+}
+
+static void let_a_stranger_meddle(void) {
+    static char stack[1 << 18] __attribute__((aligned(16)));
+    pid_t child = -1;
+    pthread_t thread;
+    int how = (int)pick(12);
+    strangers++;
+    if (how < 5) {
+        child = vfork();
+        if (child == 0) {
+            meddle();
+            _exit(0);
+        }
+    } else if (how < 8) {
+        child = clone(meddling, stack + sizeof stack, CLONE_VM | SIGCHLD, NULL);
+    } else if (how < 10) {
+        posix_spawn_file_actions_t actions;
+        char *const argv[] = {"true", NULL}, *const envp[] = {NULL};
+        posix_spawn_file_actions_init(&actions);
+        posix_spawn_file_actions_adddup2(&actions, listener, held[pick((unsigned)held_count)]);
+        posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+        if (posix_spawn(&child, "/bin/true", &actions, NULL, argv, envp) != 0)
+            child = -1;
+        posix_spawn_file_actions_destroy(&actions);
+    } else if (pthread_create(&thread, NULL, meddling_apart, how == 10 ? NULL : &state) == 0) {
+        pthread_join(thread, NULL);
+    }
+    if (child > 0)
+        waitpid(child, NULL, 0);
+}
+#else
+static void let_a_stranger_meddle(void) {}
+#endif
+
 static long compare_once(void);
 
 /* A child must not touch its parent's epoll instance, nor the parent be confused by the child. */
@@ -290,6 +442,7 @@ static void fork_and_compare(void) {
     pid_t child = fork();
     if (child == 0) {
         long before = mismatches;
+        forked = getpid();
         for (int k = 0; k < 5; k++) {
             compare_once();
             if (held_count > 1)
@@ -336,13 +489,39 @@ static int ask(struct pollfd *fds, nfds_t count, int timeout_ms) {
     }
 }
 
+/* Mostly quiet sets, as a server's are, test what is remembered; random ones what is asked. */
+static bool is_wanted(int fd, short events, bool is_mostly_quiet) {
+    struct pollfd one = {fd, events, 0};
+    return !is_mostly_quiet || pick(40) == 0 || syscall(SYS_poll, &one, 1, 0) == 0;
+}
+
+/* What there is to know of a descriptor whose answer differs. */
+static void explain(int fd, int which) {
+    char path[40], name[64] = "";
+    struct pollfd all = {fd, 0x7fff, 0};
+    int inlined = -1, selects_errors = -1, type = -1, domain = -1;
+    socklen_t length = sizeof(int);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (readlink(path, name, sizeof name - 1) < 0)
+        strcpy(name, "not open");
+    getsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &inlined, &length);
+    getsockopt(fd, SOL_SOCKET, SO_SELECT_ERR_QUEUE, &selects_errors, &length);
+    getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length);
+    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length);
+    syscall(SYS_poll, &all, 1, 0);
+    printf("  set %d: fd %d, %s, domain %d, type %d, kernel's bits %x, SO_OOBINLINE %d, SO_SELECT_ERR_QUEUE %d\n",
+           which, fd, name, domain, type, (unsigned)(unsigned short)all.revents, inlined, selects_errors);
+}
+
 static void compare_poll(void) {
     static struct pollfd asked[HELD_MAX + 8], kernel[HELD_MAX + 8], ours[HELD_MAX + 8];
     nfds_t count = 0;
-    bool only_reads = pick(2); /* then most are not ready, as in a server */
-    for (int i = 0; i < held_count; i++)
-        if (pick(4))
-            asked[count++] = (struct pollfd){held[i], only_reads ? POLLIN : random_events(), 7};
+    bool only_reads = pick(2), is_mostly_quiet = pick(2);
+    for (int i = 0; i < held_count; i++) {
+        short events = only_reads ? POLLIN : random_events();
+        if (pick(4) && is_wanted(held[i], events, is_mostly_quiet))
+            asked[count++] = (struct pollfd){held[i], events, 7};
+    }
     if (count != 0 && pick(5) == 0) {
         asked[count] = asked[pick((unsigned)count)];
         asked[count++].events = random_events();
@@ -366,10 +545,12 @@ static void compare_poll(void) {
     comparisons++;
     if (mismatches++ < 10)
         for (nfds_t i = 0; i < count; i++)
-            if (kernel[i].revents != ours[i].revents)
+            if (kernel[i].revents != ours[i].revents) {
                 printf("  poll: fd %d events %x: kernel %x, library %x\n", ours[i].fd,
                        (unsigned)(unsigned short)ours[i].events, (unsigned)(unsigned short)kernel[i].revents,
                        (unsigned)(unsigned short)ours[i].revents);
+                explain(ours[i].fd, -1);
+            }
 }
 
 struct wide_sets {
@@ -399,11 +580,13 @@ static int library_select(int n, struct wide_sets *s, long us) {
 
 static void compare_select(void) {
     static struct wide_sets asked, kernel, ours;
+    static const short meant[3] = {POLLIN, POLLOUT, POLLPRI};
     int n = 0, sets = pick(2) ? 1 : 3;
+    bool is_mostly_quiet = pick(2);
     memset(&asked, 0, sizeof asked);
     for (int i = 0; i < held_count; i++)
         for (int which = 0; which < sets; which++)
-            if (pick(3) == 0) {
+            if (pick(3) == 0 && is_wanted(held[i], meant[which], is_mostly_quiet)) {
                 asked.set[which][held[i] / 64] |= UINT64_C(1) << (held[i] % 64);
                 n = held[i] >= n ? held[i] + 1 : n;
             }
@@ -428,8 +611,13 @@ static void compare_select(void) {
         usleep(300);
     }
     comparisons++;
-    if (mismatches++ < 10)
+    if (mismatches++ < 10) {
         printf("  select: kernel %d, library %d, n %d\n", by_kernel, by_us, n);
+        for (int fd = 0; fd < n; fd++)
+            for (int which = 0; which < sets; which++)
+                if ((kernel.set[which][fd / 64] ^ ours.set[which][fd / 64]) >> (fd % 64) & 1)
+                    explain(fd, which);
+    }
 }
 
 static long compare_once(void) {
@@ -441,7 +629,8 @@ static long compare_once(void) {
 /* --- blocking: another thread makes something ready while this one sleeps without limit */
 
 static sem_t go;
-static _Atomic int trigger_fd = -1;
+static int trigger_reader;
+static _Atomic int trigger_fd = -1, trigger_meddles;
 
 static void *triggering(void *unused) {
     (void)unused;
@@ -453,6 +642,11 @@ static void *triggering(void *unused) {
             return NULL;
         if (state & 1)
             sched_yield();
+        if (trigger_meddles) {
+            usleep(100);
+            let_a_stranger_meddle();
+            dup2(FD_MAX - 7, trigger_reader);
+        }
         uint64_t one = 1;
         if (write(fd, &one, sizeof one) < 0)
             printf("  trigger: %s\n", strerror(errno));
@@ -507,6 +701,8 @@ static void block_and_wake(void) {
         is_select ? library_select(n, &copy, 0) : poll(set, quiet, 0);
     }
     trigger_fd = pair[1];
+    trigger_reader = pair[0];
+    trigger_meddles = pick(3) == 0;
     sem_post(&go);
     int result = is_select ? select(n, (fd_set *)(void *)sets.set[0], (fd_set *)(void *)sets.set[1],
                                     (fd_set *)(void *)sets.set[2], NULL)
@@ -533,8 +729,12 @@ int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
     signal(SIGALRM, check_hung);
     long wanted = atol(argv[2]);
-    alarm((unsigned)(CHECK_HANG_S + wanted / 500));
     state = (uint64_t)atol(argv[1]) * 7919 + 12345;
+    sigset_t raised;
+    sigemptyset(&raised);
+    sigaddset(&raised, SIGUSR2);
+    pthread_sigmask(SIG_BLOCK, &raised, NULL);
+    signal(SIGUSR2, SIG_IGN); /* where a mask lets it in */
     listener = socket(AF_INET, SOCK_STREAM, 0);
     listener_address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof listener_address;
@@ -548,6 +748,8 @@ int main(int argc, char **argv) {
         return 2;
     for (long step = 0; comparisons < wanted && mismatches < 20; step++) {
         int i = held_count > 1 ? (int)(1 + pick((unsigned)held_count - 1)) : 0;
+        if (step % 64 == 0)
+            alarm(CHECK_HANG_S); /* since the last progress, not for all: the machine may be slow */
         switch (pick(12)) {
         case 0:
         case 1:
@@ -568,6 +770,8 @@ int main(int argc, char **argv) {
                 fork_and_compare();
             else if (pick(8) == 0)
                 block_and_wake();
+            else if (pick(4) == 0)
+                let_a_stranger_meddle();
             break;
         default:
             if (i)
@@ -578,7 +782,11 @@ int main(int argc, char **argv) {
     trigger_fd = -2;
     sem_post(&go);
     pthread_join(trigger, NULL);
-    printf("seed %s: %ld comparisons (%ld blocking), %ld ready, %ld mismatches\n", argv[1], comparisons, blocked,
-           ready_total, mismatches);
+    for (int i = 0; i < child_count; i++) {
+        kill(children[i], SIGKILL);
+        waitpid(children[i], NULL, 0);
+    }
+    printf("seed %s: %ld comparisons (%ld blocking), %ld strangers, %ld ready, %ld mismatches\n", argv[1], comparisons,
+           blocked, strangers, ready_total, mismatches);
     return mismatches != 0;
 }

@@ -7,6 +7,8 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -70,16 +72,38 @@ static int install_filter(int number, int second_argument, unsigned action, bool
                     : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
 }
 
-static int run_again(void) {
-    execl("/proc/self/exe", "environment", "--again", (char *)NULL);
+static int run_again(const char *how) {
+    execl("/proc/self/exe", "environment", how, (char *)NULL);
     return 99;
 }
 
-static int under_filter(int number, int second_argument, unsigned action) {
+static int under_filter_again(int number, int second_argument, unsigned action, const char *how) {
     /* directly: the library would stand aside at once, and the filter is to meet it when it starts */
     if (install_filter(number, second_argument, action, true) != 0)
         return 98;
-    return run_again();
+    return run_again(how);
+}
+
+static int under_filter(int number, int second_argument, unsigned action) {
+    return under_filter_again(number, second_argument, action, "--again");
+}
+
+static void *leaving_the_table(void *failed) {
+    return unshare(CLONE_FILES) == 0 ? NULL : failed;
+}
+
+static int right_after_a_thread_has_left(void) {
+    pthread_t thread;
+    void *failed = NULL;
+    if (select_and_poll_are_right() != 0 || pthread_create(&thread, NULL, leaving_the_table, pipes) != 0 ||
+        pthread_join(thread, &failed) != 0 || failed != NULL)
+        return 97;
+    return select_and_poll_are_right();
+}
+
+/* Nobody can tell any more who shares the table: everything is left to the kernel. */
+static int refuse_comparing_tables(void) {
+    return under_filter_again(SYS_kcmp, -1, SECCOMP_RET_ERRNO | ENOSYS, "--leave");
 }
 
 static int refuse_epoll_create(void) {
@@ -126,7 +150,7 @@ static int low_limit(void) {
     struct rlimit limit = {2 * PIPES + 5, 2 * PIPES + 5};
     if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
         return 98;
-    return run_again();
+    return run_again("--again");
 }
 
 static int descriptors_exhausted(void) {
@@ -163,6 +187,37 @@ static int epoll_instance_closed_behind_the_back(void) {
                     return 96;
     }
     return 0;
+}
+
+static int number_taken_unseen(bool by_range) {
+    if (select_and_poll_are_right() != 0)
+        return 90;
+    int hidden[8], count = 0;
+    for (int fd = 3; fd < 1024 && count < 8; fd++) {
+        char path[64], name[64] = "";
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        if (readlink(path, name, sizeof name - 1) > 0 && strcmp(name, "anon_inode:[eventpoll]") == 0)
+            hidden[count++] = fd;
+    }
+    for (int i = 0; i < count; i++) {
+        long unseen;
+        __asm__ volatile("syscall" : "=a"(unseen) : "0"(SYS_dup2), "D"(0), "S"(hidden[i]) : "rcx", "r11", "memory");
+    }
+    /* From here on the numbers are the program's: they stay open until it closes them, and then they are closed. */
+    if (!by_range && select_and_poll_are_right() != 0)
+        return 91;
+    for (int i = 0; i < count; i++) {
+        unsigned number = (unsigned)hidden[i];
+        if (fcntl(hidden[i], F_GETFD) < 0 || (by_range ? close_range(number, number, 0) : close(hidden[i])) != 0 ||
+            fcntl(hidden[i], F_GETFD) >= 0)
+            return 92;
+    }
+    return select_and_poll_are_right();
+}
+
+static int number_taken_unseen_from_the_library(void) {
+    int result = number_taken_unseen(false);
+    return result != 0 ? result : number_taken_unseen(true);
 }
 
 static int unseen_close_and_unseen_creation(void) {
@@ -207,14 +262,19 @@ TEST(filter_that_refuses_madvise_leaves_the_kernels_answers, refuse_madvise)
 TEST(watches_used_up_leave_the_kernels_answers, refuse_more_watches)
 TEST(filter_that_kills_for_epoll_never_sees_it, kill_for_epoll)
 TEST(filter_installed_by_direct_call_that_kills_for_epoll_never_sees_it, kill_for_epoll_directly)
+TEST(thread_that_leaves_the_table_leaves_the_others_answers, right_after_a_thread_has_left)
+TEST(tables_that_cannot_be_compared_leave_the_kernels_answers, refuse_comparing_tables)
 TEST(low_descriptor_limit_leaves_the_kernels_answers, low_limit)
 TEST(exhausted_descriptors_leave_the_kernels_answers, descriptors_exhausted)
 TEST(epoll_instance_that_is_closed_unseen_is_made_again, epoll_instance_closed_behind_the_back)
+TEST(number_that_was_taken_unseen_from_the_library_is_the_programs, number_taken_unseen_from_the_library)
 TEST(watchdog_finds_a_descriptor_that_was_replaced_unseen, unseen_close_and_unseen_creation)
 
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "--again") == 0)
         return select_and_poll_are_right();
+    if (argc > 1 && strcmp(argv[1], "--leave") == 0)
+        return right_after_a_thread_has_left();
     setvbuf(stdout, NULL, _IOLBF, 0);
     RUN(all_is_right_where_nothing_is_wrong);
     RUN(filter_that_refuses_epoll_create_leaves_the_kernels_answers);
@@ -224,9 +284,12 @@ int main(int argc, char **argv) {
     RUN(watches_used_up_leave_the_kernels_answers);
     RUN(filter_that_kills_for_epoll_never_sees_it);
     RUN(filter_installed_by_direct_call_that_kills_for_epoll_never_sees_it);
+    RUN(thread_that_leaves_the_table_leaves_the_others_answers);
+    RUN(tables_that_cannot_be_compared_leave_the_kernels_answers);
     RUN(low_descriptor_limit_leaves_the_kernels_answers);
     RUN(exhausted_descriptors_leave_the_kernels_answers);
     RUN(epoll_instance_that_is_closed_unseen_is_made_again);
+    RUN(number_that_was_taken_unseen_from_the_library_is_the_programs);
     RUN(watchdog_finds_a_descriptor_that_was_replaced_unseen);
     return check_end();
 }

@@ -6,7 +6,11 @@
  * the same number (through a function that is interposed, or not), the new file becomes ready at some moment. Lost
  * means: all forgetters are done, the owner is between two calls, and it believes quiet what is ready, with no hint on
  * the way and no stale mark. The variants leave one rule out, and the search must find the loss: a test that
- * can fail. */
+ * can fail.
+ *
+ * With owner_sleeps the owner's calls sleep until something wakes them, and it is also lost if it sleeps on beside a
+ * ready file. The stranger shares this memory and the epoll instance, but has a descriptor table of its own, in which
+ * it closes the number. */
 #define _GNU_SOURCE
 #include "check.h"
 
@@ -17,6 +21,7 @@ enum { NONE, OLD, NEW };
 struct rules {
     bool no_mark_after_close, no_mark_at_all, no_generation, removes_after_close, learns_after_harvest, creation_unseen,
         old_file_survives;
+    bool owner_sleeps, close_fails, no_wake_after_failure, has_stranger, stranger_touches;
 };
 
 struct world {
@@ -27,9 +32,10 @@ struct world {
     uint8_t owner, owner_generation, owner_saw_ready, calls;
     uint8_t b, b_interested, d, d_interested, e[3];
     uint8_t has_closed;
+    uint8_t is_kicked, stranger, stranger_interested;
 };
 
-enum { CALLS = 3, TABLE = 1 << 23 };
+enum { CALLS = 3, TABLE = 1 << 23, ASLEEP = 20, CLOSER_END = 10, CREATOR_END = 4, STRANGER_END = 5 };
 static struct world table[TABLE];
 static uint8_t used[TABLE];
 static long states;
@@ -119,7 +125,16 @@ static bool step_owner(struct world *w, const struct rules *r) {
                 w->quiet = 0;
             w->has_hint[file] = 0;
         }
-        w->owner = w->owner == 18 ? 7 : 0;
+        w->owner = w->owner == 18 ? 7 : r->owner_sleeps && w->quiet ? ASLEEP : 0;
+        return true;
+    case ASLEEP:
+        if (w->has_hint[OLD] || w->has_hint[NEW])
+            w->owner = 8;
+        else if (w->is_kicked)
+            w->owner = 1;
+        else
+            return false;
+        w->is_kicked = 0;
         return true;
     }
     return false;
@@ -142,6 +157,8 @@ static bool step_closer(struct world *w, const struct rules *r) {
             w->stale = 1;
         break;
     case 4:
+        if (r->close_fails)
+            break;
         w->file = NONE;
         w->has_closed = 1;
         if (!r->old_file_survives)
@@ -161,10 +178,38 @@ static bool step_closer(struct world *w, const struct rules *r) {
         if (w->b_interested && !r->no_mark_at_all && !r->no_mark_after_close && !r->removes_after_close)
             w->stale = 1;
         break;
+    case 9:
+        if (r->close_fails && !r->no_wake_after_failure)
+            w->is_kicked = w->b_interested;
+        break;
     default:
         return false;
     }
     w->b++;
+    return true;
+}
+
+static bool step_stranger(struct world *w, const struct rules *r) {
+    switch (w->stranger) {
+    case 0:
+    case 4:
+        w->generation++;
+        break;
+    case 1:
+        w->stranger_interested = w->interested && r->stranger_touches;
+        break;
+    case 2:
+        if (w->stranger_interested)
+            w->has_item[w->file] = w->has_hint[w->file] = 0;
+        break;
+    case 3:
+        if (w->stranger_interested)
+            w->stale = 1;
+        break;
+    default:
+        return false;
+    }
+    w->stranger++;
     return true;
 }
 
@@ -209,8 +254,9 @@ static bool step_event(struct world *w, const struct rules *r, int which) {
 static void explore(const struct world *w, const struct rules *r) {
     if (!visit(w))
         return;
-    if (w->owner == 0 && w->b == 9 && w->d == 4 && w->file == NEW && w->quiet && !w->stale && w->is_ready[NEW] &&
-        !w->has_hint[NEW])
+    bool is_over = w->b == CLOSER_END && w->d == CREATOR_END && w->stranger == STRANGER_END;
+    bool is_missed = is_over && w->file != NONE && w->quiet && w->is_ready[w->file] && !w->has_hint[w->file];
+    if (is_missed && (w->owner == 0 ? !w->stale : w->owner == ASLEEP && !w->is_kicked && w->file == OLD))
         lost = true;
     struct world next;
     next = *w;
@@ -221,6 +267,9 @@ static void explore(const struct world *w, const struct rules *r) {
         explore(&next, r);
     next = *w;
     if (step_creator(&next, r))
+        explore(&next, r);
+    next = *w;
+    if (step_stranger(&next, r))
         explore(&next, r);
     for (int file = OLD; file <= NEW; file++) {
         next = *w;
@@ -236,6 +285,9 @@ static bool loses(struct rules r) {
     states = 0;
     lost = false;
     w.file = OLD;
+    w.b = r.has_stranger ? CLOSER_END : 0;
+    w.d = r.has_stranger || r.close_fails ? CREATOR_END : 0;
+    w.stranger = r.has_stranger ? 0 : STRANGER_END;
     explore(&w, &r);
     printf("  %ld states: %s\n", states, lost ? "a readiness can be lost" : "nothing can be lost");
     return lost;
@@ -264,6 +316,16 @@ static void learning_after_the_hints_came_in_loses_a_readiness(void) {
     CHECK(loses((struct rules){.learns_after_harvest = true}));
 }
 
+static void stranger_to_the_table_that_touches_the_state_loses_a_readiness(void) {
+    CHECK(!loses((struct rules){.owner_sleeps = true, .has_stranger = true}));
+    CHECK(loses((struct rules){.owner_sleeps = true, .has_stranger = true, .stranger_touches = true}));
+}
+
+static void close_that_fails_wakes_the_sleepers(void) {
+    CHECK(!loses((struct rules){.owner_sleeps = true, .close_fails = true}));
+    CHECK(loses((struct rules){.owner_sleeps = true, .close_fails = true, .no_wake_after_failure = true}));
+}
+
 static void generation_and_mark_each_cover_for_part_of_the_other(void) {
     printf("  without the generation: ");
     bool without = loses((struct rules){.no_generation = true, .creation_unseen = true});
@@ -280,5 +342,7 @@ int main(void) {
     RUN(leaving_the_epoll_instance_after_the_close_loses_a_readiness);
     RUN(learning_after_the_hints_came_in_loses_a_readiness);
     RUN(generation_and_mark_each_cover_for_part_of_the_other);
+    RUN(stranger_to_the_table_that_touches_the_state_loses_a_readiness);
+    RUN(close_that_fails_wakes_the_sleepers);
     return check_end();
 }

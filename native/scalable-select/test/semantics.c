@@ -262,6 +262,42 @@ static void urgent_data_is_an_exception(void) {
     close_pair(p);
 }
 
+/* Both options change what a socket reports without waking anyone. */
+static void urgent_byte_counts_as_data_as_soon_as_it_is_in_line(void) {
+    int p[2], on = 1, off = 0;
+    tcp_pair(p);
+    int same = dup(p[1]);
+    CHECK_EQ(send(p[0], "!", 1, MSG_OOB), 1);
+    CHECK_EQ(wait_for(p[1], POLLPRI, -1), POLLPRI);
+    for (int i = 0; i < 4; i++) {
+        CHECK_EQ(wait_for(p[1], POLLIN, 0), 0);
+        CHECK_EQ(select_one(p[1], 0, 0), 0);
+        CHECK_EQ(setsockopt(i % 2 ? same : p[1], SOL_SOCKET, SO_OOBINLINE, &on, sizeof on), 0);
+        CHECK_EQ(wait_for(p[1], POLLIN, 0), POLLIN);
+        CHECK_EQ(select_one(p[1], 0, 0), 1);
+        CHECK_EQ(setsockopt(p[1], SOL_SOCKET, SO_OOBINLINE, &off, sizeof off), 0);
+    }
+    close(same);
+    close_pair(p);
+}
+
+static void queued_error_is_an_exception_as_soon_as_the_socket_says_so(void) {
+    struct sockaddr_in address;
+    int on = 1, off = 0, listener = loopback_listener(&address), fd = socket(AF_INET, SOCK_DGRAM, 0);
+    CHECK_EQ(setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof on), 0);
+    CHECK_EQ(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+    CHECK_EQ(send(fd, "x", 1, 0), 1); /* no datagram socket has this port */
+    CHECK_EQ(wait_for(fd, 0, -1), POLLERR);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(select_one(fd, 2, 0), 0);
+        CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_SELECT_ERR_QUEUE, &on, sizeof on), 0);
+        CHECK_EQ(select_one(fd, 2, 0), 1);
+        CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_SELECT_ERR_QUEUE, &off, sizeof off), 0);
+    }
+    close(fd);
+    close(listener);
+}
+
 static void refused_connection_is_reported(void) {
     struct sockaddr_in address;
     int listener = loopback_listener(&address), fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), error = 0;
@@ -513,6 +549,80 @@ static void every_handler_run_ends_a_sleep_amid_unwanted_events(void) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     close_pair(p);
     close_pair(q);
+}
+
+/* The library's epoll instance, if there is one, for this thread is the only one that polls. */
+static int hidden_instance(void) {
+    DIR *directory = opendir("/proc/self/fd");
+    int found = -1;
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+        char path[300], name[64] = "";
+        snprintf(path, sizeof path, "/proc/self/fd/%s", entry->d_name);
+        if (readlink(path, name, sizeof name - 1) > 0 && strcmp(name, "anon_inode:[eventpoll]") == 0)
+            found = atoi(entry->d_name);
+    }
+    closedir(directory);
+    return found;
+}
+
+static int lines_that_begin(const char *path, const char *word) {
+    char line[512];
+    int count = 0;
+    FILE *file = fopen(path, "r");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        count += strncmp(line, word, strlen(word)) == 0;
+    if (file != NULL)
+        fclose(file);
+    return count;
+}
+
+struct one_signal {
+    pthread_t target;
+    int instance;
+    _Atomic int task;
+};
+
+static void *signalling_once(void *context) {
+    struct one_signal *s = context;
+    char instance[64], status[64];
+    while (s->task == 0)
+        sched_yield();
+    snprintf(instance, sizeof instance, "/proc/self/fdinfo/%d", s->instance);
+    snprintf(status, sizeof status, "/proc/self/task/%d/status", s->task);
+    while (lines_that_begin(instance, "tfd:") < 200 && lines_that_begin(status, "State:\tS") == 0)
+        sched_yield();
+    pthread_kill(s->target, SIGUSR1);
+    return NULL;
+}
+
+/* One signal, which comes while thousands of descriptors are looked at for the first time, or after. */
+static void one_signal_ends_a_call_over_thousands_of_new_descriptors(void) {
+    enum { MOST = 8000 };
+    static struct pollfd set[MOST];
+    struct rlimit before, high;
+    int p[2], count;
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+    high = before;
+    high.rlim_cur = high.rlim_max < MOST + 500 ? high.rlim_max : MOST + 500;
+    count = (int)high.rlim_cur - 500;
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &high), 0);
+    CHECK_EQ(pipe(p), 0);
+    install(SIGUSR1, handler, SA_RESTART);
+    for (int round = 0; round < 20; round++) {
+        struct one_signal s = {.target = pthread_self(), .instance = hidden_instance()};
+        pthread_t thread;
+        for (int i = 0; i < count; i++)
+            set[i] = (struct pollfd){dup(p[0]), POLLIN, 0};
+        start(&thread, signalling_once, &s);
+        s.task = (int)syscall(SYS_gettid);
+        CHECK_EQ(poll(set, (nfds_t)count, -1), -1); /* or hangs */
+        CHECK_EQ(errno, EINTR);
+        pthread_join(thread, NULL);
+        for (int i = 0; i < count; i++)
+            close(set[i].fd);
+    }
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+    close_pair(p);
 }
 
 static volatile int victim = -1;
@@ -1001,6 +1111,8 @@ int main(void) {
     RUN(hang_up_is_reported_unasked_by_poll_and_as_readable_by_select);
     RUN(files_are_always_ready);
     RUN(urgent_data_is_an_exception);
+    RUN(urgent_byte_counts_as_data_as_soon_as_it_is_in_line);
+    RUN(queued_error_is_an_exception_as_soon_as_the_socket_says_so);
     RUN(refused_connection_is_reported);
     RUN(every_kind_of_descriptor_wakes_a_sleeper);
     RUN(room_to_write_wakes_a_sleeper);
@@ -1008,6 +1120,7 @@ int main(void) {
     RUN(all_threads_that_wait_for_one_descriptor_wake);
     RUN(handler_ends_a_sleep_even_if_it_restarts_system_calls);
     RUN(every_handler_run_ends_a_sleep_amid_unwanted_events);
+    RUN(one_signal_ends_a_call_over_thousands_of_new_descriptors);
     RUN(handler_that_closes_a_descriptor_is_noticed_whenever_it_runs);
     RUN(mask_lets_a_pending_signal_in_only_if_nothing_is_ready);
     RUN(stop_and_continue_do_not_end_a_sleep);

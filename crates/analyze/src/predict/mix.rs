@@ -42,7 +42,9 @@ pub fn of_runs(runs: &[RunDir], asked: &[(String, f64)]) -> Result<Mix, PredictE
     let Some(first) = rows.first() else { return no("no run was given".into()) };
     let labels = &first.labels;
     if labels.is_empty() || rows.iter().any(|row| row.labels != *labels) {
-        return no("--mix needs runs of one workload with classes (find --mix), the same classes in each".into());
+        return no(
+            "--class-shares needs runs of one workload with classes (find --mix), the same classes in each".into()
+        );
     }
     let mut wanted = vec![0.0; labels.len()];
     for (name, share) in asked {
@@ -56,11 +58,11 @@ pub fn of_runs(runs: &[RunDir], asked: &[(String, f64)]) -> Result<Mix, PredictE
     }
     let sum: f64 = wanted.iter().sum();
     if !wanted.iter().all(|share| share.is_finite() && *share >= 0.0) || (sum - 1.0).abs() > ROUNDING {
-        return no(format!("the shares of --mix make {:.1} %: they must make 100 %", sum * 100.0));
+        return no(format!("the shares of --class-shares make {:.1} %: they must make 100 %", sum * 100.0));
     }
     if rows.len() < labels.len() {
         return no(format!(
-            "--mix with {} classes needs {} runs with different mixes, and {} was given: measure more with find",
+            "--class-shares with {} classes needs {} runs with different mixes, and {} was given: measure more with find",
             labels.len(),
             labels.len(),
             rows.len()
@@ -68,7 +70,7 @@ pub fn of_runs(runs: &[RunDir], asked: &[(String, f64)]) -> Result<Mix, PredictE
     }
     let demands = rows.iter().map(|row| demand_in_common(row, &rows)).collect::<Option<Vec<f64>>>();
     let Some(demands) = demands else {
-        return no("the runs of --mix have no load in common: measure the same connections".into());
+        return no("the runs of --class-shares have no load in common: measure the same connections".into());
     };
     let shares = DMatrix::from_fn(rows.len(), labels.len(), |row, class| rows[row].shares[class]);
     let by_class = solve(shares, &demands);

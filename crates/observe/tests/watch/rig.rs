@@ -1,8 +1,12 @@
 //! Servers for the tests, and the reasons why a test does not run.
 
+#[path = "../../../../testbed/free_port.rs"]
+mod free_port;
+
 use crate::client::Count;
+pub use free_port::free_port;
 use observe::watch::{Mode, Reading, WatchOptions, Watcher};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
@@ -133,10 +137,6 @@ fn folder() -> tempfile::TempDir {
 
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-pub fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr()).expect("a port").port()
 }
 
 /// A watch with programs; `None` where they may not be loaded, after saying so.

@@ -91,7 +91,6 @@ const SHORT_HELP: [(&str, &[&str]); 3] = [
             "cold",
             "method",
             "header",
-            "body_file",
             "urls",
             "trace",
             "delay",

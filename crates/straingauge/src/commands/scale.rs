@@ -106,6 +106,7 @@ fn point(args: &ScaleArgs, url: &Url, library: Option<&Path>, stop: &Stop) -> Re
             path: None,
             single_segments: false,
             timeout: Duration::from_secs(10),
+            timeout_option: None,
         },
         stop,
     )?;

@@ -323,6 +323,7 @@ fn start_server(
         path,
         single_segments: wanted.single_segments,
         timeout,
+        timeout_option: Some("--server-timeout"),
     };
     let server = Server::start(&server_plan, stop)?;
     progress.say(&format!(

@@ -33,6 +33,10 @@ pub fn find(named: Option<&Path>) -> Result<PathBuf> {
             path.display()
         );
     }
+    let defined = super::target::defined_by(&path)?;
+    if !super::target::SELECTS.iter().all(|name| defined.contains(*name)) {
+        bail!("{} is not {NAME}: it does not define select and poll for programs of this machine", path.display());
+    }
     Ok(path)
 }
 
@@ -99,7 +103,7 @@ mod tests {
         std::fs::write(&file, b"x").expect("a file");
         chmod(&folder, 0o755);
         chmod(&file, 0o644);
-        assert!(find(Some(&file)).is_ok(), "{:?}", find(Some(&file)));
+        assert!(find(Some(&file)).expect_err("no library").to_string().contains("is not libscalable-select.so"));
         chmod(&file, 0o646);
         assert!(find(Some(&file)).expect_err("writable").to_string().contains("written by others"));
         chmod(&file, 0o644);

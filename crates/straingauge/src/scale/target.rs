@@ -14,7 +14,9 @@ const MAX_FILE_BYTES: u64 = 1 << 30;
 const MAX_INTERPRETERS: usize = 4;
 const MAX_LIBRARIES: usize = 200;
 /// The functions that the library stands in for.
-const SELECTS: [&str; 8] = ["select", "pselect", "poll", "ppoll", "__select", "__poll", "__poll_chk", "__ppoll_chk"];
+pub const SELECTS: [&str; 8] =
+    ["select", "pselect", "poll", "ppoll", "__select", "__poll", "__poll_chk", "__ppoll_chk"];
+const SHELLS: [&str; 5] = ["sh", "bash", "ksh", "mksh", "zsh"];
 const EPOLLS: [&str; 3] = ["epoll_wait", "epoll_pwait", "epoll_pwait2"];
 
 /// Why the library cannot help a program.
@@ -33,8 +35,16 @@ pub enum Hindrance {
     #[error("{0} imports epoll_wait and neither select nor poll: it scales with cold connections already")]
     Epoll(String),
     /// It does not wait for several descriptors at all.
-    #[error("{0} and its libraries import neither select nor poll: there is nothing to replace")]
+    #[error(
+        "{0} and its libraries import neither select nor poll: there is nothing to replace. If it only starts the server, let it \
+         start straingauge scale: WRAPPER ... straingauge scale -- SERVER ..."
+    )]
     NoImport(String),
+    /// Another C library's dynamic linker starts it.
+    #[error(
+        "{0} is started by {1}, not by the GNU C library's dynamic linker: the library works with that C library only"
+    )]
+    OtherLibc(String, String),
     /// The library is a 64-bit one of another architecture.
     #[error("{0} is not a 64-bit program of this machine's architecture: the library cannot be loaded into it")]
     OtherMachine(String),
@@ -70,6 +80,18 @@ pub fn find_program(name: &str) -> Result<PathBuf> {
         .with_context(|| format!("the server '{name}' was not found in PATH: is it installed, and spelt right?"))
 }
 
+/// The functions that a dynamic object defines; none if it is no object for this machine.
+pub fn defined_by(path: &Path) -> Result<BTreeSet<String>> {
+    let bytes = read(path)?;
+    let Ok(file) = ElfFile64::<Endianness>::parse(&*bytes) else { return Ok(BTreeSet::new()) };
+    if file.elf_header().e_machine(file.endian()) != machine() || file.elf_header().e_type(file.endian()) != elf::ET_DYN
+    {
+        return Ok(BTreeSet::new());
+    }
+    let defined = file.dynamic_symbols().filter(|symbol| symbol.is_definition());
+    Ok(defined.filter_map(|symbol| symbol.name().ok().map(str::to_string)).collect())
+}
+
 /// Looks at the program. `Err(Hindrance)` inside `Ok` is an answer, not a failure.
 pub fn inspect(path: &Path) -> Result<Result<Target, Hindrance>> {
     let mut program = path.to_path_buf();
@@ -94,11 +116,32 @@ pub fn inspect(path: &Path) -> Result<Result<Target, Hindrance>> {
     if file.section_by_name(".go.buildinfo").is_some() || file.section_by_name(".note.go.buildid").is_some() {
         return Ok(Err(Hindrance::Go(name)));
     }
-    let has_linker = file.elf_program_headers().iter().any(|header| header.p_type(file.endian()) == elf::PT_INTERP);
-    if !has_linker {
+    let mut headers = file.elf_program_headers().iter();
+    let Some(linker) = headers.find_map(|header| header.interpreter(file.endian(), file.data()).ok().flatten()) else {
         return Ok(Err(Hindrance::Static(name)));
+    };
+    let linker = String::from_utf8_lossy(linker).into_owned();
+    if !Path::new(&linker).file_name().is_some_and(|file| file.to_string_lossy().starts_with("ld-linux")) {
+        return Ok(Err(Hindrance::OtherLibc(name, linker)));
     }
-    Ok(judge(program, name, &file))
+    let mut found = judge(program, name, &file);
+    if let Ok(target) = &mut found
+        && !is_system_linker(&linker)
+    {
+        target.notes.push(format!(
+            "it is started by {linker}, not by this system's dynamic linker: with an older C library than this system's it cannot \
+             start with the library"
+        ));
+    }
+    Ok(found)
+}
+
+/// The dynamic linker of the C library that the library was built for.
+fn is_system_linker(path: &str) -> bool {
+    let same = |system: &str| {
+        std::fs::canonicalize(path).ok().is_some_and(|real| std::fs::canonicalize(system).ok() == Some(real))
+    };
+    ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"].into_iter().any(same)
 }
 
 fn judge(program: PathBuf, name: String, file: &ElfFile64<'_>) -> Result<Target, Hindrance> {
@@ -133,6 +176,13 @@ fn judge(program: PathBuf, name: String, file: &ElfFile64<'_>) -> Result<Target,
     }
     if imports.is_empty() {
         notes.push("it imports neither select nor poll itself, but it loads modules that may".to_string());
+    }
+    if program.file_name().is_some_and(|file| SHELLS.iter().any(|shell| file == *shell)) {
+        notes.push(
+            "it is a shell: what it starts gets the library as well, and was not looked at; to have it looked at, let the shell \
+             start straingauge scale -- SERVER ..."
+                .to_string(),
+        );
     }
     if !epolls.is_empty() {
         notes.push(
