@@ -200,7 +200,7 @@ bool Config::read(const std::string &path, std::string &error) {
         std::string function = r.text("function");
         Allocator a;
         a.size = r.argument("size"), a.count = r.argument("count"), a.pointer = r.argument("pointer"),
-        a.pool = r.argument("pool");
+        a.pool = r.argument("pool"), a.through = r.argument("through");
         a.type = r.text("type"), a.zeroes = r.flag("zeroes"), a.place = r.place();
         if (a.size < 0 && a.type.empty() && error.empty())
             error =
@@ -280,16 +280,28 @@ void Config::add_known() {
     allocator("strdup", -1, -1, -1, "strdup");
     allocator("strndup", 1, -1, -1, "strndup");
     allocator("__strdup", -1, -1, -1, "strdup");
-    auto through = [&](const char *name, int argument, int size = -1, bool resizes = false) {
+    allocator("wcsdup", -1, -1, -1, "strdup");
+    allocator("valloc", 0);
+    allocator("pvalloc", 0);
+    // Through an argument.
+    auto through = [&](const char *name, int argument, const char *what, int size = -1, bool resizes = false) {
         Allocator a;
-        a.through = argument, a.size = size, a.resizes = resizes;
+        a.through = argument, a.resizes = resizes, a.like = what, a.size = size, a.is_foreign = true;
         malloc_like.emplace(name, a);
     };
+    through("posix_memalign", 0, "", 2);
     for (const char *name : {"asprintf", "vasprintf", "__asprintf_chk", "__vasprintf_chk", "open_memstream"})
-        through(name, 0);
-    through("posix_memalign", 0, 2);
+        through(name, 0, "text that is printed");
     for (const char *name : {"getline", "getdelim", "__getdelim"})
-        through(name, 0, -1, true);
+        through(name, 0, "text that is read", -1, true);
+    // Where they are given no buffer.
+    for (auto [name, argument] : {std::make_pair("realpath", 1), std::make_pair("getcwd", 0)}) {
+        Allocator a;
+        a.unless = argument, a.like = "the name of a file", a.is_foreign = true;
+        malloc_like.emplace(name, a);
+    }
+    for (const char *name : {"canonicalize_file_name", "get_current_dir_name", "tempnam"})
+        allocator(name, -1, -1, -1, "the name of a file"), malloc_like.at(name).is_foreign = true;
     for (const char *name : {"free", "cfree"}) {
         Allocator a;
         a.pointer = 0;

@@ -19,11 +19,16 @@ struct Allocator {
     int size = -1, count = -1, pointer = -1;
     int through = -1;     ///< it stores the block where this argument points, and returns something else
     bool resizes = false; ///< with `through`: what was stored there it reallocates itself
+    int unless = -1;      ///< it allocates only where this argument is null
     int pool = -1;        ///< the block lies in this pool and is freed with it
     bool is_pool = false; ///< what it returns (or frees) is a pool
     std::string type;     ///< structure that it returns, if it has no size
-    std::string like;     ///< "strdup": the size is a string's length and one
+    std::string like;     ///< "strdup": the size is a string's length and one; "computed": from the arguments
+    std::string within;   ///< of a wrapper: the allocator that it calls
     bool zeroes = false;
+    bool is_foreign = false; ///< the C library chooses when to allocate, and how much
+    bool dies = false;       ///< of a wrapper: it ends the program where there is no memory
+    bool is_plain = false;   ///< of a wrapper: it does nothing else but to zero the block, or to end the program
     Place place;
 };
 

@@ -316,6 +316,19 @@ class FactWalk : public Walk {
             if (!pointee->isIncompleteType() && !pointee->isFunctionType())
                 written.align = context.getTypeAlignInChars(pointee).getQuantity();
         }
+        for (const Expr *argument : call->arguments()) {
+            const Expr *plain = argument->IgnoreParenCasts();
+            QualType to = plain->getType()->isPointerType() ? plain->getType()->getPointeeType() : QualType();
+            if (to.isNull() || !to->isPointerType())
+                continue;
+            QualType block = to->getPointeeType().getUnqualifiedType();
+            written.stored_left = StringRef(text(plain)).ltrim("& (").str();
+            if (!block->isVoidType()) {
+                written.stored_type = block.getAsString(PrintingPolicy(context.getLangOpts()));
+                written.stored_record = name_of(block->getAsRecordDecl());
+            }
+            break;
+        }
         SourceLocation begin = call->getBeginLoc();
         written.is_macro = begin.isMacroID();
         Place at = place(begin);
@@ -467,14 +480,26 @@ class FactWalk : public Walk {
             plain = constant->getSubExpr()->IgnoreParenCasts();
         if (const auto *name = dyn_cast<DeclRefExpr>(plain))
             return {number, name->getDecl()->getName().str(), isa<EnumConstantDecl>(name->getDecl())};
-        SourceLocation begin = value->getBeginLoc();
-        // What is handed to a macro is written outside of it.
-        while (sources.isMacroArgExpansion(begin))
-            begin = sources.getImmediateSpellingLoc(begin);
-        if (begin.isMacroID()) {
-            std::string name = Lexer::getImmediateMacroName(begin, sources, context.getLangOpts()).str();
-            if (!name.empty() && (isalpha(name[0]) || name[0] == '_'))
-                return {number, name, false};
+        // The macro that the whole value comes from: of `#define CLOSED (CLOSED_UP | CLOSED_DOWN)`, CLOSED. What is
+        // handed to a macro is written outside of it.
+        SourceLocation begin = value->getBeginLoc(), end = value->getEndLoc();
+        auto written = [&](SourceLocation at) {
+            while (sources.isMacroArgExpansion(at))
+                at = sources.getImmediateSpellingLoc(at);
+            return at;
+        };
+        for (begin = written(begin), end = written(end); begin.isMacroID() || end.isMacroID();) {
+            if (begin.isMacroID() && end.isMacroID() && sources.getFileID(begin) == sources.getFileID(end)) {
+                std::string name = Lexer::getImmediateMacroName(begin, sources, context.getLangOpts()).str();
+                if (!name.empty() && (isalpha(name[0]) || name[0] == '_'))
+                    return {number, name, false};
+                break;
+            }
+            // Out of the inner one of the two.
+            if (begin.isMacroID())
+                begin = written(sources.getImmediateExpansionRange(begin).getBegin());
+            if (end.isMacroID())
+                end = written(sources.getImmediateExpansionRange(end).getEnd());
         }
         return {number, "", false};
     }

@@ -57,6 +57,8 @@ struct WrittenCall {
     std::string type;   ///< what the result is used as, or what the pointer argument points to; empty: void or unknown
     std::string record; ///< its structure's name, if it is one
     std::string left;   ///< what it is assigned to
+    /// Of the first argument that is a pointer to a pointer: what that points to, its structure, and where it is.
+    std::string stored_type, stored_record, stored_left;
     std::vector<std::string> arguments;
     unsigned column = 0;
     bool is_macro = false;

@@ -29,6 +29,13 @@ std::string shown_path(const std::string &base, const std::string &file) {
 Program::Program() : context(std::make_unique<LLVMContext>()) {}
 Program::~Program() = default;
 
+/// Arguments without those that only say that code is for a library.
+static std::vector<std::string> meaning(const Unit &unit) {
+    std::vector<std::string> words = parse_arguments(unit);
+    words.erase(std::remove(words.begin(), words.end(), "-DPIC"), words.end());
+    return words;
+}
+
 bool read_units(const std::string &build, Program &program, std::string &error) {
     SmallString<256> folder(build);
     sys::fs::make_absolute(folder);
@@ -47,13 +54,16 @@ bool read_units(const std::string &build, Program &program, std::string &error) 
         error = path + ": " + StringRef(message).trim().str() + ". It is written by the build; make it anew";
         return false;
     }
-    std::set<std::string> seen;
+    std::set<std::pair<std::string, std::vector<std::string>>> seen;
     for (const clang::tooling::CompileCommand &command : database->getAllCompileCommands()) {
         std::string file = absolute_path(command.Directory, command.Filename);
         StringRef ending = sys::path::extension(file);
-        if (ending != ".c" || !seen.insert(file).second)
+        if (ending != ".c")
             continue;
         Unit unit{command.Directory, file, command.CommandLine, command.Output};
+        // Compiled for two programs in two ways, it is two units.
+        if (!seen.insert({file, meaning(unit)}).second)
+            continue;
         for (size_t i = 0; i + 1 < unit.command.size() && unit.output.empty(); i++)
             if (unit.command[i] == "-o")
                 unit.output = unit.command[i + 1];
@@ -69,7 +79,8 @@ bool read_units(const std::string &build, Program &program, std::string &error) 
         error = path + ": it names no C file (*.c)";
         return false;
     }
-    std::sort(program.units.begin(), program.units.end(), [](const Unit &a, const Unit &b) { return a.file < b.file; });
+    std::stable_sort(program.units.begin(), program.units.end(),
+                     [](const Unit &a, const Unit &b) { return a.file < b.file; });
     program.root = program.build;
     // A build folder inside or beside the source: show paths from the folder that holds all units.
     std::string common = sys::path::parent_path(program.units[0].file).str();
@@ -145,6 +156,7 @@ struct Parsed {
     Facts facts;
     SmallString<0> code;
     std::string messages;
+    std::set<std::string> defines, needs; ///< symbols
     bool is_good = false;
 };
 
@@ -190,20 +202,150 @@ void parse(const Unit &unit, Parsed &parsed) {
     if (!parsed.is_good)
         return;
     make_values(*module);
+    for (const GlobalValue &symbol : module->global_values())
+        if (!symbol.hasLocalLinkage() && !symbol.getName().starts_with("llvm."))
+            (symbol.isDeclarationForLinker() ? parsed.needs : parsed.defines).insert(symbol.getName().str());
     raw_svector_ostream stream(parsed.code);
     WriteBitcodeToFile(*module, stream);
 }
 
+/// How much alike two units are compiled: the macros and folders that they have in common, less those that only one
+/// has.
+int likeness(const Unit &a, const Unit &b) {
+    int both = 0, all = 0;
+    std::vector<std::string> left = meaning(a), right = meaning(b);
+    for (const std::string &word : left)
+        both += word != a.file && is_contained(right, word);
+    all = int(left.size() + right.size()) - 2;
+    return 2 * both - all;
+}
+
+/// The units that a program is linked of, from the one with its main on: those that define what others need, as a
+/// linker takes them from an archive. Where several define it, the one that is compiled most like it, or of the same
+/// folder.
+std::set<size_t> linked_with(size_t first, const Program &program, const std::vector<Parsed> &parsed,
+                             const std::set<size_t> &mains) {
+    std::map<std::string, std::vector<size_t>> definers;
+    for (size_t i = 0; i < parsed.size(); i++)
+        if (i == first || !mains.count(i))
+            for (const std::string &symbol : parsed[i].defines)
+                definers[symbol].push_back(i);
+    std::set<size_t> linked{first};
+    std::vector<size_t> work{first};
+    auto order = [&](size_t i) {
+        return std::make_pair(sys::path::parent_path(program.units[i].file) ==
+                                  sys::path::parent_path(program.units[first].file),
+                              likeness(program.units[i], program.units[first]));
+    };
+    while (!work.empty()) {
+        size_t unit = work.back();
+        work.pop_back();
+        for (const std::string &symbol : parsed[unit].needs) {
+            auto found = definers.find(symbol);
+            if (found == definers.end() || any_of(found->second, [&](size_t i) { return linked.count(i) != 0; }))
+                continue;
+            size_t best = found->second[0];
+            for (size_t i : found->second)
+                if (order(i) > order(best))
+                    best = i;
+            linked.insert(best), work.push_back(best);
+        }
+    }
+    return linked;
+}
+
+/// Of a file that is compiled in several ways, the one that is most like the main's; said where that does not tell.
+void choose_ways(Program &program, std::vector<Parsed> &parsed) {
+    const Unit *main = nullptr;
+    for (size_t i = 0; i < parsed.size(); i++)
+        if (parsed[i].defines.count("main"))
+            main = &program.units[i];
+    std::vector<Unit> units;
+    std::vector<Parsed> kept;
+    for (size_t i = 0, next; i < parsed.size(); i = next) {
+        for (next = i + 1; next < parsed.size() && program.units[next].file == program.units[i].file;)
+            next++;
+        size_t best = i;
+        bool is_tie = next > i + 1 && !main;
+        for (size_t j = i + 1; j < next && main; j++) {
+            int more = likeness(program.units[j], *main) - likeness(program.units[best], *main);
+            is_tie = more == 0;
+            if (more > 0)
+                best = j;
+        }
+        if (is_tie)
+            program.warnings.push_back(shown_path(program.root, program.units[i].file) +
+                                       " is compiled in several ways; read as the first time");
+        units.push_back(program.units[best]), kept.push_back(std::move(parsed[best]));
+    }
+    program.units = std::move(units), parsed = std::move(kept);
+}
+
+/// Of several programs, the one asked for: leaves out what only the others are linked of.
+bool choose_program(Program &program, std::vector<Parsed> &parsed, const std::string &main_file, std::string &error) {
+    std::set<size_t> mains;
+    std::string names;
+    std::optional<size_t> chosen;
+    std::string wanted = absolute_path("/", main_file);
+    for (size_t i = 0; i < parsed.size(); i++) {
+        if (!parsed[i].defines.count("main"))
+            continue;
+        mains.insert(i);
+        names += (names.empty() ? "" : ", ") + shown_path(program.root, program.units[i].file);
+        if (StringRef file = program.units[i].file; !main_file.empty() && (file == main_file || file.ends_with(wanted)))
+            chosen = i;
+    }
+    if (mains.size() < 2 && main_file.empty())
+        return true;
+    if (!chosen) {
+        error = program.build + "/compile_commands.json: ";
+        if (!main_file.empty())
+            error += "no file `" + main_file + "` of it defines main; main is in " + (names.empty() ? "none" : names);
+        else
+            error += std::to_string(mains.size()) + " programs, with main in " + names +
+                     ". Which one is the server? --program FILE names the file with its main";
+        return false;
+    }
+    std::set<size_t> own = linked_with(*chosen, program, parsed, mains), others;
+    std::string other_names;
+    for (size_t i : mains)
+        if (i != *chosen) {
+            std::set<size_t> of_it = linked_with(i, program, parsed, mains);
+            others.insert(of_it.begin(), of_it.end());
+            other_names += (other_names.empty() ? "" : ", ") + shown_path(program.root, program.units[i].file);
+        }
+    std::vector<Unit> units;
+    std::vector<Parsed> kept;
+    unsigned left_out = 0;
+    for (size_t i = 0; i < parsed.size(); i++)
+        if (own.count(i) || !others.count(i))
+            units.push_back(std::move(program.units[i])), kept.push_back(std::move(parsed[i]));
+        else
+            left_out++;
+    program.units = std::move(units), parsed = std::move(kept);
+    if (left_out)
+        program.left_out = std::to_string(left_out) +
+                           " files that only other programs of the build need were left out (main in " + other_names +
+                           ")";
+    return true;
+}
+
 } // namespace
 
-bool load(Program &program, unsigned jobs, std::string &error) {
+bool load(Program &program, unsigned jobs, const std::string &main_file, const std::function<void(size_t)> &progress,
+          std::string &error) {
     InitializeNativeTarget();
     InitializeNativeTargetAsmParser();
     std::vector<Parsed> parsed(program.units.size());
     std::atomic<size_t> next{0};
+    std::mutex lock;
+    size_t done = 0;
     auto work = [&] {
-        for (size_t i; (i = next++) < parsed.size();)
+        for (size_t i; (i = next++) < parsed.size();) {
             parse(program.units[i], parsed[i]);
+            std::lock_guard<std::mutex> guard(lock);
+            progress(++done);
+        }
     };
     std::vector<std::thread> threads;
     for (unsigned i = 1; i < jobs && i < parsed.size(); i++)
@@ -222,6 +364,9 @@ bool load(Program &program, unsigned jobs, std::string &error) {
                  "compile_commands.json is of this source, then run this again";
         return false;
     }
+    if (!choose_program(program, parsed, main_file, error))
+        return false;
+    choose_ways(program, parsed);
     for (size_t i = 0; i < parsed.size(); i++) {
         program.facts.add(std::move(parsed[i].facts));
         auto read = parseBitcodeFile(MemoryBufferRef(parsed[i].code.str(), program.units[i].file), *program.context);

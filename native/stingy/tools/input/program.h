@@ -2,6 +2,7 @@
 #pragma once
 #include "input/config.h"
 #include "input/facts.h"
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,6 +30,7 @@ struct Program {
     std::unique_ptr<llvm::LLVMContext> context;
     std::unique_ptr<llvm::Module> module;
     std::vector<std::string> warnings;
+    std::string left_out; ///< files of the build's other programs, in words; empty: there are none
     Program();
     ~Program();
 };
@@ -37,8 +39,11 @@ struct Program {
 bool read_units(const std::string &build, Program &program, std::string &error);
 /// Arguments with which Clang parses a unit: what changes its meaning, and nothing of how code is made.
 std::vector<std::string> parse_arguments(const Unit &unit);
-/// Parses and links every unit, `jobs` at a time. False: `error` has the compiler's messages.
-bool load(Program &program, unsigned jobs, std::string &error);
+/// Parses and links every unit, `jobs` at a time. `main_file`: whose main is the server's, where the build makes
+/// several programs; files that only the others need are left out. `progress` is called with the number of files done.
+/// False: `error` has the compiler's messages, or asks for the program.
+bool load(Program &program, unsigned jobs, const std::string &main_file, const std::function<void(size_t)> &progress,
+          std::string &error);
 
 /// Where a function's name and an instruction stand in the source; file absolute.
 Place place_of(const llvm::Function &function);

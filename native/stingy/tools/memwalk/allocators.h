@@ -4,6 +4,7 @@
 #include "input/program.h"
 #include <map>
 #include <string>
+#include <vector>
 
 namespace llvm {
 class CallBase;
@@ -13,9 +14,9 @@ class Module;
 
 namespace stingy {
 
-/// Functions by their linked name. A wrapper returns what an allocator gave it, of a size that its caller chose, and
-/// keeps it nowhere; a freeing wrapper hands a `void *` parameter on. The calls of a wrapper are the sites, not the
-/// call within.
+/// Functions by their linked name. A wrapper returns what an allocator gave it, or stores it where a parameter points
+/// to, of a size that its caller chose, and keeps it nowhere; a freeing wrapper hands a `void *` parameter on. The
+/// calls of a wrapper are the sites, not the call within.
 class Allocators {
   public:
     Allocators(llvm::Module &module, const Config &config, const Facts &facts);
@@ -28,6 +29,12 @@ class Allocators {
 
   private:
     bool find_wrapper(const llvm::Function &function);
+    bool find_storing_wrapper(const llvm::Function &function);
+    bool take_size(const llvm::CallBase &site, Allocator &wrapper) const;
+    void find_manner(const llvm::Function &function, const std::vector<const llvm::CallBase *> &sites,
+                     const Allocator &inner, Allocator &wrapper) const;
+    void add_wrapper(const llvm::Function &function, const std::vector<const llvm::CallBase *> &sites,
+                     Allocator wrapper);
     bool find_freeing_wrapper(const llvm::Function &function, const Facts &facts);
     std::map<std::string, Allocator> mallocs, frees;
 };

@@ -5,35 +5,223 @@
 using namespace llvm;
 
 namespace stingy {
-namespace {
-
-bool is_string_function(StringRef name) {
-    static const char *const names[] = {"strchr",   "strrchr",   "strstr",    "strcasestr", "strpbrk", "strtok",
-                                        "strtok_r", "strsep",    "memchr",    "memrchr",    "memcpy",  "memmove",
-                                        "mempcpy",  "memset",    "strcpy",    "strncpy",    "strcat",  "strncat",
-                                        "stpcpy",   "index",     "rindex",    "basename",   "dirname", "fgets",
-                                        "realpath", "inet_ntop", "strchrnul", "rawmemchr"};
-    return is_contained(names, name);
+/// Functions of the C library that return a pointer into one of their arguments: which.
+int returned_argument(StringRef name) {
+    static const char *const first[] = {
+        "strchr",    "strrchr", "strstr",  "strcasestr", "strpbrk",    "strtok",        "strtok_r", "strsep", "memchr",
+        "memrchr",   "memcpy",  "memmove", "mempcpy",    "memset",     "strcpy",        "strncpy",  "strcat", "strncat",
+        "stpcpy",    "stpncpy", "index",   "rindex",     "basename",   "dirname",       "fgets",    "getcwd", "getwd",
+        "strchrnul", "memmem",  "gets",    "rawmemchr",  "strerror_r", "__xpg_basename"};
+    if (is_contained(first, name))
+        return 0;
+    return name == "realpath" ? 1 : name == "inet_ntop" ? 2 : -1;
 }
 
 /// Functions of the C library that forget their arguments when they return.
 bool keeps_nothing(StringRef name) {
-    static const char *const names[] = {
-        "strlen",    "strnlen",  "strcmp",  "strncmp",      "strcasecmp",    "strncasecmp", "memcmp",      "strspn",
-        "strcspn",   "strcoll",  "strtol",  "strtoul",      "strtoll",       "strtoull",    "strtod",      "atoi",
-        "atol",      "atoll",    "atof",    "printf",       "fprintf",       "sprintf",     "snprintf",    "vsnprintf",
-        "vfprintf",  "vsprintf", "dprintf", "puts",         "fputs",         "fputc",       "fwrite",      "fread",
-        "fopen",     "read",     "write",   "pread",        "pwrite",        "readv",       "writev",      "recv",
-        "send",      "recvfrom", "sendto",  "recvmsg",      "sendmsg",       "open",        "stat",        "lstat",
-        "fstat",     "access",   "unlink",  "rename",       "mkdir",         "rmdir",       "opendir",     "bind",
-        "connect",   "accept",   "accept4", "getsockname",  "getpeername",   "getsockopt",  "setsockopt",  "inet_pton",
-        "inet_addr", "getenv",   "time",    "gettimeofday", "clock_gettime", "gmtime_r",    "localtime_r", "strftime",
-        "mktime",    "poll",     "select",  "syslog",       "perror",        "qsort",       "bsearch",     "sscanf",
-        "free",      "htons",    "memset",  "bzero"};
-    return is_contained(names, name) || is_string_function(name);
+    static const char *const names[] = {"strlen",
+                                        "strnlen",
+                                        "strcmp",
+                                        "strncmp",
+                                        "strcasecmp",
+                                        "strncasecmp",
+                                        "memcmp",
+                                        "strspn",
+                                        "strcspn",
+                                        "strcoll",
+                                        "strtol",
+                                        "strtoul",
+                                        "strtoll",
+                                        "strtoull",
+                                        "strtod",
+                                        "atoi",
+                                        "atol",
+                                        "atoll",
+                                        "atof",
+                                        "printf",
+                                        "fprintf",
+                                        "sprintf",
+                                        "snprintf",
+                                        "vsnprintf",
+                                        "vfprintf",
+                                        "vsprintf",
+                                        "dprintf",
+                                        "puts",
+                                        "fputs",
+                                        "fputc",
+                                        "fwrite",
+                                        "fread",
+                                        "fopen",
+                                        "read",
+                                        "write",
+                                        "pread",
+                                        "pwrite",
+                                        "readv",
+                                        "writev",
+                                        "recv",
+                                        "send",
+                                        "recvfrom",
+                                        "sendto",
+                                        "recvmsg",
+                                        "sendmsg",
+                                        "open",
+                                        "stat",
+                                        "lstat",
+                                        "fstat",
+                                        "access",
+                                        "unlink",
+                                        "rename",
+                                        "mkdir",
+                                        "rmdir",
+                                        "opendir",
+                                        "bind",
+                                        "connect",
+                                        "accept",
+                                        "accept4",
+                                        "getsockname",
+                                        "getpeername",
+                                        "getsockopt",
+                                        "setsockopt",
+                                        "inet_pton",
+                                        "inet_addr",
+                                        "getenv",
+                                        "time",
+                                        "gettimeofday",
+                                        "clock_gettime",
+                                        "gmtime_r",
+                                        "localtime_r",
+                                        "strftime",
+                                        "mktime",
+                                        "poll",
+                                        "select",
+                                        "syslog",
+                                        "perror",
+                                        "qsort",
+                                        "bsearch",
+                                        "sscanf",
+                                        "free",
+                                        "htons",
+                                        "bzero",
+                                        "strdup",
+                                        "strndup",
+                                        "vprintf",
+                                        "vdprintf",
+                                        "vsyslog",
+                                        "vasprintf",
+                                        "asprintf",
+                                        "openat",
+                                        "fstatat",
+                                        "faccessat",
+                                        "unlinkat",
+                                        "renameat",
+                                        "mkdirat",
+                                        "readlink",
+                                        "symlink",
+                                        "link",
+                                        "chdir",
+                                        "chroot",
+                                        "chmod",
+                                        "chown",
+                                        "lchown",
+                                        "truncate",
+                                        "utime",
+                                        "utimes",
+                                        "statfs",
+                                        "statvfs",
+                                        "fopen64",
+                                        "open64",
+                                        "stat64",
+                                        "lstat64",
+                                        "pread64",
+                                        "pwrite64",
+                                        "sendfile",
+                                        "freopen",
+                                        "popen",
+                                        "system",
+                                        "putc",
+                                        "fgetc",
+                                        "getc",
+                                        "fscanf",
+                                        "fseek",
+                                        "ftell",
+                                        "fflush",
+                                        "fclose",
+                                        "pclose",
+                                        "ungetc",
+                                        "getline",
+                                        "getdelim",
+                                        "fnmatch",
+                                        "regexec",
+                                        "strverscmp",
+                                        "memccpy",
+                                        "strxfrm",
+                                        "strlcpy",
+                                        "strlcat",
+                                        "strtoimax",
+                                        "strtoumax",
+                                        "strtold",
+                                        "strtof",
+                                        "strptime",
+                                        "inet_aton",
+                                        "inet_network",
+                                        "gethostname",
+                                        "getaddrinfo",
+                                        "freeaddrinfo",
+                                        "getnameinfo",
+                                        "gethostbyname",
+                                        "getservbyname",
+                                        "getpwnam",
+                                        "getgrnam",
+                                        "crypt",
+                                        "setenv",
+                                        "unsetenv",
+                                        "execve",
+                                        "execv",
+                                        "execvp",
+                                        "execl",
+                                        "execlp",
+                                        "mmap",
+                                        "munmap",
+                                        "msync",
+                                        "madvise",
+                                        "nanosleep",
+                                        "ppoll",
+                                        "pselect",
+                                        "epoll_wait",
+                                        "gmtime",
+                                        "localtime",
+                                        "ctime_r",
+                                        "asctime_r",
+                                        "difftime",
+                                        "strsignal",
+                                        "memset_explicit",
+                                        "explicit_bzero",
+                                        "bcopy",
+                                        "bcmp",
+                                        "getrandom",
+                                        "random_r",
+                                        "__errno_location",
+                                        "isatty",
+                                        "ttyname",
+                                        "getxattr",
+                                        "dlopen",
+                                        "dlsym",
+                                        "strerror",
+                                        "__isoc99_sscanf",
+                                        "__isoc99_fscanf",
+                                        "__isoc23_sscanf",
+                                        "__isoc23_strtol",
+                                        "__isoc23_strtoul",
+                                        "__isoc23_strtoll",
+                                        "__isoc23_strtoull",
+                                        "abort",
+                                        "exit",
+                                        "_exit",
+                                        "__assert_fail",
+                                        "getopt",
+                                        "getopt_long"};
+    return is_contained(names, name) || returned_argument(name) >= 0;
 }
-
-} // namespace
 
 void Pointers::add_initializer(const Constant *value, const Type *type, unsigned into, const Cell *within) {
     if (const auto *aggregate = dyn_cast<ConstantAggregate>(value)) {
@@ -78,7 +266,6 @@ void Pointers::add_constraints() {
                     continue;
                 unsigned address = node_of(load->getPointerOperand()), into = node_of(load);
                 graph[address].loads.push_back(into);
-                queue(address);
             } else if (auto *store = dyn_cast<StoreInst>(&instruction)) {
                 Value *value = store->getValueOperand();
                 if (!value->getType()->isPointerTy() && !(value->getType()->isIntegerTy(64) && isa<Instruction>(value)))
@@ -87,7 +274,6 @@ void Pointers::add_constraints() {
                 if (!from)
                     continue;
                 graph[address].stores.push_back(from);
-                queue(address);
             } else if (auto *phi = dyn_cast<PHINode>(&instruction)) {
                 if (phi->getType()->isPointerTy() || phi->getType()->isIntegerTy(64))
                     for (Value *value : phi->incoming_values())
@@ -140,31 +326,31 @@ void Pointers::add_call(CallBase &call) {
         called_as[&call] = known == facts.pointer_calls.end() ? nullptr : &known->second;
         unsigned called = node_of(call.getCalledOperand());
         graph[called].calls.push_back({&call, -1});
-        queue(called);
         return;
     }
     if (isa<MemTransferInst>(call)) {
         unsigned to = node_of(call.getArgOperand(0)), from = node_of(call.getArgOperand(1));
         graph[from].copies_content_to.push_back(to);
         graph[to].copies_content_from.push_back(from);
-        queue(from);
         return;
     }
     if (callee->isIntrinsic())
         return;
     resolved[&call].push_back(callee);
-    if (const Allocator *allocator = allocators.malloc_of(*callee);
-        allocator && allocator->through >= 0 && unsigned(allocator->through) < call.arg_size()) {
-        unsigned address = node_of(call.getArgOperand(allocator->through)), block = new_node(), old = new_node();
-        add_target(block, target({Target::block, &call, {}}, &call));
-        graph[address].stores.push_back(block);
-        if (allocator->resizes) {
-            graph[address].loads.push_back(old);
-            resized_by[&call] = old;
+    if (const Allocator *allocator = allocators.malloc_of(call)) {
+        if (allocator->through >= 0) {
+            if (unsigned(allocator->through) >= call.arg_size())
+                return;
+            unsigned block = new_node(), address = node_of(call.getArgOperand(allocator->through));
+            add_target(block, target({Target::block, &call, {}}, &call));
+            graph[address].stores.push_back(block);
+            if (allocator->resizes) {
+                unsigned old = new_node();
+                graph[address].loads.push_back(old);
+                resized_by[&call] = old;
+            }
+            return;
         }
-        queue(address);
-        return;
-    } else if (allocator) {
         add_target(node_of(&call), target({Target::block, &call, {}}, &call));
         if (allocator->pointer >= 0 && unsigned(allocator->pointer) < call.arg_size()) {
             // What the old block held, the new one holds.
@@ -179,8 +365,9 @@ void Pointers::add_call(CallBase &call) {
         link(call, *callee);
         return;
     }
-    if (call.getType()->isPointerTy() && call.arg_size() && is_string_function(callee->getName()))
-        add_copy(node_of(call.getArgOperand(0)), node_of(&call));
+    if (int same = returned_argument(callee->getName());
+        call.getType()->isPointerTy() && same >= 0 && unsigned(same) < call.arg_size())
+        add_copy(node_of(call.getArgOperand(same)), node_of(&call));
     if (!keeps_nothing(callee->getName()))
         outside.push_back(&call);
     auto range = config.callbacks.equal_range(callee->getName().str());
@@ -189,7 +376,6 @@ void Pointers::add_call(CallBase &call) {
         if (it->second.argument >= 0 && unsigned(it->second.argument) < call.arg_size()) {
             unsigned node = node_of(call.getArgOperand(it->second.argument));
             graph[node].calls.push_back({&call, it->second.argument + (it->second.later ? 64 : 0)});
-            queue(node);
         }
     if (is_known)
         return;

@@ -54,37 +54,87 @@ bool Effects::is_single(unsigned object) const {
     return objects.all[object].per_request == std::optional<uint64_t>(1);
 }
 
+/// Whether a structure is reached by all requests alike: start-up makes it, or a global holds it.
+bool Effects::is_common(const std::string &record) const {
+    for (const Object &object : objects.all) {
+        if (object.record != record || object.is_request)
+            continue;
+        for (const auto *list : {&object.alloc, &object.realloc})
+            for (const Site &site : *list)
+                if (site.stages.empty() || !calls.pointers.global_holders(*site.call).empty())
+                    return true;
+    }
+    return false;
+}
+
 /// Whether a pointer leads to something of the request at hand: it comes from a parameter, from the tested request or
 /// from an allocation here, through fields that requests own. One from a global or a list leads to any request.
-bool Effects::is_own(const Value *pointer, unsigned depth) const {
-    if (own_values.count(pointer))
-        return true;
-    if (depth > 16)
+bool Effects::is_own(const Value *pointer) const {
+    std::set<const Value *> seen;
+    return is_own(pointer, seen);
+}
+
+bool Effects::is_own(const Value *pointer, std::set<const Value *> &seen) const {
+    if (own_values.count(pointer) || !seen.insert(pointer).second)
+        return true; // what goes round a loop adds nothing
+    if (seen.size() > 64)
         return false;
     if (const auto *cast = dyn_cast<CastInst>(pointer))
-        return is_own(cast->getOperand(0), depth + 1);
+        return is_own(cast->getOperand(0), seen);
     if (const auto *gep = dyn_cast<GEPOperator>(pointer))
-        return is_own(gep->getPointerOperand(), depth + 1);
+        return is_own(gep->getPointerOperand(), seen);
     if (const auto *load = dyn_cast<LoadInst>(pointer)) {
         Cell cell;
         if (!cell_of(load->getPointerOperand(), calls.module, cell) || !owned.count(cell.record))
             return false;
-        // A request's pointer to another one.
+        // A request's pointer to another one, or a way to any of them.
         bool is_other = false, is_pool = false;
         for (const Target *target : calls.pointers.targets(pointer))
             if (target->kind == Target::block)
                 if (auto known = objects.object_of.find(cast<CallBase>(target->value));
-                    known != objects.object_of.end())
-                    is_other |= objects.all[known->second].record == cell.record,
-                        is_pool |= objects.all[known->second].is_pool;
+                    known != objects.object_of.end()) {
+                    const Object &object = objects.all[known->second];
+                    is_other |= object.record == cell.record || (object.is_request && is_common(cell.record));
+                    is_pool |= object.is_pool;
+                }
         if (is_other && !is_pool)
             return false;
-        return is_own(load->getPointerOperand(), depth + 1);
+        return is_own(load->getPointerOperand(), seen);
     }
-    return isa<Argument>(pointer) || isa<PHINode>(pointer) || isa<CallBase>(pointer) || isa<AllocaInst>(pointer);
+    if (const auto *phi = dyn_cast<PHINode>(pointer))
+        return all_of(phi->incoming_values(), [&](const Value *one) { return is_own(one, seen); });
+    if (const auto *select = dyn_cast<SelectInst>(pointer))
+        return is_own(select->getTrueValue(), seen) && is_own(select->getFalseValue(), seen);
+    if (const auto *call = dyn_cast<CallBase>(pointer))
+        return is_own_result(*call, seen);
+    return isa<Argument>(pointer) || isa<AllocaInst>(pointer) || isa<ConstantPointerNull>(pointer) ||
+           isa<UndefValue>(pointer);
 }
 
-/// Whether what a call does to its arguments' objects it does to those of the request at hand.
+/// A call gives something of the request at hand if it allocates, or returns what it was given or owns.
+bool Effects::is_own_result(const CallBase &call, std::set<const Value *> &seen) const {
+    if (objects.object_of.count(&call))
+        return true;
+    const auto &callees = calls.pointers.callees(call);
+    if (callees.empty())
+        return false;
+    for (const Function *callee : callees) {
+        if (callee->isDeclaration()) {
+            int same = returned_argument(callee->getName());
+            if (same < 0 || unsigned(same) >= call.arg_size() || !is_own(call.getArgOperand(same), seen))
+                return false;
+            continue;
+        }
+        for (const BasicBlock &block : *callee)
+            if (const auto *ret = dyn_cast<ReturnInst>(block.getTerminator());
+                ret && ret->getReturnValue() && !is_own(ret->getReturnValue(), seen))
+                return false;
+    }
+    return all_of(call.args(), [&](const Value *argument) {
+        return !argument->getType()->isPointerTy() || isa<Constant>(argument) || is_own(argument, seen);
+    });
+}
+
 bool Effects::is_about_own(const CallBase &call) const {
     for (const Value *argument : call.args()) {
         if (!argument->getType()->isPointerTy() || is_own(argument))
@@ -216,7 +266,7 @@ Set Effects::find_absent(const BasicBlock &from, const BasicBlock &to) const {
                           objects.all[*found.begin()].holders == std::vector<Cell>{cell};
     // Others keep a pool's address only as long as they lie in it.
     bool is_pool = load && objects.all[*found.begin()].is_pool && objects.request_records.count(cell.record);
-    if (is_only_holder || is_pool || isa<CallBase>(pointer))
+    if (is_only_holder || is_pool || (isa<CallBase>(pointer) && objects.object_of.count(cast<CallBase>(pointer))))
         result.set(*found.begin());
     return result;
 }

@@ -44,13 +44,17 @@ class Effects {
     After back(After state, const llvm::BasicBlock &block, const llvm::Instruction *from);
     /// What holds at the end of each block.
     std::map<const llvm::BasicBlock *, After> after(const Blocks &blocks);
+    /// Whether what a call does to its arguments' objects it does to those of the request at hand.
+    bool is_about_own(const llvm::CallBase &call) const;
     const Set none, every;
 
   private:
     void find_allocs();
     bool is_single(unsigned object) const;
-    bool is_own(const llvm::Value *pointer, unsigned depth = 0) const;
-    bool is_about_own(const llvm::CallBase &call) const;
+    bool is_common(const std::string &record) const;
+    bool is_own(const llvm::Value *pointer) const;
+    bool is_own(const llvm::Value *pointer, std::set<const llvm::Value *> &seen) const;
+    bool is_own_result(const llvm::CallBase &call, std::set<const llvm::Value *> &seen) const;
     Effect effect_of(const llvm::CallBase &call);
     /// Calls of a block that do something to objects, in order.
     const std::vector<std::pair<const llvm::CallBase *, const Effect *>> &acting(const llvm::BasicBlock &block);

@@ -21,6 +21,12 @@ class Lifetimes {
                     for (const Site &site : *list)
                         if (is_contained(site.stages, i))
                             at[i].set(o);
+        // Requests that start-up allocates are handed in at the beginning.
+        for (unsigned o = 0; o < count; o++)
+            if (const Object &object = objects.all[o];
+                object.is_request && object.size.kind == Size::constant && is_from_start(object))
+                for (unsigned i : beginnings())
+                    at[i].set(o);
         std::vector<Set> dead;
         for (const Edge &edge : graph.edges) {
             dead.push_back(dead_over(edge));
@@ -54,6 +60,8 @@ class Lifetimes {
             if (is_from_outside)
                 for (const Site &site : object.free)
                     object.live.insert(site.stages.begin(), site.stages.end());
+            if (object.is_temporary)
+                object.live.clear();
         }
         find_leaks(at, dead);
         for (Object &object : objects.all)
@@ -63,6 +71,24 @@ class Lifetimes {
     }
 
   private:
+    static bool is_from_start(const Object &object) {
+        for (const auto *list : {&object.alloc, &object.realloc})
+            for (const Site &site : *list)
+                if (!site.stages.empty())
+                    return false;
+        return true;
+    }
+    /// Stages that no other leads to; all, if there is none.
+    std::vector<unsigned> beginnings() const {
+        std::vector<unsigned> found, all;
+        for (unsigned i = 0; i < graph.stages.size(); i++) {
+            all.push_back(i);
+            if (none_of(graph.edges, [&](const Edge &edge) { return edge.to == i && edge.from != i; }))
+                found.push_back(i);
+        }
+        return found.empty() ? all : found;
+    }
+
     /// Objects that are gone when the request arrives at the edge's stage.
     Set dead_over(const Edge &edge) {
         std::optional<Set> dead;
@@ -191,6 +217,36 @@ class Lifetimes {
         return found;
     }
 
+    /// Functions that a stage's code calls for the request at hand.
+    const std::set<const Function *> &own_functions(unsigned number) {
+        auto [known, is_new] = functions_of_own.try_emplace(number);
+        if (!is_new)
+            return known->second;
+        std::set<const Function *> found;
+        std::vector<const Function *> work;
+        const Stage &stage = graph.stages[number];
+        auto scan = [&](const Instruction &instruction) {
+            if (const auto *call = dyn_cast<CallBase>(&instruction); call && effects.is_about_own(*call))
+                for (const Function *callee : calls.pointers.callees(*call))
+                    if (stage.functions.count(callee) && found.insert(callee).second)
+                        work.push_back(callee);
+        };
+        for (const BasicBlock *block : stage.blocks) {
+            found.insert(block->getParent());
+            for (const Instruction &instruction : *block)
+                scan(instruction);
+        }
+        if (stage.function && found.insert(stage.function).second)
+            work.push_back(stage.function);
+        while (!work.empty()) {
+            const Function *function = work.back();
+            work.pop_back();
+            for (const Instruction &instruction : instructions(*function))
+                scan(instruction);
+        }
+        return functions_of_own[number] = found;
+    }
+
     struct End {
         unsigned stage;
         Set dead;
@@ -201,10 +257,13 @@ class Lifetimes {
         std::map<unsigned, std::vector<const Instruction *>> places;
         for (const Site &site : objects.all[request].free)
             for (unsigned stage : site.stages)
-                places[stage].push_back(site.call);
+                if (effects.is_about_own(*site.call) && own_functions(stage).count(site.call->getFunction()))
+                    places[stage].push_back(site.call);
         std::vector<End> ends;
-        for (auto &[stage, at] : places)
+        for (auto &[stage, at] : places) {
             ends.push_back({stage, dead_over(stage, at, false)});
+            objects.ends.insert(stage);
+        }
         return ends;
     }
 
@@ -267,6 +326,7 @@ class Lifetimes {
     const StageGraph &graph;
     Objects &objects;
     Effects effects;
+    std::map<unsigned, std::set<const Function *>> functions_of_own;
     unsigned count;
     const Set &none, &every;
 };

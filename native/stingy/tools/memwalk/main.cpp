@@ -5,6 +5,7 @@
 #include "memwalk/result.h"
 #include "pch.h"
 #include <chrono>
+#include <sys/resource.h>
 #include <unistd.h>
 
 using namespace llvm;
@@ -16,6 +17,9 @@ static cl::opt<std::string> build("p", cl::desc("folder of compile_commands.json
 static cl::opt<std::string>
     config_file("config", cl::desc("what the source does not say: stages, allocators, sizes (native/stingy/README.md)"),
                 cl::value_desc("stingy.toml"), cl::cat(category));
+static cl::opt<std::string>
+    main_file("program", cl::desc("of several programs that the build makes, the one with main in this file"),
+              cl::value_desc("file.c"), cl::cat(category));
 static cl::opt<std::string> output("o", cl::desc("write JSON here (schema/memwalk.schema.json); - for standard output"),
                                    cl::value_desc("file"), cl::cat(category));
 static cl::opt<std::string> dot("dot", cl::desc("write the stage call graph for Graphviz here"), cl::value_desc("file"),
@@ -45,22 +49,44 @@ static cl::opt<std::string>
         cl::value_desc("STAGE:FUNCTION"), cl::cat(category));
 static cl::opt<bool> timings("timings", cl::desc("say on standard error how long each step took"), cl::cat(category));
 
-/// Wall time of each step; counted once, so noise of the machine is in it.
+/// The parts of the work: how long each took and the most memory so far (--timings; wall time, counted once, so noise
+/// of the machine is in it), and on a terminal which one is at work.
 class Steps {
   public:
-    void done(const char *step) {
+    /// The part that begins now ends the one before.
+    void begin(const char *step) {
         auto now = std::chrono::steady_clock::now();
-        if (timings)
-            errs() << "memwalk: " << step << ": "
-                   << std::chrono::duration_cast<std::chrono::milliseconds>(now - last).count() << " ms\n";
-        last = now;
+        if (timings && name) {
+            struct rusage used = {};
+            getrusage(RUSAGE_SELF, &used);
+            errs() << "memwalk: " << name << ": "
+                   << std::chrono::duration_cast<std::chrono::milliseconds>(now - last).count() << " ms, at most "
+                   << used.ru_maxrss / 1024 << " MiB\n";
+        }
+        last = now, name = step;
+        show("");
     }
+    void show(const std::string &more) {
+        if (is_terminal)
+            errs() << "\r\033[K" << (name ? "memwalk: " + std::string(name) + more : "");
+        errs().flush();
+    }
+    /// Before anything else is printed.
+    void hide() {
+        if (is_terminal)
+            errs() << "\r\033[K";
+    }
+    void end() { begin(nullptr); }
 
   private:
+    const char *name = nullptr;
+    bool is_terminal = isatty(2) && !timings;
     std::chrono::steady_clock::time_point last = std::chrono::steady_clock::now();
 };
+static Steps steps;
 
 static int fail(const std::string &what, int status = 1) {
+    steps.end();
     errs() << "memwalk: " << what << '\n';
     return status;
 }
@@ -221,12 +247,18 @@ int main(int argc, const char **argv) {
     Config config;
     Program program;
     std::string error;
-    Steps steps;
     if (!config_file.empty() && !config.read(config_file, error))
         return fail(error);
-    if (!read_units(build, program, error) || !load(program, threads, error))
+    steps.begin("read, compile and link");
+    if (!read_units(build, program, error) ||
+        !load(
+            program, threads, main_file,
+            [&](size_t done) {
+                steps.show(" (" + std::to_string(done) + " of " + std::to_string(program.units.size()) + " files)");
+            },
+            error))
         return fail(error);
-    steps.done("read, compile and link");
+    steps.begin("configuration, wrappers");
     if (!apply_annotations(program.facts, config, error))
         return fail(error);
     config.add_known();
@@ -240,34 +272,44 @@ int main(int argc, const char **argv) {
                                 "`; correct the name");
             }
     Allocators allocators(*program.module, config, program.facts);
+    steps.begin("pointers");
     Pointers pointers(*program.module, config, allocators, program.facts, is_sound);
     Calls calls(*program.module, pointers);
-    steps.done("pointers");
+    steps.begin("stages");
+    if (timings)
+        errs() << "memwalk: pointers: " << pointers.counts().passed << " targets passed on\n";
     StageGraph graph;
     Objects objects;
     if (!find_stages(program, config, calls, graph, error))
         return fail(error);
-    steps.done("stages");
-    if (!why.empty())
+    if (!why.empty()) {
+        steps.end();
         return print_chain(calls, graph, why);
+    }
+    steps.begin("objects");
     if (!find_objects(program, config, calls, allocators, graph, objects, error))
         return fail(error);
-    steps.done("objects");
+    steps.begin("lifetimes");
     find_lifetimes(calls, graph, objects);
-    steps.done("lifetimes");
     Result result;
     result.program = &program, result.config = &config, result.pointers = &pointers, result.graph = &graph,
-    result.objects = &objects;
+    result.objects = &objects, result.allocators = &allocators;
     result.line_bytes = line_bytes;
+    steps.begin("stack frames");
     Frames frames = read_frames(program, frame_source, threads, result.doubts);
     result.frames = frames.origin;
+    steps.begin("stack bounds");
     result.stack = stack_bounds(calls, config, graph, frames, result.doubts);
+    steps.begin("fields, globals");
     result.layouts = find_layouts(program, graph, objects, line_bytes);
     for (const std::string &warning : program.warnings)
         result.doubts.push_back(
             {"defined_twice", nullptr, warning, "leave files of other programs out of compile_commands.json"});
+    if (!program.left_out.empty())
+        result.doubts.push_back({"other_programs", nullptr, program.left_out, "--program names another one"});
     complete(result, calls);
-    steps.done("stack, fields, globals");
+    steps.begin("output");
+    steps.hide();
     bool is_good = true;
     if (!output.empty())
         is_good &= write_file(output, [&](raw_ostream &out) { write_json(result, out); });
@@ -280,6 +322,7 @@ int main(int argc, const char **argv) {
     outs().flush();
     if (outs().has_error())
         outs().clear_error(), is_good = false;
+    steps.end();
     // Exit without taking the program apart piece by piece.
     errs().flush();
     _exit(is_good ? 0 : 1);

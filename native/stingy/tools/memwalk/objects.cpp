@@ -1,4 +1,5 @@
 #include "memwalk/objects.h"
+#include "memwalk/escape.h"
 #include "memwalk/sizes.h"
 #include "pch.h"
 
@@ -47,7 +48,8 @@ class Finder {
     Finder(const Program &program, const Config &config, const Calls &calls, const Allocators &allocators,
            const StageGraph &graph, Objects &objects, std::string &error)
         : program(program), config(config), calls(calls), allocators(allocators), graph(graph), objects(objects),
-          error(error), sizes(calls) {}
+          error(error), sizes(calls),
+          escapes(calls, allocators, graph, [this](const Value &value) { return is_request(value); }) {}
 
     bool run() {
         if (!find_requests())
@@ -112,6 +114,16 @@ class Finder {
         return s;
     }
 
+    bool is_request(const Value &value) const {
+        if (const auto *variable = dyn_cast<AllocaInst>(&value)) {
+            const auto *record = dyn_cast<StructType>(variable->getAllocatedType());
+            return record && objects.request_records.count(plain_name(*record));
+        }
+        const auto *call = dyn_cast<CallBase>(&value);
+        const WrittenCall *as = call ? written(*call, place_of(*call)) : nullptr;
+        return as && objects.request_records.count(as->record);
+    }
+
     void collect() {
         for (const Function &function : calls.module) {
             if (function.isDeclaration() || allocators.is_either(function))
@@ -122,6 +134,12 @@ class Finder {
                     continue;
                 if (const Allocator *how = allocators.malloc_of(*call)) {
                     Site s = site(*call);
+                    if (how->through >= 0 && s.written) {
+                        WrittenCall &stored = objects.stored_by_argument.emplace_back(*s.written);
+                        stored.type = stored.stored_type, stored.record = stored.stored_record;
+                        stored.left = stored.stored_left;
+                        s.written = &stored;
+                    }
                     uint64_t type_bytes = 0;
                     if (!how->type.empty())
                         if (std::string record = program.facts.record_named(how->type); !record.empty())
@@ -132,6 +150,9 @@ class Finder {
                     s.size = sizes.of(*call, *how, s.written, type_bytes);
                     sites.push_back(s);
                     hows.push_back(how);
+                    is_temporary.push_back(!s.stages.empty() &&
+                                           !objects.request_records.count(record_of(sites.size() - 1)) &&
+                                           escapes.is_temporary(*call));
                 } else if (allocators.free_of(*call))
                     freeing.push_back(call);
                 else if (!call->getCalledFunction() &&
@@ -193,21 +214,24 @@ class Finder {
     void join() {
         parent.resize(sites.size());
         std::map<const CallBase *, unsigned> number;
-        std::map<std::pair<std::string, bool>, unsigned> by_record;
+        std::map<std::tuple<std::string, bool, bool>, unsigned> by_record;
         std::map<Cell, unsigned> by_holder;
         holders.resize(sites.size());
         for (unsigned i = 0; i < sites.size(); i++)
             parent[i] = i, number[sites[i].call] = i;
         for (unsigned i = 0; i < sites.size(); i++) {
             std::string record = record_of(i), pointed = sites[i].written ? sites[i].written->record : "";
-            for (const Cell &cell : calls.pointers.holders(*sites[i].call))
-                if (may_hold(cell, hows[i]->is_pool ? pointed : record, hows[i]->is_pool))
-                    holders[i].push_back(cell);
+            // Generic containers join what is kept in them; nothing keeps a temporary.
+            if (!is_temporary[i])
+                for (const Cell *cell : calls.pointers.holders(*sites[i].call))
+                    if (may_hold(*cell, hows[i]->is_pool ? pointed : record, hows[i]->is_pool))
+                        holders[i].push_back(*cell);
             if (!record.empty()) {
                 bool is_one = program.facts.records.count(record) && sites[i].size.kind == Size::constant &&
                               *sites[i].size.bytes == program.facts.records.at(record).bytes;
                 bool is_several = sites[i].size.kind == Size::n_constant || hows[i]->pointer >= 0;
-                auto [found, is_new] = by_record.emplace(std::make_pair(record, is_several && !is_one), i);
+                auto [found, is_new] =
+                    by_record.emplace(std::make_tuple(record, is_several && !is_one, bool(is_temporary[i])), i);
                 if (!is_new)
                     parent[root(i)] = root(found->second);
             }
@@ -236,6 +260,14 @@ class Finder {
             Object &object = objects.all[found->second];
             Site &s = sites[i];
             objects.object_of[s.call] = found->second;
+            bool is_only_temporary = object.is_temporary || (object.alloc.empty() && object.realloc.empty());
+            object.is_temporary = is_only_temporary && is_temporary[i];
+            // Of the C library's own through an argument, stingify knows.
+            if (hows[i]->is_foreign && (hows[i]->through < 0 || !hows[i]->within.empty()))
+                object.hindrances.push_back(
+                    {s.place,
+                     (hows[i]->within.empty() ? s.allocator : hows[i]->within + ", called by " + s.allocator + ",") +
+                         " allocates it, from outside"});
             object.is_pooled |= hows[i]->pool >= 0;
             object.is_pool |= hows[i]->is_pool;
             if (hows[i]->is_pool)
@@ -245,10 +277,9 @@ class Finder {
             object.size = is_first ? s.size : Sizes::join(object.size, s.size);
             if (is_first) {
                 object.record = record_of(i);
-                object.type = hows[i]->through >= 0                   ? "char"
-                              : s.written && !s.written->type.empty() ? s.written->type
-                              : object.record.empty()                 ? "char"
-                                                                      : object.record;
+                object.type = s.written && !s.written->type.empty() ? s.written->type
+                              : object.record.empty()               ? "char"
+                                                                    : object.record;
             }
             if (s.written)
                 object.align = std::max(object.align, s.written->align);
@@ -348,23 +379,26 @@ class Finder {
 
     /// Where free itself is given to functions from outside, they may call it with what they were also given.
     void find_handed_out() {
-        for (const CallBase *call : calls.pointers.frees_handed_out())
+        std::map<unsigned, const CallBase *> given; // the first call that gives the object away
+        if (!calls.pointers.frees_handed_out().empty())
             for (const CallBase *other : calls.pointers.calls_to_outside())
                 for (const Value *argument : other->args())
                     for (const Target *target : calls.pointers.targets(argument))
                         if (target->kind == Target::block)
                             if (auto known = objects.object_of.find(cast<CallBase>(target->value));
-                                known != objects.object_of.end()) {
-                                Object &object = objects.all[known->second];
-                                Place at = place_of(*call);
-                                if (none_of(object.hindrances,
-                                            [&](const Hindrance &h) { return h.place.text() == at.text(); }))
-                                    object.hindrances.push_back(
-                                        {at, "free is handed here to " + source_name(*call->getCalledFunction()) +
-                                                 ", from outside, and the object to " +
-                                                 source_name(*other->getCalledFunction()) + " (line " +
-                                                 std::to_string(place_of(*other).line) + "): it may be freed there"});
-                            }
+                                known != objects.object_of.end())
+                                given.emplace(known->second, other);
+        std::set<std::string> seen;
+        for (const CallBase *call : calls.pointers.frees_handed_out()) {
+            Place at = place_of(*call);
+            if (!seen.insert(at.text()).second)
+                continue;
+            for (auto &[object, other] : given)
+                objects.all[object].hindrances.push_back(
+                    {at, "free is handed here to " + source_name(*call->getCalledFunction()) +
+                             ", from outside, and the object to " + source_name(*other->getCalledFunction()) +
+                             " (line " + std::to_string(place_of(*other).line) + "): it may be freed there"});
+        }
     }
 
     /// Functions from outside that resize a block, or ask malloc about it: it must stay malloc's.
@@ -409,12 +443,20 @@ class Finder {
             if (!object.record.empty())
                 name = object.record + (is_array ? "s" : "");
             else {
+                // A request's field before others', and a pointer before a number that it may have been kept in.
                 const Cell *best = nullptr;
+                auto rank = [&](const Cell &cell) {
+                    auto record = program.facts.records.find(cell.record);
+                    const Field *field = record == program.facts.records.end()
+                                             ? nullptr
+                                             : record->second.find(field_name(program.facts, cell));
+                    bool is_number = field && !field->is_pointer && !field->is_array && field->record.empty();
+                    return std::make_pair(!is_number, objects.request_records.count(cell.record) != 0);
+                };
                 for (const Cell &cell : object.holders)
                     if (object.is_pool && object.is_pool_of_request && !objects.request_records.count(cell.record))
                         continue;
-                    else if (!best || (objects.request_records.count(cell.record) &&
-                                       !objects.request_records.count(best->record)))
+                    else if (!best || rank(cell) > rank(*best))
                         best = &cell;
                 if (best)
                     name = best->record + "_" + last_name(field_name(program.facts, *best));
@@ -476,7 +518,9 @@ class Finder {
     Objects &objects;
     std::string &error;
     Sizes sizes;
+    Escapes escapes;
     std::vector<Site> sites;
+    std::vector<bool> is_temporary;
     std::vector<const Allocator *> hows;
     std::vector<const CallBase *> freeing;
     std::vector<unsigned> parent;

@@ -1,6 +1,7 @@
 // Objects that requests own: where they are allocated and freed, how large they are, who holds them.
 #pragma once
 #include "memwalk/stages.h"
+#include <deque>
 
 namespace stingy {
 
@@ -32,6 +33,7 @@ struct Object {
     std::string id, type, record, doubt;
     enum Scope { request, temporary, shared } scope = shared;
     bool is_request = false, is_freed_on_every_path = false;
+    bool is_temporary = false; ///< one call makes it and frees it; no request waits with it
     bool is_pool = false, is_pool_of_request = false, is_pooled = false;
     std::set<unsigned> pools; ///< objects that it may lie in; it ends with them
     std::optional<uint64_t> per_request;
@@ -49,6 +51,8 @@ struct Objects {
     std::set<std::string> request_records;
     std::map<const llvm::CallBase *, unsigned> object_of;             ///< allocating calls
     std::map<const llvm::CallBase *, std::vector<unsigned>> freed_by; ///< freeing calls
+    std::set<unsigned> ends; ///< stages that free the request at hand; of others that they may close, it says nothing
+    std::deque<WrittenCall> stored_by_argument; ///< as if their results were assigned
     std::vector<Pointers::Warning> doubts;
 };
 

@@ -40,7 +40,7 @@ class Ownership {
                         if (!field.record.empty() && owned.insert(field.record).second)
                             is_changed = true;
             for (Object &object : objects.all) {
-                if (object.scope == Object::request || lies_in_others_pool(object))
+                if (object.scope == Object::request || object.is_temporary || lies_in_others_pool(object))
                     continue;
                 bool is_held = object.is_request || lies_in_request_pool(object) || object.is_pool_of_request;
                 for (const Cell &cell : object.holders)
@@ -65,6 +65,8 @@ class Ownership {
                 object.scope = Object::temporary;
             if (objects.request_records.empty() && !has_global)
                 object.scope = Object::request;
+            if (object.is_temporary)
+                object.scope = Object::temporary;
             if (lies_in_others_pool(object))
                 object.scope = Object::shared;
         }

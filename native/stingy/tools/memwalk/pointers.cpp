@@ -22,6 +22,7 @@ Pointers::Pointers(Module &module, const Config &config, const Allocators &alloc
         }
     }
     add_constraints();
+    is_built = true;
     solve();
     // Where only functions of another type were seen, the program calls through the wrong type.
     for (CallBase *call : indirect)
@@ -31,6 +32,13 @@ Pointers::Pointers(Module &module, const Config &config, const Allocators &alloc
     solve();
     resolve_by_type(is_sound);
     solve();
+    // In the order of the program, not in that in which they were found.
+    DenseMap<const Function *, unsigned> position;
+    for (const Function &function : module)
+        position.try_emplace(&function, position.size());
+    for (auto &[call, callees] : resolved)
+        std::sort(callees.begin(), callees.end(),
+                  [&](const Function *a, const Function *b) { return position.lookup(a) < position.lookup(b); });
     find_handed_out();
     report();
 }
@@ -62,7 +70,7 @@ bool Pointers::is_untold_free(const Function &function) const {
 /// Where `free` is given to functions from outside, and the configuration does not say what they free.
 void Pointers::find_handed_out() {
     auto is_free = [&](unsigned node) {
-        for (unsigned index : graph[node].points_to)
+        for (unsigned index : graph[find(node)].points_to)
             if (all_targets[index].kind == Target::function &&
                 is_untold_free(*cast<Function>(all_targets[index].value)))
                 return true;
@@ -101,7 +109,7 @@ void Pointers::find_handed_out() {
             bool is_given = node && is_function_there(argument) && is_free(node);
             // Within a structure that is handed over, too.
             if (node)
-                for (unsigned index : graph[node].points_to) {
+                for (unsigned index : graph[find(node)].points_to) {
                     auto record = facts.records.find(record_of(all_targets[index]));
                     if (record == facts.records.end())
                         continue;
@@ -167,6 +175,7 @@ void Pointers::report() {
 
 unsigned Pointers::new_node() {
     graph.emplace_back();
+    stands_for.push_back(graph.size() - 1);
     return graph.size() - 1;
 }
 
@@ -236,85 +245,204 @@ unsigned Pointers::node_of(const Value *value) {
     return node;
 }
 
+/// The node that stands for one, after nodes that copy to each other were joined.
+unsigned Pointers::find(unsigned node) const {
+    while (stands_for[node] != node)
+        node = stands_for[node] = stands_for[stands_for[node]];
+    return node;
+}
+
 void Pointers::add_target(unsigned node, unsigned index) {
+    node = find(node);
     if (node && graph[node].points_to.test_and_set(index))
-        queue(node);
+        graph[node].set_changed();
 }
 
 void Pointers::add_copy(unsigned from, unsigned to) {
+    from = find(from), to = find(to);
     if (!from || !to || from == to || !edges.insert({from, to}).second)
         return;
     graph[from].copies.push_back(to);
+    has_new_edges = true;
+    // Cycles are joined before anything goes round them.
+    if (!is_built)
+        return;
+    sum.passed += graph[from].points_to.count();
     if ((graph[to].points_to |= graph[from].points_to))
-        queue(to);
+        graph[to].set_changed();
 }
 
-void Pointers::solve() {
-    for (size_t next = 0; next < work.size(); next++) {
-        // The list only grows at its end; what is behind is dropped from time to time.
-        if (next > 1u << 16) {
-            work.erase(work.begin(), work.begin() + next);
-            next = 0;
-        }
-        unsigned n = work[next];
-        graph[n].is_queued = false;
-        SparseBitVector<> fresh;
-        fresh.intersectWithComplement(graph[n].points_to, graph[n].done);
-        if (fresh.empty())
+/// Joins the nodes of each cycle of copies, which point to the same, and puts the others into an order in which a node
+/// comes before those that it is copied to (Tarjan's components, in reverse).
+void Pointers::join_cycles() {
+    std::vector<unsigned> index(graph.size()), low(graph.size()), stack;
+    std::vector<bool> is_on_stack(graph.size());
+    std::vector<std::pair<unsigned, size_t>> visits;
+    std::vector<std::vector<unsigned>> cycles;
+    order.clear();
+    unsigned next = 0;
+    for (unsigned root = 1; root < graph.size(); root++) {
+        if (index[root] || stands_for[root] != root || graph[root].copies.empty())
             continue;
-        graph[n].done |= fresh;
-        for (unsigned index : fresh) {
-            const Target t = all_targets[index];
-            if (t.kind == Target::function) {
-                for (size_t i = 0; i < graph[n].calls.size(); i++) {
-                    auto [call, argument] = graph[n].calls[i];
-                    auto *function = cast<Function>(t.value);
-                    if (argument >= 0) {
-                        link_callback(*call, *function, argument >= 64);
-                        continue;
-                    }
-                    if (fits(*call, *function))
-                        reach(*call, *function);
-                    else if (function->arg_size() <= call->arg_size() || function->isVarArg())
-                        of_other_type[call].push_back(function);
+        visits.push_back({root, 0});
+        while (!visits.empty()) {
+            auto [node, child] = visits.back();
+            if (child == 0)
+                index[node] = low[node] = ++next, stack.push_back(node), is_on_stack[node] = true;
+            bool is_deeper = false;
+            while (child < graph[node].copies.size()) {
+                unsigned to = find(graph[node].copies[child++]);
+                if (!index[to]) {
+                    visits.back().second = child;
+                    visits.push_back({to, 0});
+                    is_deeper = true;
+                    break;
                 }
+                if (is_on_stack[to])
+                    low[node] = std::min(low[node], index[to]);
+            }
+            if (is_deeper)
                 continue;
-            }
-            if (graph[n].loads.empty() && graph[n].stores.empty() && graph[n].copies_content_to.empty() &&
-                graph[n].copies_content_from.empty())
+            visits.pop_back();
+            if (!visits.empty())
+                low[visits.back().first] = std::min(low[visits.back().first], low[node]);
+            if (low[node] != index[node])
                 continue;
-            unsigned inside = content(index);
-            for (size_t i = 0; i < graph[n].loads.size(); i++)
-                add_copy(inside, graph[n].loads[i]);
-            for (size_t i = 0; i < graph[n].stores.size(); i++)
-                add_copy(graph[n].stores[i], inside);
-            for (size_t i = 0; i < graph[n].copies_content_to.size(); i++) {
-                SparseBitVector<> others = graph[graph[n].copies_content_to[i]].points_to;
-                for (unsigned other : others)
-                    if (all_targets[other].kind != Target::function)
-                        add_copy(inside, content(other));
-            }
-            for (size_t i = 0; i < graph[n].copies_content_from.size(); i++) {
-                SparseBitVector<> others = graph[graph[n].copies_content_from[i]].points_to;
-                for (unsigned other : others)
-                    if (all_targets[other].kind != Target::function)
-                        add_copy(content(other), inside);
-            }
-        }
-        for (size_t i = 0; i < graph[n].copies.size(); i++) {
-            unsigned to = graph[n].copies[i];
-            if ((graph[to].points_to |= fresh))
-                queue(to);
+            order.push_back(node);
+            std::vector<unsigned> members;
+            unsigned member;
+            do {
+                member = stack.back();
+                stack.pop_back();
+                is_on_stack[member] = false;
+                members.push_back(member);
+            } while (member != node);
+            if (members.size() > 1)
+                cycles.push_back(std::move(members));
         }
     }
-    work.clear();
+    std::reverse(order.begin(), order.end());
+    for (const auto &members : cycles)
+        join_nodes(members);
+    // An edge between nodes that were joined, or that is there twice now, is followed once.
+    if (!cycles.empty()) {
+        edges.clear();
+        for (unsigned node = 1; node < graph.size(); node++) {
+            if (stands_for[node] != node || graph[node].copies.empty())
+                continue;
+            std::vector<unsigned> copies;
+            for (unsigned to : graph[node].copies)
+                if (to = find(to); to != node && edges.insert({node, to}).second)
+                    copies.push_back(to);
+            graph[node].copies = std::move(copies);
+        }
+    }
+    has_new_edges = false;
 }
 
-void Pointers::queue(unsigned node) {
-    if (graph[node].is_queued)
-        return;
-    graph[node].is_queued = true;
-    work.push_back(node);
+/// The last member, at which a component is left, stands for all.
+void Pointers::join_nodes(const std::vector<unsigned> &members) {
+    unsigned into = members.back();
+    Node &all = graph[into];
+    // What only some have seen, all have to draw conclusions from.
+    for (unsigned member : members) {
+        if (member == into)
+            continue;
+        Node &node = graph[member];
+        stands_for[member] = into;
+        all.points_to |= node.points_to;
+        all.done &= node.done, all.passed &= node.passed;
+        auto move = [](auto &to, auto &from) {
+            to.insert(to.end(), from.begin(), from.end());
+            from = {};
+        };
+        move(all.copies, node.copies), move(all.loads, node.loads), move(all.stores, node.stores);
+        move(all.copies_content_to, node.copies_content_to), move(all.copies_content_from, node.copies_content_from);
+        move(all.calls, node.calls);
+        node.points_to.clear(), node.done.clear(), node.passed.clear();
+    }
+    all.set_changed();
+}
+
+/// What a node's new targets mean: loads and stores through it become copies, calls reach functions.
+void Pointers::draw(unsigned n, const SparseBitVector<> &fresh) {
+    bool is_used = !(graph[n].loads.empty() && graph[n].stores.empty() && graph[n].copies_content_to.empty() &&
+                     graph[n].copies_content_from.empty());
+    for (unsigned index : fresh) {
+        const Target t = all_targets[index];
+        if (t.kind == Target::function) {
+            for (size_t i = 0; i < graph[n].calls.size(); i++) {
+                auto [call, argument] = graph[n].calls[i];
+                auto *function = cast<Function>(t.value);
+                if (argument >= 0) {
+                    link_callback(*call, *function, argument >= 64);
+                    continue;
+                }
+                if (fits(*call, *function))
+                    reach(*call, *function);
+                else if (function->arg_size() <= call->arg_size() || function->isVarArg())
+                    of_other_type[call].push_back(function);
+            }
+            continue;
+        }
+        if (!is_used)
+            continue;
+        unsigned inside = content(index);
+        for (size_t i = 0; i < graph[n].loads.size(); i++)
+            add_copy(inside, graph[n].loads[i]);
+        for (size_t i = 0; i < graph[n].stores.size(); i++)
+            add_copy(graph[n].stores[i], inside);
+        for (size_t i = 0; i < graph[n].copies_content_to.size(); i++) {
+            SparseBitVector<> others = graph[find(graph[n].copies_content_to[i])].points_to;
+            for (unsigned other : others)
+                if (all_targets[other].kind != Target::function)
+                    add_copy(inside, content(other));
+        }
+        for (size_t i = 0; i < graph[n].copies_content_from.size(); i++) {
+            SparseBitVector<> others = graph[find(graph[n].copies_content_from[i])].points_to;
+            for (unsigned other : others)
+                if (all_targets[other].kind != Target::function)
+                    add_copy(content(other), inside);
+        }
+    }
+}
+
+/// In waves (Pereira and Berlin, "Wave propagation and deep propagation for pointer analysis", 2009): cycles are
+/// joined, what is new goes along the copies in their order, and then what it means makes new copies.
+void Pointers::solve() {
+    for (bool is_again = true; is_again;) {
+        is_again = false;
+        if (has_new_edges)
+            join_cycles();
+        for (unsigned n : order) {
+            n = find(n);
+            Node &node = graph[n];
+            if (!node.is_to_pass)
+                continue;
+            node.is_to_pass = false;
+            SparseBitVector<> fresh;
+            fresh.intersectWithComplement(node.points_to, node.passed);
+            node.passed |= fresh;
+            sum.passed += uint64_t(fresh.count()) * node.copies.size();
+            for (unsigned to : node.copies)
+                if ((graph[to = find(to)].points_to |= fresh))
+                    graph[to].set_changed();
+        }
+        size_t count = graph.size();
+        for (unsigned n = 1; n < count; n++) {
+            if (!graph[n].is_changed || stands_for[n] != n)
+                continue;
+            graph[n].is_changed = false;
+            SparseBitVector<> fresh;
+            fresh.intersectWithComplement(graph[n].points_to, graph[n].done);
+            if (!fresh.empty()) {
+                graph[n].done |= fresh;
+                draw(n, fresh);
+            }
+            is_again = true;
+        }
+        is_again |= has_new_edges;
+    }
 }
 
 void Pointers::resolve_by_type(bool is_for_all) {
@@ -347,7 +475,7 @@ std::vector<const Target *> Pointers::targets(const Value *pointer) const {
     std::vector<const Target *> all;
     auto found = nodes.find(pointer);
     if (found != nodes.end())
-        for (unsigned index : graph[found->second].points_to)
+        for (unsigned index : graph[find(found->second)].points_to)
             all.push_back(&all_targets[index]);
     return all;
 }
@@ -355,7 +483,7 @@ std::vector<const Target *> Pointers::targets(const Value *pointer) const {
 std::vector<const Target *> Pointers::resized(const CallBase &call) const {
     std::vector<const Target *> all;
     if (auto found = resized_by.find(&call); found != resized_by.end())
-        for (unsigned index : graph[found->second].points_to)
+        for (unsigned index : graph[find(found->second)].points_to)
             all.push_back(&all_targets[index]);
     return all;
 }
@@ -364,34 +492,39 @@ std::vector<const Target *> Pointers::contents(const Cell &cell) const {
     std::vector<const Target *> all;
     auto found = target_of_cell.find(cell);
     if (found != target_of_cell.end() && contents_of[found->second])
-        for (unsigned index : graph[contents_of[found->second]].points_to)
+        for (unsigned index : graph[find(contents_of[found->second])].points_to)
             all.push_back(&all_targets[index]);
     return all;
 }
 
-std::vector<Cell> Pointers::holders(const CallBase &block) const {
-    std::vector<Cell> all;
-    auto key = target_of_value.find(&block);
-    if (key == target_of_value.end())
-        return all;
+void Pointers::find_holders() const {
+    if (!held_by_field.empty())
+        return;
+    held_by_field.resize(all_targets.size()), held_by_global.resize(all_targets.size());
     for (auto &[cell, index] : target_of_cell)
-        if (contents_of[index] && graph[contents_of[index]].points_to.test(key->second))
-            all.push_back(cell);
-    return all;
+        if (contents_of[index])
+            for (unsigned held : graph[find(contents_of[index])].points_to)
+                if (all_targets[held].kind == Target::block)
+                    held_by_field[held].push_back(&cell);
+    for (size_t i = 1; i < all_targets.size(); i++)
+        if (all_targets[i].kind == Target::global && contents_of[i])
+            for (unsigned held : graph[find(contents_of[i])].points_to)
+                if (all_targets[held].kind == Target::block)
+                    held_by_global[held].push_back(all_targets[i].value);
 }
 
-std::vector<const Value *> Pointers::global_holders(const CallBase &block) const {
-    std::vector<const Value *> all;
+const std::vector<const Cell *> &Pointers::holders(const CallBase &block) const {
+    static const std::vector<const Cell *> none;
+    find_holders();
     auto key = target_of_value.find(&block);
-    if (key == target_of_value.end())
-        return all;
-    for (size_t i = 1; i < all_targets.size(); i++)
-        if (all_targets[i].kind == Target::global && contents_of[i]) {
-            auto points_to = graph[contents_of[i]].points_to;
-            if (points_to.test(key->second))
-                all.push_back(all_targets[i].value);
-        }
-    return all;
+    return key == target_of_value.end() ? none : held_by_field[key->second];
+}
+
+const std::vector<const Value *> &Pointers::global_holders(const CallBase &block) const {
+    static const std::vector<const Value *> none;
+    find_holders();
+    auto key = target_of_value.find(&block);
+    return key == target_of_value.end() ? none : held_by_global[key->second];
 }
 
 } // namespace stingy

@@ -4,6 +4,7 @@
 #include "memwalk/cells.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SparseBitVector.h"
 #include <map>
 #include <set>
@@ -21,6 +22,11 @@ class Value;
 
 namespace stingy {
 
+/// Functions of the C library that forget their arguments when they return, but for what they return.
+bool keeps_nothing(llvm::StringRef function);
+/// The argument into which a function of the C library returns a pointer, or -1.
+int returned_argument(llvm::StringRef function);
+
 /// A place in memory that a pointer can point to.
 struct Target {
     enum Kind { function, block, global, local, cell } kind;
@@ -37,6 +43,7 @@ class Pointers {
   public:
     struct Counts {
         unsigned total = 0, by_field = 0, by_argument = 0, by_type = 0, unresolved = 0, max_targets = 0, narrowed = 0;
+        uint64_t passed = 0; ///< targets that went along copies: what the solver's time grows with
     };
     struct Warning {
         std::string kind;
@@ -57,9 +64,9 @@ class Pointers {
     /// What a call reallocates where its argument points.
     std::vector<const Target *> resized(const llvm::CallBase &call) const;
     /// Fields that can hold a pointer to the block.
-    std::vector<Cell> holders(const llvm::CallBase &block) const;
+    const std::vector<const Cell *> &holders(const llvm::CallBase &block) const;
     /// Globals that can hold it.
-    std::vector<const llvm::Value *> global_holders(const llvm::CallBase &block) const;
+    const std::vector<const llvm::Value *> &global_holders(const llvm::CallBase &block) const;
     const std::set<llvm::Function *> &called_later() const { return later; }
     const std::set<llvm::Function *> &thread_starts() const { return threads; }
     const std::vector<llvm::CallBase *> &indirect_calls() const { return indirect; }
@@ -84,12 +91,16 @@ class Pointers {
     void add_call(llvm::CallBase &call);
     void link(llvm::CallBase &call, llvm::Function &callee);
     void link_callback(llvm::CallBase &call, llvm::Function &callee, bool is_later);
+    unsigned find(unsigned node) const;
+    void join_cycles();
+    void join_nodes(const std::vector<unsigned> &members);
+    void draw(unsigned node, const llvm::SparseBitVector<> &fresh);
     void solve();
-    void queue(unsigned node);
     void resolve_by_type(bool is_for_all);
     bool fits(const llvm::CallBase &call, const llvm::Function &function) const;
     void reach(llvm::CallBase &call, llvm::Function &function);
     void find_handed_out();
+    void find_holders() const;
     std::string record_of(const Target &target) const;
     void report();
     unsigned new_node();
@@ -107,21 +118,27 @@ class Pointers {
     llvm::DenseMap<const llvm::Function *, unsigned> returns;
     llvm::DenseMap<const llvm::CallBase *, unsigned> resized_by; ///< node of what it reallocates
     struct Node {
-        llvm::SparseBitVector<> points_to, done; ///< done: those whose consequences were drawn
-        bool is_queued = false;
+        llvm::SparseBitVector<> points_to, passed, done; ///< passed on to copies; done: whose consequences were drawn
+        bool is_to_pass = false, is_changed = false;     ///< since `passed`, since `done`
+        void set_changed() { is_to_pass = is_changed = true; }
         std::vector<unsigned> copies, loads, stores, copies_content_to, copies_content_from;
         std::vector<std::pair<llvm::CallBase *, int>>
             calls; ///< -1: called; else argument that is called back, +64: later
     };
     std::vector<Node> graph;
+    mutable std::vector<unsigned> stands_for; ///< of a node: the one that it was joined to
     llvm::DenseSet<std::pair<unsigned, unsigned>> edges;
-    std::vector<unsigned> work;
+    bool is_built = false, has_new_edges = false;
+    std::vector<unsigned> order; ///< of nodes that are copied, before those that they are copied to
     llvm::DenseMap<const llvm::CallBase *, std::vector<llvm::Function *>> resolved;
     std::vector<llvm::CallBase *> indirect, outside, handed_out;
     std::set<const llvm::CallBase *> by_type_only;
     llvm::DenseMap<const llvm::CallBase *, const std::set<Signature> *> called_as; ///< null: unknown
     llvm::DenseMap<const llvm::CallBase *, std::vector<llvm::Function *>> of_other_type;
-    std::set<llvm::Function *> address_taken, later, threads;
+    llvm::SetVector<llvm::Function *> address_taken; ///< in the order of the program, which is that of the callees
+    std::set<llvm::Function *> later, threads;
+    mutable std::vector<std::vector<const Cell *>> held_by_field; ///< of blocks, by target; empty until asked for
+    mutable std::vector<std::vector<const llvm::Value *>> held_by_global;
     std::vector<Warning> doubts;
     Counts sum;
 };

@@ -187,8 +187,13 @@ void write_report(const Result &r, const std::vector<Cache> &caches, raw_ostream
                 out << ' ' << graph.stages[i].name;
         out << '\n';
     }
-    if (!r.shared_objects.empty())
-        out << "  " << r.shared_objects.size()
+    unsigned temporaries = count_if(r.shared_objects, [](const Object *o) { return o->is_temporary; });
+    if (temporaries)
+        out << "  " << temporaries
+            << " more objects are made and freed within one call; no request waits with them, so they are not counted "
+               "(shared_objects in the JSON)\n";
+    if (r.shared_objects.size() > temporaries)
+        out << "  " << r.shared_objects.size() - temporaries
             << " more objects that stages allocate or free are held by globals only; they are not counted "
                "(shared_objects in the JSON)\n";
 

@@ -41,8 +41,45 @@ std::string event_text(const Edge &edge) {
     return text.rtrim(";").str();
 }
 
+/// Stages from which no end of a request is seen, where others have one, and stages that nothing leads to and that lead
+/// nowhere: an ordinary end may be missing from the graph.
+static void doubt_ends(Result &result) {
+    const auto &stages = result.graph->stages;
+    std::vector<bool> ends(stages.size(), true), is_alone(stages.size(), true);
+    for (const Edge &edge : result.graph->edges)
+        if (edge.from != edge.to)
+            ends[edge.from] = is_alone[edge.from] = is_alone[edge.to] = false;
+    for (unsigned stage : result.objects->ends)
+        ends[stage] = true;
+    for (bool is_changed = true; is_changed;) {
+        is_changed = false;
+        for (const Edge &edge : result.graph->edges)
+            if (ends[edge.to] && !ends[edge.from])
+                ends[edge.from] = true, is_changed = true;
+    }
+    std::vector<std::string> without, alone;
+    for (unsigned i = 0; i < stages.size(); i++)
+        if (stages[i].value && is_alone[i])
+            alone.push_back(stages[i].name);
+        else if (stages[i].kind != "entry" && !ends[i])
+            without.push_back(stages[i].name);
+    bool has_ends = false;
+    for (unsigned i = 0; i < stages.size(); i++)
+        has_ends |= stages[i].kind != "entry" && ends[i];
+    if (!alone.empty() && alone.size() < stages.size())
+        result.doubts.push_back({"no_way", nullptr,
+                                 "nothing is seen to lead to " + join(alone, ", ") +
+                                     ", and nothing to follow: an ordinary end of a request may be missing",
+                                 "say what leads there: [[stage]] with after = [...]"});
+    if (!without.empty() && has_ends)
+        result.doubts.push_back({"no_end", nullptr,
+                                 "no end of a request is seen from " + join(without, ", ") +
+                                     ": no stage after it frees the request, or is the last one",
+                                 "if requests end there, say how: [[stage]] with after = [...], or [[free]]"});
+}
+
 static void find_globals(Result &result, const Calls &calls) {
-    std::map<const GlobalVariable *, Global> found;
+    MapVector<const GlobalVariable *, Global> found;
     const DataLayout &layout = calls.module.getDataLayout();
     auto note = [&](const Value *value, unsigned stage, bool is_write) {
         const Value *base = value;
@@ -97,7 +134,7 @@ static void find_globals(Result &result, const Calls &calls) {
             global.is_written = false;
         result.globals.push_back(global);
     }
-    std::sort(result.globals.begin(), result.globals.end(), [](const Global &a, const Global &b) {
+    std::stable_sort(result.globals.begin(), result.globals.end(), [](const Global &a, const Global &b) {
         return std::tie(a.name, a.place.file, a.place.line) < std::tie(b.name, b.place.file, b.place.line);
     });
 }
@@ -117,9 +154,10 @@ void complete(Result &result, const Calls &calls) {
     find_globals(result, calls);
     find_order(result);
     for (const Object &object : result.objects->all) {
-        if (object.live.empty())
+        if (object.live.empty() && !object.is_temporary)
             continue;
-        (object.scope == Object::shared ? result.shared_objects : result.request_objects).push_back(&object);
+        bool is_shared = object.scope == Object::shared || object.is_temporary;
+        (is_shared ? result.shared_objects : result.request_objects).push_back(&object);
     }
     auto by_id = [](const Object *a, const Object *b) {
         return a->is_request != b->is_request ? a->is_request : a->id < b->id;
@@ -138,6 +176,12 @@ void complete(Result &result, const Calls &calls) {
         for (const Object *object : result.request_objects) {
             if (!object->live.count(i))
                 continue;
+            // Of an array of requests, one is this request's.
+            if (object->is_request && object->size.kind == Size::n_constant) {
+                state.bytes += object->size.unit;
+                state.lines += (object->size.unit + result.line_bytes - 1) / result.line_bytes;
+                continue;
+            }
             if (!object->size.bytes || !object->per_request) {
                 state.is_bound = false;
                 if (!object->size.bytes)
@@ -157,11 +201,13 @@ void complete(Result &result, const Calls &calls) {
                                                   "unknown_callback", "resolved_by_type",     "free_handed_out"};
             (is_contained(unsound, warning.kind) ? result.unsound : result.doubts).push_back(warning);
         }
+    doubt_ends(result);
     for (const Object *object : result.request_objects)
-        if (!object->is_freed_on_every_path && !object->alloc.empty() && object->scope == Object::request &&
+        if (auto site = find_if(object->alloc, [](const Site &one) { return !one.stages.empty(); });
+            !object->is_freed_on_every_path && site != object->alloc.end() && object->scope == Object::request &&
             object->per_request)
             result.doubts.push_back(
-                {"may_leak", object->alloc[0].call,
+                {"may_leak", site->call,
                  object->free.empty()
                      ? object->id + " is allocated here and never freed by a stage"
                      : object->id + " is allocated here and not freed on every path that ends its request",

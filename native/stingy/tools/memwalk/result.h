@@ -32,6 +32,7 @@ struct Result {
     const Pointers *pointers;
     const StageGraph *graph;
     const Objects *objects;
+    const Allocators *allocators;
     std::vector<StackBound> stack;
     std::vector<Layout> layouts;
     std::vector<Global> globals;

@@ -155,6 +155,8 @@ Size Sizes::of(const CallBase &call, const Allocator &how, const WrittenCall *wr
             return unknown("at most " + size.reason + " + 1");
         return bounded(*size.most + 1, text(how.size) + " + 1");
     }
+    if (how.like != "" && how.like != "computed")
+        return unknown(how.like);
     if (how.like == "computed")
         return unknown("computed by " + source_name(*call.getCalledFunction()) + " from its arguments");
     if (how.through >= 0 && how.size < 0)

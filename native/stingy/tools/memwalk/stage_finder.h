@@ -31,7 +31,7 @@ class StageFinder {
     void add_schedule_argument_stages();
     /// Constants that are assigned to the state or passed to the functions that queue.
     std::set<int64_t> stored_values() const;
-    void add_stages_of_tests(const std::vector<StateTest> &tests, std::set<int64_t> values);
+    void add_stages_of_tests(const std::vector<StateTest> &found, std::set<int64_t> values);
     void name(Stage &stage, int64_t value) const;
     std::string numbered(int64_t value) const;
 
@@ -42,6 +42,10 @@ class StageFinder {
     /// The stage that begins in the function, if the source says so by a field or a call; a stage's code goes over into
     /// it.
     std::optional<unsigned> begun_by(const llvm::Function &function) const;
+    void add_chosen(Stage &stage, const llvm::Function &function);
+    void find_filling();
+    bool is_made_of_bits(const llvm::Value *value, const StateCell &state) const;
+    void report_unknown();
     /// Everything a stage can call, without the code that runs stages and without what other stages begin in.
     void close(Stage &stage);
     using Within = std::function<bool(const llvm::CallBase &)>;
@@ -67,6 +71,9 @@ class StageFinder {
     StageGraph &graph;
     std::string &error;
     bool is_functions = false;
+    std::vector<StateTest> tests;
+    std::vector<std::pair<const llvm::CallBase *, int64_t>> filling; ///< calls that set the state, and to what
+    std::vector<const llvm::CallBase *> filling_unknown;
     std::set<const llvm::Function *> schedule_functions, queue_functions, outside;
     std::map<const llvm::CallBase *, const Cell *> dispatch_calls; ///< calls through a state field
     std::vector<const llvm::GlobalVariable *> lists;               ///< of the stage with the same number

@@ -10,11 +10,47 @@ std::optional<unsigned> StageFinder::begun_by(const Function &function) const {
     return found == begins.end() ? std::nullopt : std::optional<unsigned>(found->second);
 }
 
+/// What of a function that chooses by the state runs when a stage's own code calls it: its code for that state, and
+/// what it does in every state.
+void StageFinder::add_chosen(Stage &stage, const Function &function) {
+    std::map<const BasicBlock *, const StateTest *> test_at;
+    for (const StateTest &test : tests)
+        if (test.block->getParent() == &function)
+            test_at[test.block] = &test;
+    std::set<const BasicBlock *> seen;
+    std::vector<const BasicBlock *> work{&function.getEntryBlock()};
+    while (!work.empty()) {
+        const BasicBlock *block = work.back();
+        work.pop_back();
+        if (!seen.insert(block).second)
+            continue;
+        stage.blocks.insert(block);
+        auto test = test_at.find(block);
+        if (test == test_at.end()) {
+            work.insert(work.end(), succ_begin(block), succ_end(block));
+            continue;
+        }
+        auto own = test->second->when.find(*stage.value);
+        work.push_back(own == test->second->when.end() ? test->second->otherwise : own->second);
+    }
+    stage.starts.insert(&function.getEntryBlock());
+}
+
 void StageFinder::close(Stage &stage) {
     std::vector<const Function *> work;
-    auto visit = [&](const Function *callee) {
-        if (callee->isDeclaration() || is_border(callee) || (callee != stage.function && begun_by(*callee)))
+    std::set<const Function *> chosen;
+    auto visit = [&](const CallBase &call, const Function *callee) {
+        if (callee->isDeclaration() || (callee != stage.function && begun_by(*callee)))
             return;
+        // A stage that calls its own dispatcher goes on in another state.
+        if (is_border(callee)) {
+            bool is_helper = stage.value && has_state() && graph.dispatchers.count(callee) &&
+                             callee != stage.dispatcher && callee != graph.scheduler &&
+                             !schedule_functions.count(callee) && !outside.count(callee);
+            if (is_helper && call.getFunction() != callee && chosen.insert(callee).second)
+                add_chosen(stage, *callee);
+            return;
+        }
         if (stage.functions.insert(callee))
             work.push_back(callee);
     };
@@ -25,12 +61,15 @@ void StageFinder::close(Stage &stage) {
         if (!call || dispatch_calls.count(call))
             return;
         for (const Function *callee : calls.pointers.callees(*call))
-            visit(callee);
+            visit(*call, callee);
     };
-    for (const BasicBlock *block : stage.blocks)
-        for (const Instruction &instruction : *block)
-            scan(instruction);
-    while (!work.empty()) {
+    size_t scanned = 0;
+    while (scanned < stage.blocks.size() || !work.empty()) {
+        if (scanned < stage.blocks.size()) {
+            for (const Instruction &instruction : *stage.blocks[scanned++])
+                scan(instruction);
+            continue;
+        }
         const Function *function = work.back();
         work.pop_back();
         for (const Instruction &instruction : instructions(*function))
@@ -47,6 +86,9 @@ void StageFinder::each_queueing(const Within &within, const Counts &counts,
                     for (const Origin &origin :
                          origins(calls, store->getValueOperand(), store, within, &state.cell).all)
                         use(origin);
+    for (auto [call, value] : filling)
+        if (counts(*call))
+            use({nullptr, value, call});
     for (auto &[name, call] : config.queue_stage)
         for (const CallBase *caller : calls.callers(*function_named(name)))
             if (counts(*caller) && call.stage >= 0 && call.stage < int(caller->arg_size()))
@@ -68,6 +110,149 @@ void StageFinder::each_queueing(const Within &within, const Counts &counts,
                     origin.at = at, origin.function = graph.stages[i].function;
                     use(origin);
                 }
+}
+
+/// Calls that fill a request as a whole, and with it its state, and that no assignment of the state follows: memset,
+/// and copies of a constant or of a local variable that is zero (`*c = (struct conn){0}`).
+void StageFinder::find_filling() {
+    if (!has_state() || is_functions)
+        return;
+    const Cell &state = graph.states[0].cell;
+    const DataLayout &layout = module.getDataLayout();
+    auto is_record = [&](const Type *type) {
+        const auto *record = dyn_cast_or_null<StructType>(type);
+        return record && plain_name(*record) == state.record;
+    };
+    auto is_request = [&](const Value *pointer) {
+        if (const auto *element = dyn_cast<GEPOperator>(pointer); element && is_record(element->getResultElementType()))
+            return true;
+        if (const auto *argument = dyn_cast<Argument>(pointer)) {
+            auto types = program.facts.signatures.find(source_name(*argument->getParent()));
+            unsigned i = argument->getArgNo() + 1; // after the result
+            if (types != program.facts.signatures.end())
+                for (const Signature &type : types->second)
+                    if (i < type.size() && type[i] == "*" + state.record)
+                        return true;
+        }
+        return any_of(pointer->users(), [&](const User *user) {
+            const auto *field = dyn_cast<GetElementPtrInst>(user);
+            return field && is_record(field->getSourceElementType());
+        });
+    };
+    // What memset and the like put into the bytes of a state, if they are zeros.
+    auto zeroed = [&](const CallBase &call) -> const Value * {
+        const Function *callee = call.getCalledFunction();
+        bool is_bzero = callee && callee->getName() == "bzero";
+        if (!is_bzero && !isa<MemSetInst>(call) && !(callee && callee->getName() == "memset"))
+            return nullptr;
+        const auto *bytes = dyn_cast<ConstantInt>(call.getArgOperand(is_bzero ? 1 : 2));
+        const auto *filling = is_bzero ? nullptr : dyn_cast<ConstantInt>(call.getArgOperand(1));
+        bool is_zero = bytes && bytes->getZExtValue() > state.offset && (is_bzero || (filling && filling->isZero()));
+        return is_zero ? call.getArgOperand(0)->stripPointerCasts() : nullptr;
+    };
+    // What a copy puts there.
+    auto copied = [&](const CallBase &call) -> std::optional<int64_t> {
+        const Function *callee = call.getCalledFunction();
+        if (!isa<MemTransferInst>(call) && !(callee && callee->getName() == "memcpy"))
+            return std::nullopt;
+        const auto *bytes = dyn_cast<ConstantInt>(call.getArgOperand(2));
+        const Value *from = call.getArgOperand(1)->stripPointerCasts();
+        if (!bytes || bytes->getZExtValue() <= state.offset)
+            return std::nullopt;
+        if (const auto *constant = dyn_cast<GlobalVariable>(from);
+            constant && constant->isConstant() && constant->hasInitializer()) {
+            const Field *field = program.facts.records.at(state.record).find(graph.states[0].field);
+            Type *type = Type::getIntNTy(module.getContext(), field ? 8 * field->bytes : 32);
+            if (const auto *number = dyn_cast_or_null<ConstantInt>(ConstantFoldLoadFromConst(
+                    const_cast<Constant *>(constant->getInitializer()), type, APInt(64, state.offset), layout)))
+                return number->getSExtValue();
+        }
+        for (const User *user : from->users())
+            if (const auto *memset = dyn_cast<CallBase>(user);
+                isa<AllocaInst>(from) && memset && zeroed(*memset) == from)
+                return 0;
+        return std::nullopt;
+    };
+    // A copy of something that is defined elsewhere, or that changes.
+    auto is_unknown = [&](const CallBase &call) {
+        const auto *bytes = isa<MemTransferInst>(call) ? dyn_cast<ConstantInt>(call.getArgOperand(2)) : nullptr;
+        return bytes && bytes->getZExtValue() > state.offset &&
+               isa<GlobalVariable>(call.getArgOperand(1)->stripPointerCasts()) &&
+               is_request(call.getArgOperand(0)->stripPointerCasts());
+    };
+    for (const Function &function : module)
+        for (const Instruction &instruction : instructions(function)) {
+            const auto *call = dyn_cast<CallBase>(&instruction);
+            if (!call)
+                continue;
+            if (!copied(*call) && is_unknown(*call))
+                filling_unknown.push_back(call);
+            const Value *request = zeroed(*call);
+            std::optional<int64_t> value;
+            if (request)
+                value = 0;
+            else if ((value = copied(*call)))
+                request = call->getArgOperand(0)->stripPointerCasts();
+            if (!value || isa<AllocaInst>(request) || !is_request(request))
+                continue;
+            auto stores = calls.stores.find(state);
+            bool is_assigned = stores != calls.stores.end() && any_of(stores->second, [&](const StoreInst *store) {
+                                   return store->getFunction() == &function &&
+                                          (isPotentiallyReachable(call, store, nullptr, nullptr, nullptr) ||
+                                           isa<AllocaInst>(getUnderlyingObject(store->getPointerOperand())));
+                               });
+            if (!is_assigned)
+                filling.push_back({call, *value});
+        }
+}
+
+/// Whether a value is made of the state's own bits.
+bool StageFinder::is_made_of_bits(const Value *value, const StateCell &state) const {
+    while (const auto *cast = dyn_cast<CastInst>(value))
+        value = cast->getOperand(0);
+    const auto *binary = dyn_cast<BinaryOperator>(value);
+    if (!binary || (binary->getOpcode() != Instruction::Or && binary->getOpcode() != Instruction::And))
+        return false;
+    return any_of(binary->operand_values(), [&](const Value *one) {
+        Cell cell;
+        return (field_of(calls, one, cell) && cell == state.cell) || is_made_of_bits(one, state);
+    });
+}
+
+/// Assignments of the state in stages of which no value is known: the edges from there are missing.
+void StageFinder::report_unknown() {
+    for (const StateCell &state : graph.states) {
+        const Instruction *unknown = nullptr, *bits = nullptr;
+        unsigned unknowns = 0, of_bits = 0;
+        for (const CallBase *call : filling_unknown)
+            if (!graph.stages_of(*call).empty())
+                unknown = unknown ? unknown : call, unknowns++;
+        auto stores = calls.stores.find(state.cell);
+        for (const StoreInst *store : stores == calls.stores.end() ? std::vector<StoreInst *>() : stores->second) {
+            auto any = [](const CallBase &) { return true; };
+            Origins found = origins(calls, store->getValueOperand(), store, any, &state.cell);
+            if (found.is_complete || !found.all.empty() || graph.stages_of(*store).empty())
+                continue;
+            bool is_bits = is_made_of_bits(store->getValueOperand(), state);
+            const Instruction *&first = is_bits ? bits : unknown;
+            if (!first)
+                first = store;
+            (is_bits ? of_bits : unknowns)++;
+        }
+        auto more = [](unsigned count) {
+            return count > 1 ? " and at " + std::to_string(count - 1) + " more places" : std::string();
+        };
+        if (unknown)
+            graph.doubts.push_back({"state_unknown", unknown,
+                                    state.text() + " is given a value here" + more(unknowns) +
+                                        " that is not known; edges from there are missing",
+                                    "assign constants, or [[stage]] with after = [...]"});
+        if (bits)
+            graph.doubts.push_back({"state_of_bits", bits,
+                                    state.text() + " is a set of bits: one is set or taken away here" + more(of_bits) +
+                                        "; stages are values that are assigned whole, edges by bits are missing",
+                                    "name the stages: [[stage]] with entry and after"});
+    }
 }
 
 std::optional<unsigned> StageFinder::stage_of(const Origin &origin) const {
@@ -222,7 +407,7 @@ void StageFinder::add_entries() {
     std::vector<const Function *> work;
     auto any = [&](const CallBase &) { return true; };
     auto everything = [](const Instruction &) { return true; };
-    std::map<const Function *, SetVector<const Instruction *>> in_dispatcher;
+    MapVector<const Function *, SetVector<const Instruction *>> in_dispatcher;
     each_queueing(any, everything, [&](const Origin &origin) {
         if (!stage_of(origin) || !is_outside(*origin.at))
             return;
@@ -236,6 +421,17 @@ void StageFinder::add_entries() {
     for (auto &[function, places] : in_dispatcher) {
         if (queue_functions.count(function))
             continue;
+        std::set<std::string> callers;
+        for (const CallBase *call : calls.callers(*function))
+            for (unsigned i : graph.stages_of(*call))
+                callers.insert(graph.stages[i].name);
+        if (!callers.empty())
+            graph.doubts.push_back(
+                {"state_changed_in_loop", places[0],
+                 join(callers, ", ") + " call " + source_name(*function) +
+                     ", which changes the state here, outside of any state's own code; that is taken "
+                     "as the loop's, and edges from these stages may be missing",
+                 "[scheduler] dispatch = \"the function of the loop\""});
         Stage stage;
         stage.name = source_name(*function);
         stage.kind = "entry";
@@ -261,7 +457,7 @@ void StageFinder::add_entries() {
     std::vector<const Function *> sorted(tops.begin(), tops.end());
     auto order = [](const Function *f) {
         Place p = place_of(*f);
-        return std::make_tuple(p.file, p.line);
+        return std::make_tuple(p.file, p.line, f->getName().str());
     };
     std::sort(sorted.begin(), sorted.end(), [&](const Function *a, const Function *b) { return order(a) < order(b); });
     for (const Function *function : sorted) {

@@ -118,10 +118,12 @@ std::set<int64_t> StageFinder::stored_values() const {
     return values;
 }
 
-void StageFinder::add_stages_of_tests(const std::vector<StateTest> &tests, std::set<int64_t> values) {
+void StageFinder::add_stages_of_tests(const std::vector<StateTest> &found, std::set<int64_t> values) {
+    tests = found;
+    std::map<const Function *, std::set<int64_t>> chosen; // by each function
     for (const StateTest &test : tests)
         for (auto &[value, block] : test.when)
-            values.insert(value);
+            values.insert(value), chosen[test.block->getParent()].insert(value);
     // A test within the code of another value: what it leads to otherwise is that code's, not every other value's.
     SetVector<const BasicBlock *> guarded;
     std::set<const BasicBlock *> ignored;
@@ -141,7 +143,9 @@ void StageFinder::add_stages_of_tests(const std::vector<StateTest> &tests, std::
                 continue;
             size_t before = stage.blocks.size();
             add_region(tests, test, value, stage.blocks, stage.starts);
-            if (stage.blocks.size() > before && !stage.dispatcher && test.when.count(value)) {
+            // It begins where most stages do: other functions look at its state on the way.
+            if (stage.blocks.size() > before && test.when.count(value) &&
+                (!stage.dispatcher || chosen[stage.dispatcher].size() < chosen[test.block->getParent()].size())) {
                 stage.dispatcher = test.block->getParent();
                 stage.place = place_of(*test.when.at(value)->getFirstNonPHIOrDbg());
                 if (!stage.place.line)

@@ -60,6 +60,7 @@ bool StageFinder::run() {
             begins[graph.stages[i].function] = i;
     for (Stage &stage : graph.stages)
         close(stage);
+    find_filling();
     add_entries();
     for (unsigned i = 0; i < graph.stages.size(); i++)
         add_edges(i), add_call_edges(i);
@@ -68,6 +69,7 @@ bool StageFinder::run() {
             if (!add_told_edge(named, before))
                 return false;
     join_edges();
+    report_unknown();
     graph.outside = outside;
     for (auto &[call, cell] : dispatch_calls)
         if (!begun_by(*call->getFunction()))

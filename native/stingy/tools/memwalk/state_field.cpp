@@ -40,6 +40,37 @@ std::optional<StateTest> test_of(const BasicBlock &block, const Value *&what) {
     return test;
 }
 
+/// Whether a comparison only keeps code from running for a value, or for all others: the value has no code of its own.
+/// `if (state != PAUSING) remove_event();`, `if (state == DONE) return;`
+bool is_guard(const StateTest &test, PostDominatorTree &post, const LoopInfo &loops) {
+    if (test.is_switch)
+        return false;
+    const BasicBlock *own = test.when.begin()->second;
+    // Where the value ends a loop, what follows is its code.
+    if (const Loop *loop = loops.getLoopFor(test.block); loop && !loop->contains(own))
+        return false;
+    auto *node = post.getNode(const_cast<BasicBlock *>(test.block));
+    const BasicBlock *meeting = node && node->getIDom() ? node->getIDom()->getBlock() : nullptr;
+    if (own == meeting)
+        return true;
+    if (own->getSinglePredecessor() != test.block ||
+        !(isa<ReturnInst>(own->getTerminator()) || own->getSingleSuccessor() == meeting))
+        return false;
+    return all_of(*own, [](const Instruction &instruction) {
+        return isa<DbgInfoIntrinsic>(instruction) || !(isa<StoreInst>(instruction) || isa<CallBase>(instruction));
+    });
+}
+
+/// Whether an address is that of a field of a global structure, and of no array.
+bool is_in_global(const Value *address) {
+    while (const auto *gep = dyn_cast<GEPOperator>(address)) {
+        if (!gep->hasAllConstantIndices() || isa<ArrayType>(gep->getSourceElementType()))
+            return false;
+        address = gep->getPointerOperand();
+    }
+    return isa<GlobalVariable>(address);
+}
+
 bool sounds_like_state(StringRef name) {
     std::string lower = name.lower();
     for (const char *word : {"state", "stage", "phase"})
@@ -72,11 +103,18 @@ std::vector<StateTest> state_tests(const Calls &calls, const Cell &state, const 
         std::set<int64_t> values;
         std::set<const BasicBlock *> ways;
         bool is_chosen_by_argument = false;
+        std::unique_ptr<PostDominatorTree> post;
+        LoopInfo loops;
         for (const BasicBlock &block : function) {
             const Value *what = nullptr;
             Cell cell;
             auto test = test_of(block, what);
             if (!test || !field_of(calls, what, cell) || !(cell == state))
+                continue;
+            if (!post)
+                post = std::make_unique<PostDominatorTree>(const_cast<Function &>(function)),
+                loops.analyze(DominatorTree(const_cast<Function &>(function)));
+            if (!only && is_guard(*test, *post, loops))
                 continue;
             is_chosen_by_argument |= isa<Argument>(what);
             for (auto &[value, to] : test->when)
@@ -146,6 +184,9 @@ bool guess_state_field(const Program &program, const Calls &calls, StateField &g
             continue;
         auto stores = calls.stores.find(cell);
         if (stores == calls.stores.end())
+            continue;
+        // What is there once is no request's.
+        if (all_of(stores->second, [](const StoreInst *store) { return is_in_global(store->getPointerOperand()); }))
             continue;
         for (const StoreInst *store : stores->second)
             for (const Origin &origin : origins(calls, store->getValueOperand(), store, any).all) {

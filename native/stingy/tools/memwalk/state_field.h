@@ -21,7 +21,8 @@ struct StateField {
 };
 
 /// Tests of a field, in functions that choose code by it: a switch with two cases or more, or comparisons with two
-/// constants. `only`: of this function alone.
+/// constants that have code of their own: a guard (`if (state != PAUSING)`) chooses nothing. `only`: of this function
+/// alone.
 std::vector<StateTest> state_tests(const Calls &calls, const Cell &state, const llvm::Function *only);
 /// Tests of a parameter.
 std::vector<StateTest> argument_tests(const llvm::Function &function, unsigned parameter);

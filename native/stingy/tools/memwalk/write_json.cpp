@@ -52,6 +52,7 @@ class Writer {
                 for (const Object *o : r.shared_objects)
                     object(*o);
             });
+            wrappers();
             layouts();
             globals();
             const Pointers::Counts &c = r.pointers->counts();
@@ -224,6 +225,8 @@ class Writer {
         j.object([&] {
             text("id", o.id), text("type", o.type.empty() ? "char" : o.type);
             j.attribute("is_request", o.is_request);
+            if (o.is_temporary)
+                j.attribute("is_temporary", true);
             maybe("per_request", o.per_request);
             number("align", o.align);
             j.attributeObject("size", [&] {
@@ -265,6 +268,43 @@ class Writer {
                 });
             if (!o.doubt.empty())
                 text("doubt", o.doubt);
+        });
+    }
+
+    /// Functions of the program that allocate or free for their callers, and that sites name.
+    void wrappers() {
+        std::set<std::string> used;
+        for (const auto *objects : {&r.request_objects, &r.shared_objects})
+            for (const Object *o : *objects)
+                for (const auto *sites : {&o->alloc, &o->realloc, &o->free})
+                    for (const Site &site : *sites)
+                        used.insert(site.allocator);
+        std::vector<std::tuple<std::string, const Function *, const Allocator *, bool>> found;
+        for (const Function &function : *r.program->module)
+            for (bool is_free : {false, true})
+                if (const Allocator *how =
+                        is_free ? r.allocators->free_of(function) : r.allocators->malloc_of(function);
+                    how && !how->within.empty() && used.count(source_name(function)))
+                    found.push_back({source_name(function), &function, how, is_free});
+        if (found.empty())
+            return;
+        std::stable_sort(found.begin(), found.end(),
+                         [](const auto &a, const auto &b) { return std::get<0>(a) < std::get<0>(b); });
+        j.attributeArray("wrappers", [&] {
+            for (auto &[name, function, how, is_free] : found)
+                j.object([&, name = name, function = function, how = how, is_free = is_free] {
+                    text("function", name), place("at", place_of(*function)), text("calls", how->within);
+                    for (auto [key, argument] :
+                         {std::make_pair("size", how->size), std::make_pair("count", how->count),
+                          std::make_pair("pointer", how->pointer), std::make_pair("through", how->through)})
+                        if (argument >= 0)
+                            number(key, argument);
+                    if (!how->like.empty())
+                        text("like", how->like);
+                    if (!is_free)
+                        j.attribute("zeroes", how->zeroes), j.attribute("dies", how->dies);
+                    j.attribute("is_plain", how->is_plain);
+                });
         });
     }
 

@@ -62,11 +62,6 @@ bad_configurations() {
 	database "$SCRATCH/atoms_bad" atoms.c
 	refused configuration_contradicts_annotation 1 'atoms.c:[0-9]*: add_tux_atom: the annotation says other than .*bad.toml:1' -p "$SCRATCH/atoms_bad" --config "$(toml '[[queue_stage]]\nfunction = "add_tux_atom"\nrequest = 1\nstage = 0\n')"
 	refused output_that_cannot_be_written 1 'No such file or directory. Name a file' -p "$SCRATCH/plain" --frames none -o "$SCRATCH/no/such/mem.json"
-	database "$SCRATCH/several" enum.c define.c
-	if wanted two_programs; then
-		"$MEMWALK" -p "$SCRATCH/several" --frames none --report > "$SCRATCH/out" 2>&1 && grep -q 'enum.c defines main again; left out' "$SCRATCH/out"
-		verdict $? two_programs_in_one_database_are_said
-	fi
 }
 
 bad_input() {

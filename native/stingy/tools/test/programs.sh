@@ -12,10 +12,73 @@ read_program() {
 	fi
 	cat "$ACTUAL/$name.dot" >> "$ACTUAL/$name.txt"
 	golden "$name.txt"
-	case $name in enum | atoms | union | wrapper) golden "$name.json" ;; esac
-	# The same program gives the same bytes.
-	"$MEMWALK" -p "$SCRATCH/$name" "${options[@]}" --frames none -j 1 -o "$SCRATCH/again.json" && cmp -s "$ACTUAL/$name.json" "$SCRATCH/again.json"
+	case $name in enum | atoms | union | wrapper | wrappers | temporaries) golden "$name.json" ;; esac
+	# The same program gives the same bytes, wherever the allocator puts what is known of it.
+	shuffled 1 -p "$SCRATCH/$name" "${options[@]}" -j 1 -o "$SCRATCH/again.json" && cmp -s "$ACTUAL/$name.json" "$SCRATCH/again.json"
 	verdict $? "output_of_${name}_is_reproducible"
+}
+
+# shuffled SEED ARGUMENT...: memwalk with its memory in another order. A sanitizer brings its own allocator.
+shuffled() {
+	local seed=$1 preload=
+	shift
+	if [ -z "${SUITES-}" ]; then
+		"${CC:-cc}" -O1 -shared -fPIC -o "$SCRATCH/shuffle.so" test/shuffle.c -pthread || return 1
+		preload=$SCRATCH/shuffle.so
+	fi
+	LD_PRELOAD=$preload SHUFFLE=$seed "$MEMWALK" --frames none "$@"
+}
+
+# Several programs of one build: asked for, unless --program says which.
+several() {
+	local folder=$SCRATCH/several
+	database "$folder" "$TOOLS"/test/several/{check,client,client_part,plugin,server,shared}.c
+	"$MEMWALK" -p "$folder" --frames none --report > "$SCRATCH/out" 2>&1
+	[ $? = 1 ] && grep -q '3 programs, with main in check.c, client.c, server.c. Which one is the server? --program' "$SCRATCH/out"
+	verdict $? several_programs_are_asked_for
+	"$MEMWALK" -p "$folder" --frames none --program server.c --report --caches 48 > "$SCRATCH/out" 2>&1 && grep -q '^Stages: 2, from conn.state. Read: 3 files' "$SCRATCH/out" && grep -q '3 files that only other programs of the build need were left out (main in check.c, client.c)' "$SCRATCH/out" && ! grep -q 'defines .* again' "$SCRATCH/out"
+	verdict $? the_program_that_is_named_is_read_whole
+	"$MEMWALK" -p "$folder" --frames none --program none.c 2>&1 | grep -q 'no file `none.c` of it defines main; main is in check.c, client.c, server.c'
+	verdict $? a_program_that_is_not_there_is_refused
+	# Of a file that is compiled for each program in its own way, the server's way: it is the one that allocates.
+	folder=$SCRATCH/ways
+	database "$folder" "$TOOLS"/test/several/{client,client_part,shared}.c
+	sed -i 's/"-O2"/"-O2", "-DSTATIC_LINES"/; s/^]//' "$folder/compile_commands.json"
+	database "$SCRATCH/server" "$TOOLS"/test/several/{server,shared}.c
+	sed 's/^\[/,/' "$SCRATCH/server/compile_commands.json" >> "$folder/compile_commands.json"
+	"$MEMWALK" -p "$folder" --frames none --program server.c --report --caches 48 > "$SCRATCH/out" 2>&1 && grep -q 'server.c:[0-9]* copy_line; freed' "$SCRATCH/out" && ! grep -q 'several ways' "$SCRATCH/out"
+	verdict $? a_file_is_read_as_it_is_compiled_for_the_program
+	"$MEMWALK" -p "$folder" --frames none --program client.c --report --caches 48 2>&1 | grep -q 'no stages found'
+	verdict $? another_program_has_its_own_way
+}
+
+# Pointers that go round: twice as many functions and blocks are about twice the work, not four times.
+ring() { # ring NUMBER: functions that hand what they get or allocate to the next
+	local i
+	echo '#include <stdlib.h>'
+	echo 'struct conn { int state; void *held; };'
+	for ((i = 0; i < $1; i++)); do echo "void *f$i(void *p);"; done
+	for ((i = 0; i < $1; i++)); do echo "void *f$i(void *p) { return f$(((i + 1) % $1))(p ? p : malloc($i + 1)); }"; done
+	echo 'void step(struct conn *c) { switch (c->state) { case 1: c->held = f0(0); c->state = 2; break; case 2: free(c->held); c->state = 1; } }'
+}
+growth() {
+	local number
+	for number in 200 400; do
+		ring $number > "$SCRATCH/ring$number.c"
+		database "$SCRATCH/ring$number" "$SCRATCH/ring$number.c"
+		"$MEMWALK" -p "$SCRATCH/ring$number" --frames none --timings -o "$SCRATCH/ring.json" 2>&1 | sed -n 's/^memwalk: pointers: \([0-9]*\) targets passed on$/\1/p' > "$SCRATCH/passed$number"
+	done
+	echo "  $(cat "$SCRATCH/passed200") targets passed on with 200 functions, $(cat "$SCRATCH/passed400") with 400"
+	[ "$(cat "$SCRATCH/passed200")" -gt 0 ] && [ "$(cat "$SCRATCH/passed400")" -le "$((5 * $(cat "$SCRATCH/passed200") / 2))" ]
+	verdict $? work_on_pointers_that_go_round_grows_with_their_number
+}
+
+# Every part of the work, in order.
+timings() {
+	database "$SCRATCH/timings" enum.c
+	"$MEMWALK" -p "$SCRATCH/timings" --frames none --timings -o "$SCRATCH/timed.json" 2>&1 | sed -n 's/^memwalk: \(.*\): [0-9]* ms, at most [1-9][0-9]* MiB$/\1/p' | tr '\n' ';' > "$SCRATCH/parts"
+	[ "$(cat "$SCRATCH/parts")" = 'read, compile and link;configuration, wrappers;pointers;stages;objects;lifetimes;stack frames;stack bounds;fields, globals;output;' ]
+	verdict $? timings_name_every_part
 }
 
 # --sound adds targets by type: the stage then reaches functions that only share a type.
@@ -57,5 +120,5 @@ programs() {
 		name=$(basename "$source" .c)
 		! wanted "$name" || part "read-$name" read_program "$name"
 	done
-	for name in sound_option svg why; do ! wanted $name || part $name $name; done
+	for name in sound_option svg why several growth timings; do ! wanted $name || part $name $name; done
 }

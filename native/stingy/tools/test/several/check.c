@@ -1,0 +1,7 @@
+// Tests what all of them share.
+#include "shared.h"
+
+int main(void) {
+    free_line(copy_line("x"));
+    return 0;
+}

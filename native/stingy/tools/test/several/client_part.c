@@ -1,0 +1,3 @@
+int only_clients_need_this(void) {
+    return 0;
+}

@@ -1,0 +1,2 @@
+char *copy_line(const char *line);
+void free_line(char *line);
