@@ -132,7 +132,10 @@ fn bad_lines_are_counted_and_shown_and_the_rest_is_replayed() {
     for words in ["mixed.log: line 2: ", "mixed.log: line 3: the line is longer than 64 KiB", "mixed.log: line 4: "] {
         assert!(examples.contains(words), "'{words}' is not in {examples}");
     }
-    let said = run(&mut straingauge(["load", &url, "--trace", &log, "--speed", "1000", "--quiet"])).exits_with(0);
+    let again = ["load", &url, "--trace", &log, "--speed", "1000", "--quiet"];
+    let short = run(&mut straingauge(again)).exits_with(0);
+    assert!(short.out.contains("3 not readable") && short.out.contains("mixed.log: line 2: "), "{}", short.out);
+    let said = run(straingauge(again).arg("--full")).exits_with(0);
     assert!(said.out.contains("3 not readable") && said.out.contains("line 3: the line is longer"), "{}", said.out);
     assert!(!said.out.contains('\u{1b}'), "an escape sequence reached the terminal");
 }

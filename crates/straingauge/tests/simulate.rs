@@ -48,7 +48,7 @@ fn guests(mark: &str) -> usize {
 /// The microbenchmark at two loads with everything that can be counted; twice as many packets as short runs need would change nothing.
 fn everything(connections: &str) -> Vec<String> {
     let packets = if long_run() { "5000" } else { "500" };
-    let options = ["--repackets", packets, "--warmup-packets", "100", "--delay", "1ms", "--l2", "128KiB,4MiB"];
+    let options = ["--packets", packets, "--warmup-packets", "100", "--delay", "1ms", "--l2", "128KiB,4MiB"];
     let more = ["--repack", "tcp_sock", "--cost", "1,12,350", "--connections", connections];
     options.iter().chain(&more).map(|word| word.to_string()).collect()
 }
@@ -399,7 +399,7 @@ fn what_cannot_be_simulated_is_refused_in_a_sentence() {
     refused(&["--no-caches", "--objects"], 2, &["--objects"]);
     refused(&["--memory", "1MiB"], 2, &["--memory"]);
     refused(&["--tlb", "7"], 2, &["--tlb"]);
-    refused(&["--repackets", "5", "--", "/bin/true"], 2, &["--repackets"]);
+    refused(&["--packets", "5", "--", "/bin/true"], 2, &["--packets"]);
     refused(&["--trace", "access.log"], 2, &["-- SERVER"]);
     refused(&["--speed", "max", "--", "/bin/true"], 2, &["--speed", "--trace"]);
     refused(&["--mix", "no-such-mix", "--", "/bin/true"], 2, &["no-such-mix"]);

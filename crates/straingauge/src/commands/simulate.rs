@@ -189,7 +189,7 @@ fn bench(args: &SimulateArgs) -> Result<Workload> {
     let packets = args.packets.map_or(4000, |count| count.0);
     let warmup_packets = args.warmup_packets.map_or(1000, |count| count.0);
     if !(1..=MOST_PACKETS).contains(&packets) || warmup_packets > MOST_PACKETS {
-        return Err(wrong_usage("--repackets must lie between 1 and 10M, --warmup-packets between 0 and 10M"));
+        return Err(wrong_usage("--packets must lie between 1 and 10M, --warmup-packets between 0 and 10M"));
     }
     Ok(Workload::Bench { warmup_packets, packets })
 }

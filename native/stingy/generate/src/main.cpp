@@ -166,11 +166,14 @@ std::string printable(const std::string &text) {
 
 // Whole or not at all: a build must not see half a file.
 void write(const std::string &path, const std::string &text) {
-    std::string temporary = path + ".new";
+    // A device, a pipe or a link is written as it is: a rename would put a file in its place.
+    std::filesystem::file_status found = std::filesystem::symlink_status(path);
+    bool is_special = std::filesystem::exists(found) && !std::filesystem::is_regular_file(found);
+    std::string temporary = is_special ? path : path + ".new";
     std::ofstream file(temporary, std::ios::binary);
     file << text;
     file.close();
-    if (!file || rename(temporary.c_str(), path.c_str()) != 0)
+    if (!file || (!is_special && rename(temporary.c_str(), path.c_str()) != 0))
         throw Refusal(path + ": cannot be written: " + strerror(errno));
 }
 

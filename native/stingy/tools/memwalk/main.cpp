@@ -118,26 +118,33 @@ static std::vector<Cache> read_caches(uint64_t &line_bytes) {
     return caches;
 }
 
+/// A device, a pipe or a link is written as it is: a rename would put a file in its place.
+static bool is_special(const std::string &path) {
+    sys::fs::file_status found;
+    return !sys::fs::status(path, found, /*Follow=*/false) && found.type() != sys::fs::file_type::regular_file;
+}
+
 template <typename Write> static bool write_file(const std::string &path, Write write) {
     if (path == "-") {
         write(outs());
         return true;
     }
     // Whole or not at all.
-    std::string part = path + ".part";
+    std::string part = is_special(path) ? path : path + ".part";
     std::error_code failed;
     raw_fd_ostream out(part, failed);
     if (!failed) {
         write(out);
         out.close();
         if (!out.has_error())
-            failed = sys::fs::rename(part, path);
+            failed = part == path ? std::error_code() : sys::fs::rename(part, path);
         else
             failed = out.error(), out.clear_error();
     }
     if (failed) {
         fail(path + ": " + failed.message() + ". Name a file that can be written");
-        sys::fs::remove(part);
+        if (part != path)
+            sys::fs::remove(part);
     }
     return !failed;
 }
@@ -149,7 +156,7 @@ static bool draw(const Result &result) {
         fail("--svg: there is no program `dot` here; install Graphviz, or take --dot and draw it elsewhere");
         return false;
     }
-    SmallString<128> graph, part(svg + ".part");
+    SmallString<128> graph, part(is_special(svg) ? svg : svg + ".part");
     if (sys::fs::createTemporaryFile("memwalk", "dot", graph) ||
         !write_file(graph.str().str(), [&](raw_ostream &out) { write_dot(result, out); }))
         return !fail("--svg: the temporary folder cannot be written");
@@ -157,10 +164,14 @@ static bool draw(const Result &result) {
     int status = sys::ExecuteAndWait(*program, {*program, "-Tsvg", "-o", part, graph}, std::nullopt, {},
                                      /*SecondsToWait=*/60, 0, &message);
     sys::fs::remove(graph);
-    std::error_code failed = status ? std::make_error_code(std::errc::io_error) : sys::fs::rename(part, svg);
+    bool is_in_place = part == svg;
+    std::error_code failed = status        ? std::make_error_code(std::errc::io_error)
+                             : is_in_place ? std::error_code()
+                                           : sys::fs::rename(part, svg);
     if (!failed)
         return true;
-    sys::fs::remove(part);
+    if (!is_in_place)
+        sys::fs::remove(part);
     fail(svg + ": " + (status ? "dot ended with status " + std::to_string(status) + " " + message : failed.message()) +
          ". Name a file that can be written");
     return false;

@@ -61,6 +61,10 @@ bad_configurations() {
 	refused size_contradicts_the_program 1 'conn_header is always 512 bytes' -p "$SCRATCH/plain" --config "$(toml '[[object]]\nid = "conn_header"\nmax_bytes = 100\n')"
 	database "$SCRATCH/atoms_bad" atoms.c
 	refused configuration_contradicts_annotation 1 'atoms.c:[0-9]*: add_tux_atom: the annotation says other than .*bad.toml:1' -p "$SCRATCH/atoms_bad" --config "$(toml '[[queue_stage]]\nfunction = "add_tux_atom"\nrequest = 1\nstage = 0\n')"
+	mkfifo "$SCRATCH/pipe" && ln -s elsewhere.json "$SCRATCH/link.json"
+	cat "$SCRATCH/pipe" > "$SCRATCH/through" &
+	"$MEMWALK" -p "$SCRATCH/plain" --frames none -o "$SCRATCH/pipe" 2> "$SCRATCH/err" && wait $! && [ -p "$SCRATCH/pipe" ] && grep -q '"stages"' "$SCRATCH/through" && "$MEMWALK" -p "$SCRATCH/plain" --frames none -o "$SCRATCH/link.json" 2> "$SCRATCH/err" && [ -L "$SCRATCH/link.json" ] && cmp -s "$SCRATCH/through" "$SCRATCH/elsewhere.json"
+	verdict $? what_is_no_ordinary_file_is_written_and_not_replaced
 	refused output_that_cannot_be_written 1 'No such file or directory. Name a file' -p "$SCRATCH/plain" --frames none -o "$SCRATCH/no/such/mem.json"
 }
 
