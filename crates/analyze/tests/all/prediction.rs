@@ -342,7 +342,7 @@ fn the_measured_nginx_sweep_is_modelled_and_its_short_path_is_a_doubt() {
     assert!(doubt.contains("up to half the yield point"), "{doubt}");
 }
 
-/// Medians that `find` printed for nginx with one worker (bench/runs/2026-11-21-find-nginx): connections, requests per
+/// Medians that `find` printed for nginx with one worker on 2026-11-21: connections, requests per
 /// second, busy share of the server's CPU.
 const KEPT: [(u64, f64, f64); 14] = [
     (1, 33.4e3, 0.59),
