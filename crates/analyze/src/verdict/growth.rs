@@ -8,7 +8,7 @@ use super::rules::*;
 use crate::disturbance::is_disturbed;
 use crate::growth;
 use crate::statistics::{mean, median};
-use crate::zones::{load_words, percent};
+use crate::zones::{Level, load_words, percent};
 use record::layers::Layer;
 use record::units::{format_bytes, format_si};
 use record::{Point, Sweep, names};
@@ -16,6 +16,9 @@ use std::collections::BTreeMap;
 
 /// The kernel divides CPU time into user and system by what it finds at its ticks.
 const TICKS_PER_SEC: f64 = 100.0;
+
+/// A load whose requests cost this share of the dearest's, or more, is as dear.
+const ABOUT_AS_DEAR: f64 = 0.75;
 
 /// User time of a request over points: all of it over all requests, with its standard error.
 struct UserTime {
@@ -75,7 +78,13 @@ fn user_growth<'a>(evidence: &Evidence<'a>) -> Option<UserGrowth<'a>> {
     // Few connections are few ticks: all loads up to the cheapest one speak for it.
     let up_to_cheapest = closed.levels.iter().map(|level| level.load).filter(|load| *load <= loads.0);
     let low: Vec<&Point> = up_to_cheapest.flat_map(|load| evidence.quiet_at(closed.sweep, load)).collect();
-    let high = evidence.quiet_at(closed.sweep, loads.1);
+    // The dearest load may have been visited once, for a fifth of a second: loads that cost about as much speak for it, too.
+    let is_dear = |level: &&Level| {
+        let cost = level.cpu_us_per_request.map(|cost| cost.median);
+        level.load > loads.0 && cost.is_some_and(|cost| cost >= ABOUT_AS_DEAR * cpu.highest_us)
+    };
+    let dear = closed.levels.iter().filter(is_dear).map(|level| level.load);
+    let high: Vec<&Point> = dear.flat_map(|load| evidence.quiet_at(closed.sweep, load)).collect();
     let (before, after) = (user_time(&low)?, user_time(&high)?);
     let grown = after.us - before.us;
     let at_least_us = grown - 3.0 * before.error_us.hypot(after.error_us);
@@ -245,6 +254,14 @@ pub fn slows_with_time(evidence: &Evidence<'_>) -> Option<Told> {
     };
     let rose = median(&ratios)? / machine;
     if rose < TIME_GROWTH_RATIO || ratios.iter().any(|ratio| ratio / machine < 1.1) {
+        return None;
+    }
+    // A server that mostly sleeps has a CPU cost that wanders with what the CPU did before; nobody waits longer for that.
+    let waits: Vec<f64> = self::visits(evidence, |point| point.value(names::RESPONSE_P50))
+        .iter()
+        .map(|((_, first), (_, last))| last / first)
+        .collect();
+    if median(&waits)? / machine < 1.1 {
         return None;
     }
     let ((first, low), (last, high)) = *visits.iter().max_by_key(|((first, _), (last, _))| last.index - first.index)?;

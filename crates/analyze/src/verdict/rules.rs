@@ -208,7 +208,7 @@ pub const RULES: [Rule; 17] = [
         id: "slows-with-time",
         cause: "the server slows down with each request served",
         evidence: "`server.cpu_us_per_request` at the first and the last visit of each load, points that nothing disturbed; the yardstick",
-        threshold: "1.25 times in the median of three loads or more, 1.1 times at each of them, the machine's own change (yardstick) taken off",
+        threshold: "1.25 times in the median of three loads or more, 1.1 times at each of them, the median response time 1.1 times, the machine's own change (yardstick) taken off",
         refuted_by: "a new start of the server brings no speed back",
         remedy: "`perf top -p PID` names the function; bound what is kept for each request",
         source: "comparison within a load: time, not load",

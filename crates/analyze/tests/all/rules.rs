@@ -483,13 +483,19 @@ fn errors_of_the_server_above_a_load_are_named() {
 
 #[test]
 fn a_server_that_slows_with_each_request_is_told_from_one_that_slows_with_load() {
-    let by_time = |slope: f64| {
+    let slows = |slope: f64, waits: bool| {
         move |point: &mut Point| {
-            let cpu = point.value(names::SERVER_CPU).unwrap() * (1.0 + slope * f64::from(point.index));
+            let slower = 1.0 + slope * f64::from(point.index);
+            let cpu = point.value(names::SERVER_CPU).unwrap() * slower;
+            let p50 = point.value(names::RESPONSE_P50).unwrap() * if waits { slower } else { 1.0 };
             set(point, names::SERVER_CPU, cpu, 1000);
+            set(point, names::RESPONSE_P50, p50, 1000);
             set(point, names::SERVER_CPU_USER, cpu * 0.8, 1000);
         }
     };
+    let by_time = |slope: f64| slows(slope, true);
+    // An idle CPU's cost of a request wanders with what it did before; nobody waits for that.
+    assert!(judged(healthy(), fixture::record(), slows(0.05, false)).causes.is_empty(), "nobody waits longer");
     let verdict = judged(healthy(), fixture::record(), by_time(0.05));
     assert_eq!(found(&verdict), ["slows-with-time"], "{:?}", verdict.sentences);
     assert!(judged(healthy(), fixture::record(), by_time(0.0)).causes.is_empty());
