@@ -18,7 +18,7 @@ const MAX_CLASSES: usize = 3;
 const LABEL: &str = "                 ";
 
 /// Throughput, response time, status codes, errors, CPU time of both sides, and the gravest doubt. `latencies` as for
-/// [`super::point`]; `statuses` counts answers by status code.
+/// [`point()`](super::point()); `statuses` counts answers by status code.
 pub fn summary(point: &Point, latencies: &[(String, Latency)], statuses: &BTreeMap<u16, u64>) -> String {
     let mut lines = vec![heading(point)];
     let mut row = |label: &str, words: String| {
