@@ -190,8 +190,7 @@ impl Sampler {
                 let mut seen = Waits::default();
                 let cost = measured(|| seen.read(&threads));
                 shared.control().samples.waits.add(seen);
-                // They come most often: half the share of a CPU that the other kinds have.
-                waits.rest_after(2 * cost);
+                waits.rest_after(cost);
                 charge(shared, cost);
             }
         }

@@ -53,7 +53,8 @@ fn a_slow_log_and_a_lock_are_named_and_a_whole_server_gets_no_advice() {
         }
         let wanted: Vec<String> = wanted.into_iter().map(String::from).collect();
         // On such a machine it may name nothing, but nothing else either.
-        let is_quiet = !said.json()["verdict"]["sentences"].to_string().contains("not quiet enough");
+        let verdict = said.json()["verdict"].to_string();
+        let is_quiet = !verdict.contains("not quiet enough") && !verdict.contains("noisy-neighbour");
         if !is_quiet && found.is_empty() {
             continue;
         }
