@@ -16,8 +16,8 @@ mod figures;
 mod find;
 mod levels;
 
-pub use failure::crossed;
 pub(crate) use failure::percent;
+pub use failure::{crossed, fails};
 pub(crate) use find::load_words;
 pub use find::{find, of_run};
 pub use levels::{client_is_saturated, server_is_saturated};

@@ -11,7 +11,9 @@
 
 use crate::cpu_clock;
 use crate::kept_file::KeptFile;
-use crate::proc_text::{ProcessStat, ThreadAccount, parse_cgroup_usage_us, parse_process_stat, parse_thread_account};
+use crate::proc_text::{
+    ProcessStat, ThreadAccount, parse_anonymous_pages, parse_cgroup_usage_us, parse_process_stat, parse_thread_account,
+};
 use crate::processes::ProcessTable;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
@@ -61,8 +63,6 @@ pub struct GroupSize {
     pub threads: u64,
     /// Sum of resident pages; pages shared by several processes count in each.
     pub resident_pages: u64,
-    /// Of these, pages that no file and no shared memory backs: heaps and stacks.
-    pub anonymous_pages: u64,
 }
 
 /// CPU time of one living process.
@@ -412,14 +412,13 @@ impl ServerGroup {
         self.is_cut
     }
 
-    /// The size as of the last reading; anonymous pages as of now.
+    /// The size as of the last reading.
     pub fn size(&self) -> GroupSize {
         let mut size = GroupSize::default();
-        for (pid, member) in self.members.iter().filter(|(_, member)| member.last.state != 'Z') {
+        for member in self.members.values().filter(|member| member.last.state != 'Z') {
             size.processes += 1;
             size.threads += member.last.threads;
             size.resident_pages += member.last.resident_pages;
-            size.anonymous_pages += read_anonymous_pages(*pid).unwrap_or(0);
         }
         size
     }
@@ -430,12 +429,10 @@ fn add_account(counters: &mut GroupCounters, earlier: &ThreadAccount, now: &Thre
     counters.switches += now.switches.saturating_sub(earlier.switches);
 }
 
-/// `/proc/PID/statm` has resident pages second, and those of files and shared memory third (proc(5)).
-fn read_anonymous_pages(pid: u32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
-    let mut pages = text.split_ascii_whitespace().skip(1).map(str::parse::<u64>);
-    let (resident, shared) = (pages.next()?.ok()?, pages.next()?.ok()?);
-    resident.checked_sub(shared)
+/// Pages of these processes that no file and no shared memory backs: heaps and stacks. An ended process has none.
+pub fn anonymous_pages(pids: &[u32]) -> u64 {
+    let of_process = |pid: &u32| parse_anonymous_pages(&fs::read(format!("/proc/{pid}/statm")).ok()?);
+    pids.iter().filter_map(of_process).sum()
 }
 
 fn read_account(pid: u32, tid: u32) -> Option<ThreadAccount> {

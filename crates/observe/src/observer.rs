@@ -3,7 +3,7 @@
 use crate::cpu_clock;
 use crate::error::ObserveError;
 use crate::facts;
-use crate::group::{Group, ServerGroup};
+use crate::group::{Group, ServerGroup, anonymous_pages};
 use crate::listening::server_on_port;
 use crate::machine::MachineReader;
 use crate::network::{NetworkReader, NetworkReading};
@@ -179,6 +179,7 @@ impl Observer {
             samples,
             busiest_thread_ns,
             size,
+            anonymous_pages: anonymous_pages(&members),
             descriptors_used: most_descriptors(&members),
             members,
             server_cpus: self.target.server_cpus.clone(),

@@ -329,6 +329,13 @@ pub fn parse_wait_call(text: &[u8]) -> Option<WaitCall> {
     }
 }
 
+/// Resident pages less those of files and shared memory, in `/proc/PID/statm` (its second and third number, proc(5)).
+pub fn parse_anonymous_pages(text: &[u8]) -> Option<u64> {
+    let mut pages = words(text).skip(1).map(number);
+    let (resident, shared) = (pages.next()??, pages.next()??);
+    resident.checked_sub(shared)
+}
+
 /// The soft limit of open descriptors in `/proc/PID/limits`; `None` where it is unlimited or missing.
 pub fn parse_descriptor_limit(text: &[u8]) -> Option<u64> {
     lines(text)

@@ -55,6 +55,8 @@ pub struct Window {
     pub(crate) samples: Samples,
     pub(crate) busiest_thread_ns: Option<u64>,
     pub(crate) size: GroupSize,
+    /// Pages of the members that no file and no shared memory backs.
+    pub(crate) anonymous_pages: u64,
     pub(crate) members: Vec<u32>,
     /// Established connections of the group to other servers, where they could be read.
     pub(crate) outgoing: Option<u64>,
@@ -185,7 +187,7 @@ impl Window {
             Some(Figure::new(bytes, "bytes", self.size.processes, Origin::Counted))
         };
         set(names::SERVER_MEMORY, "bytes", pages(self.size.resident_pages));
-        set(names::SERVER_ANONYMOUS_MEMORY, "bytes", pages(self.size.anonymous_pages));
+        set(names::SERVER_ANONYMOUS_MEMORY, "bytes", pages(self.anonymous_pages));
         self.wait_figures(&mut set);
         let counted = |count: u64| Some(Figure::new(count as f64, "count", 1, Origin::Counted));
         set(names::SERVER_PROCESSES, "count", counted(self.size.processes));

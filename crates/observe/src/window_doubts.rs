@@ -235,6 +235,7 @@ mod tests {
             samples: Default::default(),
             busiest_thread_ns: Some(cpu_ns),
             size: Default::default(),
+            anonymous_pages: 0,
             members: vec![1],
             outgoing: None,
             descriptors_used: None,

@@ -217,10 +217,8 @@ fn reading(
     };
     let (rate, busy, own) =
         (checked(names::THROUGHPUT)?, checked(names::SERVER_CPU_BUSY)?, checked(names::SERVER_CPU)?);
-    let (user, system, softirq) =
-        (checked(names::SERVER_CPU_USER)?, checked(names::SERVER_CPU_SYSTEM)?, checked(names::SERVER_SOFTIRQ)?);
-    let softirq =
-        softirq.map(|all| checked(names::SERVER_SOFTIRQ_BESIDE).map(|beside| beside.unwrap_or(all))).transpose()?;
+    let (user, system) = (checked(names::SERVER_CPU_USER)?, checked(names::SERVER_CPU_SYSTEM)?);
+    let softirq = checked(names::SERVER_SOFTIRQ_BESIDE)?.or(checked(names::SERVER_SOFTIRQ)?);
     let Some(rate) = rate.filter(|rate| *rate > 0.0) else { return Ok(None) };
     // The CPUs' own account is complete where nothing else runs there; with other work only the server group's is its own.
     let own = own.map(|own| (own + softirq.unwrap_or(0.0)) * 1e-6 * rate);
@@ -238,7 +236,6 @@ fn reading(
     }
     let seconds = |name| point.value(name).filter(|us| us.is_finite() && *us > 0.0).map(|us| us * 1e-6);
     let as_cpus = |us: Option<f64>| us.map(|us| us * 1e-6 * rate);
-    let failed = crate::zones::crossed(point, criteria).is_some_and(|reasons| !reasons.is_empty());
     Ok(Some((
         point.pace != Pace::Closed,
         Reading {
@@ -255,7 +252,7 @@ fn reading(
             p50_s: seconds(names::RESPONSE_P50),
             p99_s: seconds(names::RESPONSE_P99),
             threads: checked(names::SERVER_THREADS)?,
-            failed,
+            failed: crate::zones::fails(point, criteria),
         },
     )))
 }

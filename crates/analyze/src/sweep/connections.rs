@@ -164,8 +164,7 @@ impl ConnectionSweep {
         let mut first: Vec<&Point> =
             points.iter().filter(|point| point.sweep == Sweep::Connections && point.repeat == 0).collect();
         first.sort_by_key(|point| point.connections);
-        let failed =
-            |point: &&Point| zones::crossed(point, &self.plan.criteria).is_some_and(|crossed| !crossed.is_empty());
+        let failed = |point: &&Point| zones::fails(point, &self.plan.criteria);
         first.len() >= 2 && first.iter().rev().take(2).all(failed)
     }
 

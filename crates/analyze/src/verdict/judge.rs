@@ -68,7 +68,7 @@ pub fn descriptors(evidence: &Evidence<'_>) -> Option<Told> {
     let criteria = *evidence.criteria();
     let is_full = |point: &Point| point.value(names::SERVER_DESCRIPTORS).is_some_and(|used| used >= DESCRIPTORS_RATIO);
     let waits = |point: &Point| point.value(names::ACCEPT_QUEUE_MAX).is_some_and(|queue| queue >= 1.0);
-    let fails = |point: &Point| crate::zones::crossed(point, &criteria).is_some_and(|reasons| !reasons.is_empty());
+    let fails = |point: &Point| crate::zones::fails(point, &criteria);
     let (at, points) = evidence.first_level(|point| is_full(point) && (waits(point) || fails(point)))?;
     let used = points.iter().filter_map(|point| point.figures.get(names::SERVER_DESCRIPTORS)?.n).max()?;
     let share = typical(&points, names::SERVER_DESCRIPTORS)?;
@@ -284,7 +284,7 @@ pub fn interrupts(evidence: &Evidence<'_>) -> Option<Told> {
 pub fn backlog(evidence: &Evidence<'_>) -> Option<Told> {
     let criteria = *evidence.criteria();
     let value = |point: &Point, name| point.value(name).unwrap_or(0.0);
-    let fails = |point: &Point| crate::zones::crossed(point, &criteria).is_some_and(|reasons| !reasons.is_empty());
+    let fails = |point: &Point| crate::zones::fails(point, &criteria);
     // Who was dropped while connections were opened comes back after the short window of a search.
     let (at, points) = evidence.first_level(|point| {
         value(point, names::TCP_LISTEN_OVERFLOWS) >= LOST_PER_SEC

@@ -11,6 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// More connections than this without a byte of an answer are failure: at their 99th percentile nobody is served.
 const SILENT_RATIO: f64 = 0.01;
 
+/// Whether a point crossed a criterion of failure; one that cannot be judged did not.
+pub fn fails(point: &Point, criteria: &Criteria) -> bool {
+    crossed(point, criteria).is_some_and(|reasons| !reasons.is_empty())
+}
+
 /// The criteria of failure that a point crossed, in words with the value and the limit; empty = the load held.
 /// `None` when the point cannot be judged: nothing was asked of the server.
 pub fn crossed(point: &Point, criteria: &Criteria) -> Option<Vec<String>> {

@@ -1,6 +1,6 @@
 //! Points grouped by load: what every level of a sweep showed.
 
-use super::failure::{Trial, crossed};
+use super::failure::{Trial, crossed, fails};
 use super::{Level, Spread, Zone, curve::Reading};
 use crate::disturbance::{DISTURBED_WEIGHT, is_disturbed, quiet_first};
 use crate::statistics::{median, range};
@@ -80,7 +80,7 @@ fn spread(points: &[&Point], value: impl Fn(&Point) -> Option<f64>) -> Option<Sp
 pub(super) fn level(load: f64, points: &[&Point], criteria: &Criteria) -> Level {
     let best = full_length(points);
     let named = |name: &'static str| move |point: &Point| point.value(name);
-    let failed = |point: &&Point| crossed(point, criteria).is_some_and(|reasons| !reasons.is_empty());
+    let failed = |point: &&Point| fails(point, criteria);
     let speaks = best.iter().filter(|point| failed(point)).max_by_key(|point| (point.duration_ns, point.index));
     let limited = best.iter().filter(|point| client_limited(point, criteria)).count();
     Level {
