@@ -2,6 +2,7 @@
 
 use crate::cli::{WatchWord, WatchingOptions};
 use crate::failure::wrong_usage;
+use crate::quantity::Share;
 use crate::server::Server;
 use crate::watching::Watch;
 use crate::worker::{WireWatch, clean};
@@ -32,16 +33,8 @@ const MODES: [(&str, Mode); 4] =
 impl RequestWatchPlan {
     /// Checks the options; `None`: not at all. `default`: what holds when nothing was typed.
     pub fn new(options: &WatchingOptions, default: WatchWord) -> Result<Option<RequestWatchPlan>> {
-        let classes = match &options.response_classes {
-            Some(text) => {
-                SizeClasses::parse(text).map_err(|error| wrong_usage(format!("--response-classes: {error}")))?
-            }
-            None => SizeClasses::default(),
-        };
-        let overhead_ratio = options.overhead.map_or(0.01, |share| share.0);
-        if overhead_ratio <= 0.0 {
-            return Err(wrong_usage("--overhead must be above 0, as in 1%; --detail zero costs least"));
-        }
+        let classes = classes(options.response_classes.as_deref())?;
+        let overhead_ratio = overhead_ratio(options.overhead)?;
         let mode = match options.detail.unwrap_or(default) {
             WatchWord::Off => return Ok(None),
             WatchWord::Zero => Mode::Zero,
@@ -90,8 +83,23 @@ impl RequestWatchPlan {
     }
 }
 
+/// `--response-classes`.
+pub fn classes(typed: Option<&str>) -> Result<SizeClasses> {
+    let parsed = typed.map(SizeClasses::parse).transpose();
+    Ok(parsed.map_err(|error| wrong_usage(format!("--response-classes: {error}")))?.unwrap_or_default())
+}
+
+/// `--overhead`.
+pub fn overhead_ratio(typed: Option<Share>) -> Result<f64> {
+    let ratio = typed.map_or(0.01, |share| share.0);
+    if ratio <= 0.0 {
+        return Err(wrong_usage("--overhead must be above 0, as in 1%; --detail zero costs least"));
+    }
+    Ok(ratio)
+}
+
 /// A pack and its text, checked before anything is started.
-fn pack(word: &str, mode: Mode) -> Result<(Pack, String)> {
+pub fn pack(word: &str, mode: Mode) -> Result<(Pack, String)> {
     if matches!(mode, Mode::Zero | Mode::Exact) {
         return Err(wrong_usage("--pack has windows of its own: use it with --detail default or counts"));
     }

@@ -20,6 +20,15 @@ lo:   78653     413    0    0    0     0          0         0    78653     414  
 eth0:1: 313562408   12567    0    0    0     0          0         0   802974    9418    0    0    0     0       0          0\n";
 
 #[test]
+fn pages_of_files_and_shared_memory_are_not_anonymous() {
+    assert_eq!(parse_anonymous_pages(b"9031 1205 804 310 0 500 0\n"), Some(401));
+    assert_eq!(parse_anonymous_pages(b"0 0 0 0 0 0 0\n"), Some(0), "a process that has ended");
+    for damaged in [&b""[..], b"9031 1205", b"9031 1205 x", b"9031 804 1205 310", b"\xff \xff \xff"] {
+        assert_eq!(parse_anonymous_pages(damaged), None);
+    }
+}
+
+#[test]
 fn a_process_name_may_hold_anything() {
     let stat = parse_process_stat(STAT).unwrap();
     assert_eq!(stat.command, "a (b) c");

@@ -11,13 +11,13 @@ mod view;
 
 use crate::cli::{WatchArgs, WatchModeWord};
 use crate::failure::{self, print, wrong_usage};
+use crate::requests;
 use crate::signals::Stop;
 use anyhow::{Context, Result};
 use exporter::Exporter;
 use observe::Group;
 use observe::watch::demand::DemandTracker;
-use observe::watch::pack::{BUILT_IN, Pack};
-use observe::watch::{Intervals, Mode, Rates, Reading, SizeClasses, WatchOptions, Watcher};
+use observe::watch::{Intervals, Mode, Rates, Reading, WatchOptions, Watcher};
 use record::time::monotonic_ns;
 use recording::Recording;
 use std::process::ExitCode;
@@ -106,24 +106,20 @@ fn finish(watcher: Watcher, recording: Option<Recording>, last: &Reading, is_cut
 
 fn options(args: &WatchArgs) -> Result<WatchOptions> {
     let port = crate::url::port_word(&args.port)?;
-    let classes = match &args.response_classes {
-        Some(text) => SizeClasses::parse(text).map_err(|error| wrong_usage(format!("--response-classes: {error}")))?,
-        None => SizeClasses::default(),
+    let mode = match args.detail {
+        None | Some(WatchModeWord::Default) => Mode::Default,
+        Some(WatchModeWord::Zero) => Mode::Zero,
+        Some(WatchModeWord::Counts) => Mode::Counts,
+        Some(WatchModeWord::Exact) => Mode::Exact,
     };
-    let overhead_ratio = args.overhead.map_or(0.01, |share| share.0);
-    if overhead_ratio <= 0.0 {
-        return Err(wrong_usage("--overhead must be above 0, as in 1%; --detail zero costs least"));
-    }
+    let classes = requests::classes(args.response_classes.as_deref())?;
+    let overhead_ratio = requests::overhead_ratio(args.overhead)?;
+    let pack = args.pack.as_deref().map(|word| requests::pack(word, mode)).transpose()?;
     Ok(WatchOptions {
         port,
         group: args.pid.map_or(Group::ListeningOn(port), Group::Tree),
         netns_pid: args.netns_of,
-        mode: match args.detail {
-            None | Some(WatchModeWord::Default) => Mode::Default,
-            Some(WatchModeWord::Zero) => Mode::Zero,
-            Some(WatchModeWord::Counts) => Mode::Counts,
-            Some(WatchModeWord::Exact) => Mode::Exact,
-        },
+        mode,
         overhead_ratio,
         classes,
         // Always on, this hook would cost every system call of the machine a detour: it is for windows.
@@ -135,20 +131,8 @@ fn options(args: &WatchArgs) -> Result<WatchOptions> {
         },
         room: args.room.map(|room| room.0.min(u64::from(u32::MAX)) as u32),
         looks: !args.no_looks,
-        pack: pack(args)?,
+        pack: pack.map(|(pack, _)| pack),
         reads_by_position: false,
-    })
-}
-
-/// The pack, checked before anything is attached.
-fn pack(args: &WatchArgs) -> Result<Option<Pack>> {
-    let Some(word) = &args.pack else { return Ok(None) };
-    if matches!(args.detail, Some(WatchModeWord::Zero | WatchModeWord::Exact)) {
-        return Err(wrong_usage("--pack has windows of its own: use it with --detail default or counts"));
-    }
-    Pack::open(word).map(Some).map_err(|error| {
-        let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
-        wrong_usage(format!("--pack: {error} (a file, or one of {})", names.join(", ")))
     })
 }
 

@@ -54,7 +54,7 @@ pub(super) fn run(args: &ProfileArgs, axis: SweepAxis) -> Result<ExitCode> {
         (None, false) => format!("http://127.0.0.1:{PORT}/"),
         (Some(_), false) => {
             return Err(wrong_usage(
-                "--axis starts what it profiles: add -- SERVER ... behind the URL, or leave the URL out for the microbenchmark",
+                "--axis starts what it profiles: add -- SERVER ... after the URL, or leave the URL out for the microbenchmark",
             ));
         }
         (None, true) => {
