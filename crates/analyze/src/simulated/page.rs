@@ -1,8 +1,9 @@
 //! The report over a simulation: one HTML file without script, as for the other runs.
 
-use super::{Simulation, figures, tables, text};
+use super::{figures, tables, text};
 use crate::report::frame::{Frame, render};
 use crate::report::{DrawnFigure, draw};
+use record::simulation::Simulation;
 use record::{RunDir, Status};
 use serde::Serialize;
 

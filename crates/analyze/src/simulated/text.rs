@@ -1,8 +1,8 @@
 //! A simulation for a terminal.
 
-use super::Simulation;
 use crate::text::table::Table as Lines;
 use crate::text::{plain, wrap};
+use record::simulation::Simulation;
 
 /// What was simulated.
 pub(super) fn headline(simulation: &Simulation) -> String {

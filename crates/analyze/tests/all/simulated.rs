@@ -2,7 +2,8 @@
 
 use crate::browser::{chromium, open};
 use crate::fixture;
-use analyze::simulated::{Simulation, page, text};
+use analyze::simulated::{page, text};
+use record::simulation::Simulation;
 use std::path::Path;
 
 fn stored() -> Simulation {

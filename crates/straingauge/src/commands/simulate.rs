@@ -9,12 +9,12 @@ use crate::signals::Stop;
 use anyhow::Result;
 use record::machine::MachineFacts;
 use record::run::{RunRecord, RunWriter, SCHEMA, write_whole};
+use record::simulation::{Cost, FILE, Simulation};
 use record::{Scenario, Status};
 use simulate::SimulateError;
 use simulate::cache::{Geometry, MOST_L2, Replacement, Setup};
 use simulate::experiment::{self, Experiment, PointPlan, Step, Workload};
 use simulate::machine::Limits;
-use simulate::result::{Cost, Report};
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
@@ -58,7 +58,7 @@ pub fn run(args: SimulateArgs) -> Result<ExitCode> {
     match outcome {
         Ok(report) => {
             match args.json {
-                true => print(&format!("{}\n", serde_json::to_string_pretty(&simulate::json::report(&report))?))?,
+                true => print(&format!("{}\n", report.to_json()))?,
                 false => print(&simulate::text::report(&report, most_functions))?,
             }
             if let Some(place) = place {
@@ -105,9 +105,8 @@ impl Kept {
         Ok(Kept(RunWriter::create(Path::new("runs"), Some(path), record)?))
     }
 
-    fn save(&mut self, report: &Report) -> Result<()> {
-        let text = serde_json::to_vec_pretty(&simulate::json::report(report))?;
-        Ok(write_whole(&self.0.path().join("simulation.json"), &text)?)
+    fn save(&mut self, simulation: &Simulation) -> Result<()> {
+        Ok(write_whole(&self.0.path().join(FILE), simulation.to_json().as_bytes())?)
     }
 
     fn finish(mut self, status: Status, why: Option<String>) -> Result<String> {
