@@ -41,8 +41,7 @@ fn along(simulation: &Simulation, quantity: impl Fn(&Point) -> u64) -> Vec<Vec<&
         let all = [point.connections, point.rate_per_sec, point.delay_us];
         // The quantity is one of the three, told by what changes when a point differs in it alone.
         let probe = |index: usize| {
-            let mut other =
-                Point { connections: all[0], rate_per_sec: all[1], delay_us: all[2], ..Point::default() };
+            let mut other = Point { connections: all[0], rate_per_sec: all[1], delay_us: all[2], ..Point::default() };
             match index {
                 0 => other.connections ^= 1,
                 1 => other.rate_per_sec ^= 1,

@@ -31,6 +31,7 @@ pub mod scenario;
 pub mod simulation;
 pub mod time;
 pub mod units;
+pub mod watch;
 pub mod watched;
 pub mod what_if;
 pub mod workload;

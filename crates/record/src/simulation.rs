@@ -380,11 +380,11 @@ impl FromStr for Geometry {
     fn from_str(text: &str) -> Result<Geometry, String> {
         let parts: Vec<&str> = text.split('/').collect();
         let known = match parts[..] {
-            [bytes, ways, line, replacement @ ("lru" | "plru")] => bytes.parse().ok().zip(ways.parse().ok()).and_then(
-                |(bytes, ways)| {
+            [bytes, ways, line, replacement @ ("lru" | "plru")] => {
+                bytes.parse().ok().zip(ways.parse().ok()).and_then(|(bytes, ways)| {
                     Some(Geometry { bytes, ways, line_bytes: line.parse().ok()?, replacement: replacement.into() })
-                },
-            ),
+                })
+            }
             _ => None,
         };
         known.ok_or_else(|| format!("'{}' is not BYTES/WAYS/LINE/lru or plru", text.escape_debug()))

@@ -191,12 +191,7 @@ fn lines_when_packed(row: &Object, counts: &ObjectCounts, packing: &Packing) -> 
 }
 
 /// What the layouts did: the counts of a run as it is, and of the same run with them.
-pub fn compared(
-    rows: &[Object],
-    counts: &[ObjectCounts],
-    after: &[ObjectCounts],
-    packings: &[Packing],
-) -> Vec<Packed> {
+pub fn compared(rows: &[Object], counts: &[ObjectCounts], after: &[ObjectCounts], packings: &[Packing]) -> Vec<Packed> {
     let each = packings.iter().filter_map(|packing| {
         let row = rows.iter().find(|row| row.name == packing.cache)?;
         let before = counts.iter().find(|one| one.name == packing.cache)?;

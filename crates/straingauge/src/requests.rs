@@ -11,7 +11,8 @@ use load::LoadResult;
 use observe::Group;
 use observe::watch::pack::{BUILT_IN, Pack};
 use observe::watch::point::{self, ClientSide, PointSeen};
-use observe::watch::{Mode, PointWatch, SizeClasses, WatchOptions};
+use observe::watch::{PointWatch, SizeClasses, WatchOptions};
+use record::watch::Mode;
 use record::{Doubt, Point};
 
 /// How requests are to be watched, as typed.

@@ -94,7 +94,10 @@ fn profiles(simulation: &Simulation) -> Table {
         }
         rows.push((format!("{at} instructions"), across(point, |counts| counts.instructions as f64)));
         if simulation.caches.is_some() {
-            rows.push((format!("{at} L1 misses"), across(point, |counts| counts.l1i_misses() as f64 + counts.l1d_misses() as f64)));
+            rows.push((
+                format!("{at} L1 misses"),
+                across(point, |counts| counts.l1i_misses() as f64 + counts.l1d_misses() as f64),
+            ));
             rows.push((format!("{at} L2 misses"), across(point, |counts| counts.l2_misses(0) as f64)));
         }
     }

@@ -6,7 +6,7 @@ use super::pack::Pack;
 use super::pack_places::Place;
 use super::phases::PhaseSums;
 use super::probe_cost::ProbeCosts;
-use super::reading::{ClassTotals, PackTotals};
+use record::watch::{ClassTotals, PackTotals};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;

@@ -2,8 +2,8 @@
 //! processes that did most are listed, all others are one row, so that the rows' sums are the group's.
 
 use super::layout::{PHASES, PortCounts, ThreadRecord};
-use super::reading::{ClassTotals, ProcessCounts, ProcessTotals};
 use crate::group::ProcessCpu;
+use record::watch::{ClassTotals, ProcessCounts, ProcessTotals};
 use std::collections::BTreeMap;
 
 /// Processes that a reading lists one by one.

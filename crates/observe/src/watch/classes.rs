@@ -5,18 +5,8 @@
 
 use super::layout::SIZE_CLASSES;
 use record::units::{UnitError, parse_bytes};
+use record::watch::SizeClass;
 use serde::Serialize;
-
-/// One class: `[from, below)` bytes of response, head and body.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct SizeClass {
-    /// Name, shown in tables.
-    pub name: String,
-    /// Smallest response.
-    pub from_bytes: u64,
-    /// First size that belongs to the next class; `None` for the last.
-    pub below_bytes: Option<u64>,
-}
 
 /// The classes, small to large; at least one, at most eight.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

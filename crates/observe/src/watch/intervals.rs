@@ -2,44 +2,8 @@
 //! read need not be read as often as what changes fast.
 
 use record::units::{UnitError, parse_duration};
+use record::watch::system::{KINDS, Kind, WORDS};
 use std::time::Duration;
-
-/// Counters that are read together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// CPU time by mode, context switches, processes started and running (`/proc/stat`).
-    Cpu,
-    /// Interrupts and soft interrupts by kind: the dearest, as the kernel sums over CPUs and kinds.
-    Interrupts,
-    /// Reads and writes of whole devices (`/proc/diskstats`).
-    Disk,
-    /// Paging and faults (`/proc/vmstat`).
-    Paging,
-    /// Memory (`/proc/meminfo`).
-    Memory,
-    /// Disk bytes of the server's processes and the control group's counters: a file or more for each process.
-    Server,
-}
-
-/// Number of kinds.
-pub const KINDS: usize = 6;
-
-/// All kinds and their words, in the order of [`Kind`].
-pub const WORDS: [(&str, Kind); KINDS] = [
-    ("cpu", Kind::Cpu),
-    ("interrupts", Kind::Interrupts),
-    ("disk", Kind::Disk),
-    ("paging", Kind::Paging),
-    ("memory", Kind::Memory),
-    ("server", Kind::Server),
-];
-
-impl Kind {
-    /// Its word on the command line and in readings.
-    pub fn word(self) -> &'static str {
-        WORDS[self as usize].0
-    }
-}
 
 /// An interval for each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,12 +2,10 @@
 //! its side, and says what each field means. All fields are whole numbers, so any bytes are a valid value.
 #![allow(missing_docs)]
 
+pub use record::watch::{BUCKETS, PHASES};
+
 /// Size classes at most.
 pub const SIZE_CLASSES: usize = 8;
-/// Buckets of a histogram.
-pub const BUCKETS: usize = 40;
-/// Phases that are measured between first read and readiness: parse, process, log.
-pub const PHASES: usize = 3;
 /// Places where a connection's record may lie.
 pub const WAYS: u32 = 4;
 /// Open requests listed one by one.
@@ -22,11 +20,6 @@ pub const LOOK_BYTES: usize = 1024;
 pub const TIME_WAIT_SLOTS: usize = 64;
 /// `phase` of a record whose response is being written or was written.
 pub const PHASE_LOG: u8 = 3;
-
-/// Upper end (exclusive) of a histogram's bucket, nanoseconds: bucket b holds `[2^(b+5), 2^(b+6))`, bucket 0 all below.
-pub fn bucket_end_ns(bucket: usize) -> u64 {
-    1 << (bucket.min(BUCKETS - 1) + 6)
-}
 
 /// Marks structures of plain numbers that may be read from memory shared with the kernel.
 ///

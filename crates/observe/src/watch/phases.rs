@@ -1,9 +1,9 @@
 //! Sums phases over windows, by size class.
 
 use super::classes::SizeClasses;
-use super::estimate::{Estimate, RatioEstimator};
+use super::estimate::RatioEstimator;
 use super::layout::{PHASE_LOG, PHASES, PhaseRow, RequestRecord, SIZE_CLASSES, zeroed};
-use super::reading::{ClassTotals, Log2Histogram, PhaseTotals};
+use record::watch::{ClassTotals, Estimate, Log2Histogram, PhaseTotals};
 
 /// What the windows so far gave.
 #[derive(Debug)]
@@ -218,8 +218,8 @@ fn bucket_of(ns: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layout::bucket_end_ns;
     use super::*;
+    use record::watch::bucket_end_ns;
 
     #[test]
     fn buckets_are_those_of_the_kernel_side() {

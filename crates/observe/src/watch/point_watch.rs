@@ -7,8 +7,6 @@
 
 use super::held::Glance;
 use super::intervals::Intervals;
-use super::reading::{PackTotals, PhaseTotals, Reading};
-use super::schedule::Mode;
 use super::shares::{Shares, affordable, drain_ns, pack_share, windows};
 use super::standing::Edges;
 use super::watcher::{WatchOptions, Watcher};
@@ -17,6 +15,7 @@ use crate::error::ObserveError;
 use crate::sampler::keep_away_from;
 use crate::sock_diag::STATES;
 use record::time::monotonic_ns;
+use record::watch::{Mode, PackTotals, PhaseTotals, Reading};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;

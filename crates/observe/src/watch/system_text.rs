@@ -1,7 +1,7 @@
 //! Parsers of the machine's counters: pure functions from bytes to numbers. Device names are anybody's; no input panics, what
 //! is missing or malformed is left out, and what is kept is bounded.
 
-use serde::Serialize;
+use record::watch::system::DiskCounts;
 use std::collections::BTreeMap;
 
 /// A sector of /proc/diskstats, whatever the device's own (Documentation/admin-guide/iostats.rst).
@@ -19,23 +19,6 @@ fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| *byte == b'\n')
-}
-
-/// Disk work since boot, summed over devices.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct DiskCounts {
-    /// Devices.
-    pub devices: u64,
-    /// Reads completed.
-    pub reads: u64,
-    /// Bytes read.
-    pub read_bytes: u64,
-    /// Writes completed.
-    pub writes: u64,
-    /// Bytes written.
-    pub written_bytes: u64,
-    /// Milliseconds in which a device had work, summed: utilisation of a single disk when divided by elapsed time.
-    pub busy_ms: u64,
 }
 
 /// Sums the whole devices of `/proc/diskstats`: a partition's work is its disk's, and what lies above other devices (device

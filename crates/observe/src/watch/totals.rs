@@ -1,7 +1,7 @@
 //! From the programs' rows to a reading's totals.
 
 use super::layout::{ClassRow, SIZE_CLASSES, Sweep};
-use super::reading::{ClassTotals, OpenRequest, OpenTotals};
+use record::watch::{ClassTotals, OpenRequest, OpenTotals};
 
 /// Longest requests that a reading lists.
 const LISTED: usize = 10;

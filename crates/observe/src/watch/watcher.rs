@@ -3,19 +3,14 @@
 use super::by_process;
 use super::classes::SizeClasses;
 use super::error::WatchError;
-use super::group_io::{ControlGroupTotals, GroupIo, GroupIoReader, processes_of, read_control_group};
-use super::intervals::{Due, Intervals, Kind};
+use super::group_io::{GroupIoReader, processes_of, read_control_group};
+use super::intervals::{Due, Intervals};
 use super::layout::{PortCounts, zeroed};
 use super::pack::Pack;
-#[cfg(feature = "bpf")]
-use super::reading::ChargedCpu;
-use super::reading::{ConnectTotals, ConnectionCounts, ConnectionTotals, CpuTotals, Log2Histogram, Losses, Reading};
-use super::schedule::Mode;
 use super::server::{Roots, ServerReading, ServerSide, namespace_number};
 use super::states::{ByState, Scan, StateModel, Stillness};
-use super::system::{SystemReader, SystemTotals};
+use super::system::SystemReader;
 use super::timer_wheel::TimerWheel;
-use super::traffic::Traffic;
 #[cfg(feature = "bpf")]
 use super::{totals, tracer::Tracer};
 use crate::cpu_clock;
@@ -23,6 +18,12 @@ use crate::error::ObserveError;
 use crate::group::Group;
 use crate::sock_diag::STATES;
 use record::time::{monotonic_ns, unix_ms};
+#[cfg(feature = "bpf")]
+use record::watch::ChargedCpu;
+use record::watch::system::{ControlGroupTotals, GroupIo, Kind, SystemTotals};
+use record::watch::{
+    ConnectTotals, ConnectionCounts, ConnectionTotals, CpuTotals, Log2Histogram, Losses, Mode, Reading,
+};
 use record::{Doubt, DoubtKind, Severity};
 #[cfg(feature = "bpf")]
 use std::collections::BTreeMap;
@@ -408,6 +409,7 @@ impl Watcher {
                 .copied()
                 .zip(states)
                 .filter(|(name, count)| *count > 0 && *name != "unknown")
+                .map(|(name, count)| (name.into(), count))
                 .collect(),
             reconciliation: self.has_programs().then(|| self.states.reconciliation()),
             counted: self.has_programs().then_some(ConnectionCounts {
@@ -515,7 +517,7 @@ impl Watcher {
                 "part of the server runs outside the watched process group: name its port's owner",
             );
         }
-        doubts.extend(self.last.traffic.iter().flat_map(Traffic::doubts));
+        doubts.extend(self.last.traffic.iter().flat_map(super::traffic::doubts));
         doubts
     }
 }

@@ -3,8 +3,9 @@
 use crate::client::Connection;
 use crate::rig::{Server, watch};
 use observe::sock_diag::{DiagSocket, STATES, Scope};
-use observe::watch::{Mode, WatchOptions, Watcher};
+use observe::watch::{WatchOptions, Watcher};
 use record::time::monotonic_ns;
+use record::watch::Mode;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

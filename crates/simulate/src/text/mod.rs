@@ -194,8 +194,7 @@ fn knee(out: &mut String, points: &[Point], caches: &Caches) {
     for point in points {
         let _ = write!(out, "  {:>12} {:>8}", point.connections, point.delay_us as f64 / 1000.0);
         for index in 0..caches.l2.len() {
-            let each =
-                point.samples.iter().map(|sample| sample.stack.l2_misses(index) as f64 / sample.sent as f64);
+            let each = point.samples.iter().map(|sample| sample.stack.l2_misses(index) as f64 / sample.sent as f64);
             let each: Vec<f64> = each.collect();
             let mean = each.iter().sum::<f64>() / each.len().max(1) as f64;
             let (low, high) = (each.iter().copied().fold(f64::MAX, f64::min), each.iter().copied().fold(0.0, f64::max));

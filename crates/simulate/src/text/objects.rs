@@ -72,8 +72,7 @@ fn kinds(out: &mut String, sample: &Sample, rows: &[Object], caches: &Caches) {
 
 fn lines(out: &mut String, sample: &Sample, row: &Object, caches: &Caches) {
     let each = |count: u64| count as f64 / sample.sent as f64;
-    let _ =
-        writeln!(out, "  {} by line of 64 bytes, a packet (L2 of {}):", row.title(), size(caches.l2[0].bytes));
+    let _ = writeln!(out, "  {} by line of 64 bytes, a packet (L2 of {}):", row.title(), size(caches.l2[0].bytes));
     for line in &row.lines {
         if each(line.accesses) < 0.01 {
             continue;

@@ -2,11 +2,10 @@
 
 use super::view::{NOT_MEASURED, mode_words, number, states};
 use super::{Frame, processes::who};
-use observe::watch::Reading;
 use observe::watch::by_process::shortened;
-use observe::watch::estimate::Estimate;
-use observe::watch::system::SystemTotals;
 use record::units::{format_bytes, format_nanos, format_si};
+use record::watch::system::SystemTotals;
+use record::watch::{Estimate, Reading};
 use std::fmt::Write;
 
 /// Rows of the table of processes, those of all others beside.

@@ -3,10 +3,11 @@
 
 use super::super::session::{no_load, repeat_command};
 use anyhow::{Context, Result};
-use observe::watch::{Rates, Reading, Watcher};
+use observe::watch::Watcher;
 use record::machine::MachineFacts;
 use record::run::{RunRecord, RunWriter, SCHEMA};
 use record::time::unix_ms;
+use record::watch::{Beginning, FILE, Line, Rates, Reading};
 use record::{Doubt, Scenario, Status};
 use std::fs::File;
 use std::io::Write;
@@ -50,26 +51,26 @@ impl Recording {
             ended_by: None,
         };
         let writer = RunWriter::create(Path::new("runs"), Some(path), record)?;
-        let file = writer.path().join("watch.jsonl");
+        let file = writer.path().join(FILE);
         let lines = File::create_new(&file).with_context(|| format!("cannot write {}", file.display()))?;
         let mut recording = Recording { writer, lines };
-        recording.line(&serde_json::json!({
-            "kind": "watch", "schema": SCHEMA, "port": port, "mode": watcher.options().mode,
-            "classes": watcher.options().classes, "overhead_limit_ratio": watcher.options().overhead_ratio,
+        recording.line(&Line::Watch(Beginning {
+            schema: SCHEMA,
+            port,
+            mode: watcher.options().mode,
+            classes: watcher.options().classes.iter().cloned().collect(),
+            overhead_limit_ratio: watcher.options().overhead_ratio,
         }))?;
         Ok(recording)
     }
 
-    fn line(&mut self, value: &serde_json::Value) -> Result<()> {
-        let mut text = serde_json::to_string(value)?;
-        text.push('\n');
-        self.lines.write_all(text.as_bytes()).context("cannot write watch.jsonl: is the disk full?")
+    fn line(&mut self, line: &Line) -> Result<()> {
+        self.lines.write_all(line.text().as_bytes()).context("cannot write watch.jsonl: is the disk full?")
     }
 
     /// Adds a reading.
     pub fn add(&mut self, reading: &Reading, rates: &Rates, watcher: &Watcher) -> Result<()> {
-        let value = super::view::json(reading, rates, &watcher.doubts());
-        self.line(&value)
+        self.line(&super::view::line_of(reading, rates, watcher.doubts()))
     }
 
     /// Ends it; returns where it lies.
