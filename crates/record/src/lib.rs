@@ -45,7 +45,7 @@ pub use outcome::Outcomes;
 pub use path::{PathMechanism, PathPlan};
 pub use point::{Point, Sweep};
 pub use run::{RunDir, RunError, RunRecord, RunWriter, Status};
-pub use scenario::{Arrival, Criteria, LoadPlan, Pace, Scenario};
+pub use scenario::{Arrival, Criteria, LoadPlan, LoadRun, Pace, RunKind, Scenario};
 pub use watched::{Watched, WatchedClass};
 pub use what_if::WhatIf;
 pub use workload::{Workload, WorkloadResult};

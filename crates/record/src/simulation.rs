@@ -108,6 +108,17 @@ pub struct Cost {
     pub l2_miss: f64,
 }
 
+/// A load.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PointPlan {
+    /// Open connections.
+    pub connections: u64,
+    /// Packets (of the microbenchmark) or requests a second, over all connections; for a server 0 is a closed loop.
+    pub rate_per_sec: u64,
+    /// One-way delay of the path.
+    pub delay_us: u64,
+}
+
 /// A load, and a sample of it for each seed.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]

@@ -6,7 +6,7 @@ mod rates;
 mod reading;
 pub mod system;
 
-pub use line::{Beginning, Line, Taken};
+pub use line::{Beginning, Line, Taken, Watching};
 pub use rates::{ClassRates, Rates};
 pub use reading::*;
 

@@ -3,10 +3,10 @@
 //! Arguments: rounds, the emulator (`bench/simulate/beside`), and the plugins of others as NAME=WORDS. The emulator is told by
 //! the environment which of them to load instead of straingauge's; `none` is none.
 
-use record::simulation::Sample;
+use record::simulation::{PointPlan, Sample};
 use simulate::SimulateError;
 use simulate::cache::{Geometry, Replacement, Setup};
-use simulate::experiment::{Experiment, PointPlan, Workload, sample};
+use simulate::experiment::{Experiment, Workload, sample};
 use simulate::guest::{Image, Kernel};
 use simulate::machine::{Limits, Qemu, Saved};
 use std::path::Path;

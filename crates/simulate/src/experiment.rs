@@ -11,7 +11,7 @@ use crate::objects::Packing;
 use crate::objects_found::{compared, named, packed};
 use crate::result::{self, cache_counts, counts};
 use record::layers;
-use record::simulation::{CodeMisses, Cost, Curve, Function, Object, Point, Row, Sample, Simulation};
+use record::simulation::{CodeMisses, Cost, Curve, Function, Object, Point, PointPlan, Row, Sample, Simulation};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -41,17 +41,6 @@ pub struct Experiment {
     pub kernel: Option<PathBuf>,
     /// The emulator, or the one in PATH.
     pub qemu: Option<PathBuf>,
-}
-
-/// A load.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PointPlan {
-    /// Open connections.
-    pub connections: u64,
-    /// Packets (of the microbenchmark) or requests a second, over all connections; for a server 0 is a closed loop.
-    pub rate_per_sec: u64,
-    /// One-way delay of the path.
-    pub delay_us: u64,
 }
 
 /// What runs.

@@ -1,10 +1,10 @@
 //! `straingauge simulate`: real guests with a stock kernel. What cannot be simulated here says so and is skipped.
 
 use crate::rig::{Running, Said, long_run, program, run, skip_unless, straingauge};
-use record::simulation::{Point, Sample, Simulation};
+use record::simulation::{Point, PointPlan, Sample, Simulation};
 use serde_json::Value;
 use simulate::cache::{Geometry, Replacement, Setup};
-use simulate::experiment::{self, Experiment, Opening, PointPlan, ServerPlan, Workload};
+use simulate::experiment::{self, Experiment, Opening, ServerPlan, Workload};
 use simulate::guest::Kernel;
 use simulate::machine::{Limits, Qemu, Saved};
 use std::os::unix::fs::PermissionsExt;

@@ -130,9 +130,7 @@ fn an_axis_is_told_in_text_json_and_report() {
     let folder = tempfile::tempdir().unwrap();
     let (points, _) = measured(&axis_plan(Axis::Cold, &[0.0, 100.0, 2000.0]), 4096, 90);
     let mut record = crate::fixture::record();
-    if let Some(sweep) = &mut record.scenario.sweep {
-        sweep.axis = Some(axis_plan(Axis::Cold, &[0.0, 100.0, 2000.0]));
-    }
+    crate::fixture::found(&mut record).sweep.axis = Some(axis_plan(Axis::Cold, &[0.0, 100.0, 2000.0]));
     let run: RunDir = crate::fixture::write(folder.path(), record, &points);
     let findings = zones::of_run(&run);
     let verdict = verdict::sentences(&run, &findings);

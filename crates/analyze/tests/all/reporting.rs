@@ -22,14 +22,13 @@ fn summary(run: &RunDir) -> String {
 fn script_from_outside_is_shown_and_never_run() {
     let mut record = fixture::record();
     let hostile = || HOSTILE.to_string();
-    let scenario = &mut record.scenario;
-    for text in [&mut scenario.command, &mut scenario.name, &mut scenario.url, &mut scenario.repeat_command] {
-        *text = hostile();
-    }
-    scenario.load.headers = vec![(hostile(), hostile())];
-    scenario.load.method = hostile();
-    scenario.load.targets[0].path = hostile();
-    scenario.server.as_mut().unwrap().argv = vec![hostile()];
+    (record.scenario.name, record.scenario.repeat_command) = (hostile(), hostile());
+    let loaded = fixture::loaded(&mut record);
+    loaded.url = hostile();
+    loaded.load.headers = vec![(hostile(), hostile())];
+    loaded.load.method = hostile();
+    loaded.load.targets[0].path = hostile();
+    loaded.server.as_mut().unwrap().argv = vec![hostile()];
     let machine = &mut record.machine;
     for text in [&mut machine.kernel, &mut machine.distribution, &mut machine.cpu_model, &mut machine.straingauge] {
         *text = hostile();
@@ -114,8 +113,7 @@ fn a_single_point_has_a_report_of_its_own() {
     points.truncate(1);
     points[0].sweep = record::Sweep::Single;
     let mut record = fixture::record();
-    record.scenario.sweep = None;
-    record.scenario.command = "load".into();
+    record.scenario.kind = record::RunKind::Load(fixture::loaded(&mut record).clone());
     let (_folder, run) = written(record, &points);
     let page = report::html(&run);
     assert!(page.contains("<svg"));

@@ -2,7 +2,7 @@
 
 use super::{Mode, Rates, Reading, SizeClass};
 use crate::Doubt;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// One JSON object a line; `kind` says which.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -14,13 +14,23 @@ pub enum Line {
     Reading(Box<Taken>),
 }
 
-/// What is watched, and how.
+/// The first line of a recording.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Beginning {
     /// [`crate::run::SCHEMA`] of the writer.
     pub schema: u32,
+    /// What.
+    #[serde(flatten)]
+    pub watching: Watching,
+}
+
+/// What is watched, and how closely: also the form of the run (`run.json`).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Watching {
     /// The server's port.
+    #[serde(alias = "url", deserialize_with = "port")]
     pub port: u16,
     /// How closely.
     pub mode: Mode,
@@ -28,6 +38,23 @@ pub struct Beginning {
     pub classes: Vec<SizeClass>,
     /// What watching may cost the server at most on average, as a share of its CPU time.
     pub overhead_limit_ratio: f64,
+}
+
+/// Runs of schema 1 have it as a URL, `:8080`.
+fn port<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Number(u16),
+        Url(String),
+    }
+    match Written::deserialize(deserializer)? {
+        Written::Number(port) => Ok(port),
+        Written::Url(url) => {
+            let port = url.strip_prefix(':').and_then(|port| port.parse().ok());
+            port.ok_or_else(|| serde::de::Error::custom("the port is not a number"))
+        }
+    }
 }
 
 /// A reading as it is printed.

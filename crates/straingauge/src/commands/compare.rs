@@ -21,8 +21,9 @@ pub fn run(args: CompareArgs) -> Result<ExitCode> {
     if args.json {
         print(&format!("{}\n", serde_json::to_string_pretty(&compare::json(&comparison))?))?;
     } else {
-        let name =
-            |run: &RunDir| analyze::text::plain(&format!("{} ({})", run.path.display(), run.record.scenario.url), 300);
+        let name = |run: &RunDir| {
+            analyze::text::plain(&format!("{} ({})", run.path.display(), run.record.scenario.url()), 300)
+        };
         print(&format!("A: {}\nB: {}\n", name(&a), name(&b)))?;
         print(&compare::text(&comparison))?;
     }

@@ -5,7 +5,7 @@ mod beside;
 
 use super::load::parse_limits;
 use super::report::write_report;
-use super::session::{Session, Wanted, default_name, repeat_command};
+use super::session::{Session, Wanted};
 use crate::cli::{FindArgs, ProfileWord, SweepWord};
 use crate::failure::{self, print};
 use crate::measure::label;
@@ -15,10 +15,10 @@ use analyze::sweep::{ConnectionSweep, RateSearch, RateStep, Step};
 use anyhow::{Result, bail};
 use record::point::Sweep;
 use record::run::{RunDir, RunWriter};
-use record::scenario::SweepPlan;
+use record::scenario::{FindRun, ProfileRun, SweepPlan};
 use record::units::format_si;
 use record::{
-    Arrival, Axis, AxisPlace, AxisPlan, Doubt, DoubtKind, LoadPlan, Pace, Point, Scenario, Severity, Status, names,
+    Arrival, Axis, AxisPlace, AxisPlan, Doubt, DoubtKind, LoadPlan, Pace, Point, RunKind, Severity, Status, names,
 };
 use std::path::Path;
 use std::process::ExitCode;
@@ -137,22 +137,15 @@ pub(super) fn search(mut drive: plan::Drive, hunt: Hunt, limits: &[Limit]) -> Re
             session.profile_packets(drive.target.port, frequency_hz)?
         }
     }
-    let command = if matches!(purpose, Purpose::Zones(_)) { "find" } else { "profile" };
-    let mut load = session.plan.abridged();
+    let mut base = session.loaded(&drive);
     if is_microbenchmark {
-        load.targets.clear();
+        base.load.targets.clear();
     }
-    let scenario = Scenario {
-        command: command.into(),
-        name: drive.name.clone().unwrap_or_else(|| default_name(&drive.target)),
-        url: drive.url.clone(),
-        repeat_command: repeat_command(),
-        load,
-        sweep: Some(sweep.clone()),
-        server: session.server_command.clone(),
-        path: session.path_plan(),
-        what_ifs: drive.what_ifs.clone(),
+    let kind = match purpose {
+        Purpose::Zones(_) => RunKind::Find(FindRun { base, sweep: sweep.clone(), what_ifs: drive.what_ifs.clone() }),
+        _ => RunKind::Profile(ProfileRun { base, sweep: sweep.clone() }),
     };
+    let scenario = session.scenario(&drive, kind);
     let writer = RunWriter::create(Path::new("runs"), output.out.as_deref(), session.record(scenario))?;
     let (points, started) = (Vec::new(), Instant::now());
     let mut search = Search { session, writer, sweep, is_microbenchmark, points, place: None, started };

@@ -1,6 +1,6 @@
 //! `straingauge load`: one load point.
 
-use super::session::{Session, Wanted, default_name, repeat_command};
+use super::session::{Session, Wanted};
 use crate::cli::LoadArgs;
 use crate::failure::{self, print, wrong_usage};
 use crate::plan;
@@ -9,7 +9,7 @@ use analyze::limit::{self, Check, Limit};
 use anyhow::{Context, Result, bail};
 use record::point::Sweep;
 use record::run::RunWriter;
-use record::{Point, Scenario, Status};
+use record::{Point, RunKind, Status};
 use std::collections::BTreeMap;
 use std::net::TcpStream;
 use std::path::Path;
@@ -38,17 +38,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     }
     let mut writer = match &output.out {
         Some(path) => {
-            let scenario = Scenario {
-                command: "load".into(),
-                name: drive.name.clone().unwrap_or_else(|| default_name(&drive.target)),
-                url: drive.url.clone(),
-                repeat_command: repeat_command(),
-                load: session.plan.abridged(),
-                sweep: None,
-                server: session.server_command.clone(),
-                path: session.path_plan(),
-                what_ifs: Vec::new(),
-            };
+            let scenario = session.scenario(&drive, RunKind::Load(session.loaded(&drive)));
             Some(RunWriter::create(Path::new("runs"), Some(path), session.record(scenario))?)
         }
         None => None,

@@ -7,15 +7,15 @@
 use super::{Ended, Search, greet};
 use crate::cli::ProfileWord;
 use crate::commands::report::write_report;
-use crate::commands::session::{Session, Wanted, default_name, repeat_command};
+use crate::commands::session::{Session, Wanted};
 use crate::failure::{self, print, wrong_usage};
 use crate::plan::Drive;
 use analyze::limit::Limit;
 use analyze::{compare, verdict, zones};
 use anyhow::{Context, Result, bail};
 use record::run::{RunDir, RunWriter};
-use record::scenario::SweepPlan;
-use record::{LoadPlan, Pace, Point, Scenario, Status, Sweep};
+use record::scenario::{FindRun, SweepPlan};
+use record::{LoadPlan, Pace, Point, RunKind, Status, Sweep};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -174,17 +174,9 @@ impl Both<'_> {
 
     fn create(&self, side: usize, session: &Session) -> Result<RunWriter> {
         let drive = self.drive;
-        let scenario = Scenario {
-            command: "find".into(),
-            name: drive.name.clone().unwrap_or_else(|| default_name(&drive.target)),
-            url: drive.url.clone(),
-            repeat_command: repeat_command(),
-            load: session.plan.abridged(),
-            sweep: Some(self.sweep.clone()),
-            server: session.server_command.clone(),
-            path: session.path_plan(),
-            what_ifs: drive.what_ifs.clone(),
-        };
+        let (sweep, what_ifs) = (self.sweep.clone(), drive.what_ifs.clone());
+        let kind = RunKind::Find(FindRun { base: session.loaded(drive), sweep, what_ifs });
+        let scenario = session.scenario(drive, kind);
         let beside: Option<PathBuf> = match (&self.sides[0].writer, side) {
             (Some(first), 1) => Some(first.path().join(compare::BESIDE)),
             _ => drive.output.out.clone(),

@@ -1,14 +1,12 @@
 //! A watch kept in a run directory: `run.json`, and `watch.jsonl` with one reading a line, appended as it is taken. A line
 //! that was written is in the kernel's hands: kill -9 loses none, a crash of the machine the last few.
 
-use super::super::session::{no_load, repeat_command};
+use super::super::session::repeat_command;
 use anyhow::{Context, Result};
 use observe::watch::Watcher;
-use record::machine::MachineFacts;
 use record::run::{RunRecord, RunWriter, SCHEMA};
-use record::time::unix_ms;
-use record::watch::{Beginning, FILE, Line, Rates, Reading};
-use record::{Doubt, Scenario, Status};
+use record::watch::{Beginning, FILE, Line, Rates, Reading, Watching};
+use record::{Doubt, RunKind, Scenario, Status};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -29,38 +27,23 @@ impl Recording {
             server_facts.insert("pid".to_string(), server.pid.to_string());
             server_facts.insert("command".to_string(), server.arguments.join(" ").chars().take(1000).collect());
         }
-        let record = RunRecord {
-            schema: SCHEMA,
-            status: Status::Running,
-            started_unix_ms: unix_ms(),
-            writer_pid: std::process::id(),
-            scenario: Scenario {
-                command: "watch".into(),
-                name: format!("watch-{port}"),
-                url: format!(":{port}"),
-                repeat_command: repeat_command(),
-                load: no_load(),
-                sweep: None,
-                server: None,
-                path: None,
-                what_ifs: Vec::new(),
-            },
-            machine: MachineFacts::read(),
-            server_facts,
-            doubts: watcher.doubts(),
-            ended_by: None,
-        };
-        let writer = RunWriter::create(Path::new("runs"), Some(path), record)?;
-        let file = writer.path().join(FILE);
-        let lines = File::create_new(&file).with_context(|| format!("cannot write {}", file.display()))?;
-        let mut recording = Recording { writer, lines };
-        recording.line(&Line::Watch(Beginning {
-            schema: SCHEMA,
+        let watching = Watching {
             port,
             mode: watcher.options().mode,
             classes: watcher.options().classes.iter().cloned().collect(),
             overhead_limit_ratio: watcher.options().overhead_ratio,
-        }))?;
+        };
+        let scenario = Scenario {
+            name: format!("watch-{port}"),
+            repeat_command: repeat_command(),
+            kind: RunKind::Watch(watching.clone()),
+        };
+        let record = RunRecord { server_facts, doubts: watcher.doubts(), ..RunRecord::begin(scenario) };
+        let writer = RunWriter::create(Path::new("runs"), Some(path), record)?;
+        let file = writer.path().join(FILE);
+        let lines = File::create_new(&file).with_context(|| format!("cannot write {}", file.display()))?;
+        let mut recording = Recording { writer, lines };
+        recording.line(&Line::Watch(Beginning { schema: SCHEMA, watching }))?;
         Ok(recording)
     }
 
