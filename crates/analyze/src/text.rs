@@ -15,25 +15,15 @@ pub use run::{progress_line, run, side_by_side};
 pub use summary::{MAX_LINES, summary};
 pub(crate) use workload::replay_facts;
 
-use record::Doubt;
+use record::{Doubt, Outside};
 use std::fmt::Write as _;
 
 /// No line is wider, unless a single word of the user's is.
 pub const WIDTH: usize = 100;
 
-/// Text from outside made safe for a terminal: control characters (escape sequences) become `?`, length is bounded.
+/// Text of a run directory made safe for a terminal ([`Outside`]).
 pub fn plain(text: &str, limit: usize) -> String {
-    let mut clean: String =
-        text.chars().take(limit).map(|c| if c.is_control() || is_format_character(c) { '?' } else { c }).collect();
-    if text.chars().nth(limit).is_some() {
-        clean.push_str("...");
-    }
-    clean
-}
-
-/// Characters that change the direction or the joining of what follows: a name must not reorder a line.
-fn is_format_character(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    Outside::new(text, limit).into()
 }
 
 /// A whole number with thousands separated: `4,096`.

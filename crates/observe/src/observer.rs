@@ -13,6 +13,7 @@ use crate::proc_text::parse_descriptor_limit;
 use crate::processes::{ProcessTable, read_stat};
 use crate::sampler::{Sampler, Shared};
 use crate::window::{Edge, MissingReasons, Window};
+use record::Outside;
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::Arc;
@@ -204,7 +205,7 @@ impl Observer {
             facts.insert("backend".into(), backend.to_string());
         }
         if let Some((file, _)) = self.waited_for.iter().max_by_key(|(_, count)| **count) {
-            facts.insert("waited_for".into(), file.chars().map(|c| if c.is_control() { ' ' } else { c }).collect());
+            facts.insert("waited_for".into(), Outside::new(file, 300).into());
         }
         facts
     }

@@ -3,6 +3,7 @@
 //! The text is the kernel's, but process names in it are anybody's, and a file may be cut short: no input panics, what is
 //! missing or malformed is `None` or left out, and what is kept is bounded.
 
+use record::Outside;
 use std::net::{IpAddr, SocketAddr};
 
 /// More CPUs than Linux supports (CONFIG_NR_CPUS is at most 8192).
@@ -24,7 +25,7 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProcessStat {
     /// Name of the program, at most 15 bytes; untrusted text.
-    pub command: String,
+    pub command: Outside,
     /// State letter: `R`, `S`, `Z`, ...
     pub state: char,
     /// Parent now; 1 or a subreaper when the real one ended.
@@ -55,7 +56,7 @@ pub struct ProcessStat {
 pub fn parse_process_stat(text: &[u8]) -> Option<ProcessStat> {
     let open = text.iter().position(|byte| *byte == b'(')?;
     let close = text.iter().rposition(|byte| *byte == b')')?;
-    let command = String::from_utf8_lossy(text.get(open + 1..close)?).chars().take(64).collect();
+    let command = Outside::of_bytes(text.get(open + 1..close)?, 64);
     let fields: Vec<&[u8]> = words(text.get(close + 1..)?).take(24).collect();
     // Field numbers as in the manual page, which counts from 1 and has the state as the third.
     let field = |numbered: usize| fields.get(numbered - 3).copied().and_then(number);

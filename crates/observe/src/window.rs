@@ -7,6 +7,7 @@ use crate::network::{Link, NetworkReading};
 use crate::sampler::Samples;
 use crate::sock_diag::STATES;
 use crate::window_doubts;
+use record::Outside;
 use record::doubt::Doubt;
 use record::figure::{Figure, Figures, Origin};
 use record::names;
@@ -67,7 +68,7 @@ pub struct Window {
     pub(crate) has_group: bool,
     pub(crate) missing: MissingReasons,
     /// Parent and program of the processes alive at the end.
-    pub(crate) commands: BTreeMap<u32, (u32, String)>,
+    pub(crate) commands: BTreeMap<u32, (u32, Outside)>,
 }
 
 /// What is handed to the run: figures by name ([`record::names`]), connection states, doubts.

@@ -380,7 +380,7 @@ mod tests {
         let watch = old("watch", ":8080");
         assert_eq!((watch.url().as_ref(), watch.load(), watch.kind.command()), (":8080", None, "watch"));
         let simulation = old("simulate", "");
-        assert_eq!((simulation.url().as_ref(), simulation.kind), ("", RunKind::Simulate(SimulateRun::default())));
+        assert_eq!((simulation.url().as_ref(), &simulation.kind), ("", &RunKind::Simulate(SimulateRun::default())));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::failure::wrong_usage;
 use crate::quantity::Share;
 use crate::server::Server;
 use crate::watching::Watch;
-use crate::worker::{WireWatch, clean};
+use crate::worker::WireWatch;
 use anyhow::Result;
 use load::LoadResult;
 use observe::Group;
@@ -13,7 +13,7 @@ use observe::watch::pack::{BUILT_IN, Pack};
 use observe::watch::point::{self, ClientSide, PointSeen};
 use observe::watch::{PointWatch, SizeClasses, WatchOptions};
 use record::watch::Mode;
-use record::{Doubt, Point};
+use record::{Doubt, Outside, Point};
 
 /// How requests are to be watched, as typed.
 #[derive(Debug, Clone)]
@@ -74,7 +74,7 @@ impl RequestWatchPlan {
         };
         let pack = match &how.pack {
             Some((origin, text)) => {
-                let pack = Pack::parse(&clean(origin, 80), text);
+                let pack = Pack::parse(&Outside::new(origin, 80), text);
                 Some((pack.map_err(|error| format!("the driver's pack is refused: {error}"))?, text.clone()))
             }
             None => None,

@@ -122,8 +122,8 @@ impl Recording {
             }
             match serde_json::from_slice::<Line>(&line) {
                 Ok(Line::Watch(beginning)) if number == 1 => {
-                    recording.port = beginning.port;
-                    recording.classes = beginning.classes;
+                    recording.port = beginning.watching.port;
+                    recording.classes = beginning.watching.classes;
                     recording.classes.truncate(MOST_ENTRIES);
                     for class in &mut recording.classes {
                         class.name = crate::text::plain(&class.name, 40);

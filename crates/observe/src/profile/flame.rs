@@ -5,6 +5,7 @@
 //! caller. Frames narrower than a third of a pixel are left out.
 
 use super::folded::{Folded, KERNEL_MARK};
+use record::Outside;
 use record::layers::{Layer, Role, Rule};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -218,14 +219,13 @@ fn legend(out: &mut String, colours: Colours) {
 
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
+    for c in Outside::new(text, usize::MAX).chars() {
         match c {
             '&' => escaped.push_str("&amp;"),
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            c if c.is_control() => escaped.push('?'),
             c => escaped.push(c),
         }
     }

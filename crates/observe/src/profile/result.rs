@@ -7,6 +7,7 @@ use super::groups::FunctionGroup;
 use super::interval::{Estimate, ratio};
 use super::layout::{BLOCKS, Losses, PacketCounts};
 use record::Doubt;
+use record::Outside;
 use record::layers::{Layer, Row};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
@@ -162,7 +163,7 @@ pub struct Profile {
     /// Its first process.
     pub pid: u32,
     /// Name of its program; untrusted text.
-    pub command: String,
+    pub command: Outside,
     /// CPUs of the machine.
     pub cpus: usize,
     /// Where all samples went.

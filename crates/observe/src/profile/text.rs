@@ -6,9 +6,9 @@ use super::folded::Change;
 use super::interval::Estimate;
 use super::result::{FunctionRow, LayerRow, Profile};
 use super::scaling::Scaling;
-use record::Doubt;
 use record::layers::Layer;
 use record::units::{format_bytes, format_nanos, format_si};
+use record::{Doubt, Outside};
 use std::fmt::Write;
 
 /// Functions printed.
@@ -357,7 +357,7 @@ pub(super) fn estimate(estimate: Option<Estimate>, scale: f64, decimals: usize) 
 }
 
 pub(super) fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    Outside::new(text, usize::MAX).into()
 }
 
 /// Aligned columns: the first to the left, the others to the right, the last two spaces from its neighbour.

@@ -1,6 +1,7 @@
 //! How often the machine's counters are read: each kind of them at an interval of its own, as what changes slowly or is dear to
 //! read need not be read as often as what changes fast.
 
+use record::Outside;
 use record::units::{UnitError, parse_duration};
 use record::watch::system::{KINDS, Kind, WORDS};
 use std::time::Duration;
@@ -17,7 +18,7 @@ pub enum IntervalError {
     NotATime(#[from] UnitError),
     /// Counters that are not read.
     #[error("'{0}' is no kind of counter: cpu, interrupts, disk, paging, memory, server")]
-    UnknownKind(String),
+    UnknownKind(Outside),
     /// Twice the same.
     #[error("{0} has two intervals: give one")]
     Twice(&'static str),
@@ -57,9 +58,7 @@ impl Intervals {
             };
             let word = word.trim();
             let Some((_, kind)) = WORDS.iter().find(|(known, _)| *known == word) else {
-                return Err(IntervalError::UnknownKind(
-                    word.chars().filter(|letter| !letter.is_control()).take(40).collect(),
-                ));
+                return Err(IntervalError::UnknownKind(Outside::new(word, 40)));
             };
             if std::mem::replace(&mut is_given[*kind as usize], true) {
                 return Err(IntervalError::Twice(kind.word()));

@@ -1,6 +1,7 @@
 //! Parsers of the machine's counters: pure functions from bytes to numbers. Device names are anybody's; no input panics, what
 //! is missing or malformed is left out, and what is kept is bounded.
 
+use record::Outside;
 use record::watch::system::DiskCounts;
 use std::collections::BTreeMap;
 
@@ -108,7 +109,7 @@ pub fn parse_counts_by_kind(text: &[u8], most: usize) -> BTreeMap<String, u64> {
         let words_left: Vec<&[u8]> = rest.collect();
         let is_numbered = label.iter().all(u8::is_ascii_digit);
         let kind = if is_numbered { words_left.last().copied().unwrap_or(label) } else { label };
-        let kind: String = String::from_utf8_lossy(kind).chars().filter(|c| !c.is_control()).take(40).collect();
+        let kind = Outside::of_bytes(kind, 40).into();
         if sum > 0 {
             let count = by_kind.entry(kind).or_default();
             *count = count.saturating_add(sum);

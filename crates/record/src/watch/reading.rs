@@ -2,6 +2,7 @@
 //! a reading is read back, what is absent is as it was when nothing was counted, and unknown members are passed over.
 
 use super::system::{ControlGroupTotals, GroupIo, SystemTotals};
+use crate::Outside;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -243,7 +244,7 @@ pub struct ProcessTotals {
     /// Its number; 0 = all others: those beyond the list, those that ended, and requests that no process's own event has ended.
     pub pid: u32,
     /// Name of its program; empty for the others and for one that has ended.
-    pub name: String,
+    pub name: Outside,
     /// Processes that the row is of; of the others those that are known by number.
     pub processes: u64,
     /// CPU time by the scheduler since the watch began; absent for one that has ended, whose time is the others'.

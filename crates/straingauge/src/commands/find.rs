@@ -217,8 +217,7 @@ fn greet(session: &Session, any_status: bool) -> Result<()> {
     }
     match answer.status {
         status if load::is_redirect(status) => {
-            let location: String =
-                answer.location.unwrap_or_default().chars().filter(|c| !c.is_control()).take(200).collect();
+            let location = answer.location.unwrap_or_default();
             let to = if location.is_empty() { String::new() } else { format!(" to {location}") };
             bail!("the server answers with a redirect (status {status}){to}: name the final URL, or pass --any-status")
         }

@@ -7,6 +7,7 @@ use crate::server::{Server, ServerPlan};
 use crate::signals::Stop;
 use crate::url::Target as Url;
 use anyhow::{Context, Result, anyhow, bail};
+use record::Outside;
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::net::TcpStream;
@@ -126,8 +127,8 @@ fn point(args: &ScaleArgs, url: &Url, library: Option<&Path>, stop: &Stop) -> Re
         .output()
         .context("the load cannot be started")?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("the load failed: {}", said.trim().trim_start_matches("straingauge: "));
+        let said = Outside::of_bytes(&output.stderr, 1000);
+        bail!("the load failed: {}", said.trim_start_matches("straingauge: "));
     }
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).context("the load's result is not JSON")?;
     let figure = |name: &str| value["point"]["figures"][name]["value"].as_f64();

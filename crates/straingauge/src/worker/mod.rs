@@ -27,6 +27,6 @@ mod properties;
 pub use account::leave_out_uncounted;
 pub use fleet::Fleet;
 pub use permit::connect;
-pub use protocol::{WireClient, WireWatch, clean};
+pub use protocol::{WireClient, WireWatch};
 pub use sources::Sources;
 pub use watcher::Watcher;

@@ -2,10 +2,11 @@
 //! each node and carries its bytes to a Unix socket here; what is said over them is the worker protocol as everywhere.
 
 use super::link::Source;
-use super::protocol::{Lines, clean, line};
+use super::protocol::{Lines, line};
 use crate::cli::RayOptions;
 use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
+use record::Outside;
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -41,16 +42,16 @@ struct Order<'a> {
 #[serde(tag = "type", rename_all = "kebab-case")]
 enum Said {
     /// What is being done.
-    Progress { what: String },
+    Progress { what: Outside },
     /// Every worker has a socket.
     Nodes { nodes: Vec<NodeSocket> },
     /// It cannot be done; one sentence.
-    Failed { why: String },
+    Failed { why: Outside },
 }
 
 #[derive(Debug, Deserialize)]
 struct NodeSocket {
-    name: String,
+    name: Outside,
     socket: PathBuf,
 }
 
@@ -98,10 +99,10 @@ impl Nodes {
         });
         loop {
             match said.recv_timeout(Duration::from_millis(20)) {
-                Ok(Said::Progress { what }) => progress.show(&clean(&what, 200)),
-                Ok(Said::Failed { why }) => bail!("{}", clean(&why, 500)),
+                Ok(Said::Progress { what }) => progress.show(&what),
+                Ok(Said::Failed { why }) => bail!("{why}"),
                 Ok(Said::Nodes { nodes: found }) => {
-                    let source = |node: NodeSocket| Source::Node { name: clean(&node.name, 80), socket: node.socket };
+                    let source = |node: NodeSocket| Source::Node { name: node.name.into(), socket: node.socket };
                     nodes.sources = found.into_iter().map(source).collect();
                     return Ok(nodes);
                 }
@@ -127,8 +128,8 @@ impl Nodes {
         };
         format!(
             "the fleet's helper ('{} -m straingauge.fleet') ended: {}{remedy}",
-            clean(python, 100),
-            clean(last, 200)
+            Outside::new(python, 100),
+            Outside::new(last, 200)
         )
     }
 

@@ -2,7 +2,7 @@
 
 use super::fleet::keep_leases;
 use super::link::{Event, Link, Source, Stand};
-use super::protocol::{CAN_COUNT_REQUESTS, LEASE_NS, ToWorker, WireClient, WireObservation, WireWatch, clean};
+use super::protocol::{CAN_COUNT_REQUESTS, LEASE_NS, ToWorker, WireClient, WireObservation, WireWatch};
 use anyhow::{Result, bail};
 use record::figure::{Figure, Origin};
 use record::time::monotonic_ns;
@@ -93,7 +93,7 @@ impl Watcher {
         self.say(&ToWorker::Watch(how))?;
         let why_not = self.answer(PREPARING_NS, "whether it can count requests", |link| link.watching.take())?;
         self.counts_requests = true;
-        Ok(why_not.map(|why| clean(&why, 300)))
+        Ok(why_not.map(String::from))
     }
 
     /// A load begins: returns when what is there before it is known there.

@@ -5,6 +5,7 @@ use super::layout::{Cell, Charged, Place, Reading, Whose};
 use crate::profile::error::ProfileError;
 use crate::profile::interval::{Estimate, ratio};
 use crate::profile::layout::{PacketCounts, Side};
+use record::Outside;
 use record::layers::Layer;
 use record::{Doubt, DoubtKind, Severity};
 use serde::Serialize;
@@ -37,7 +38,7 @@ pub struct Machine {
     /// Its first process.
     pub pid: u32,
     /// Name of its program; untrusted text.
-    pub command: String,
+    pub command: Outside,
     /// CPUs of the machine.
     pub cpus: usize,
     /// Functions hooked at begin and end.

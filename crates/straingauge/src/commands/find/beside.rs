@@ -15,7 +15,7 @@ use analyze::{compare, verdict, zones};
 use anyhow::{Context, Result, bail};
 use record::run::{RunDir, RunWriter};
 use record::scenario::{FindRun, SweepPlan};
-use record::{LoadPlan, Pace, Point, RunKind, Status, Sweep};
+use record::{LoadPlan, Outside, Pace, Point, RunKind, Status, Sweep};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -74,7 +74,7 @@ fn second_command(with: &str, first: &[String]) -> Result<Vec<String>> {
         Some(words) if !words.is_empty() => Ok(words),
         _ => Err(wrong_usage(format!(
             "--compare-with '{}' is no command: give 'scale', or the second server's words as for a shell",
-            with.chars().filter(|c| !c.is_control()).take(120).collect::<String>()
+            Outside::new(with, 120)
         ))),
     }
 }

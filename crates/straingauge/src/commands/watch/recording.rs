@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use observe::watch::Watcher;
 use record::run::{RunRecord, RunWriter, SCHEMA};
 use record::watch::{Beginning, FILE, Line, Rates, Reading, Watching};
-use record::{Doubt, RunKind, Scenario, Status};
+use record::{Doubt, Outside, RunKind, Scenario, Status};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -23,9 +23,10 @@ impl Recording {
         let port = watcher.options().port;
         let mut server_facts = std::collections::BTreeMap::new();
         if let Ok(Some(server)) = observe::server_on_port(port, watcher.options().netns_pid) {
-            server_facts.insert("program".to_string(), server.command);
+            server_facts.insert("program".to_string(), server.command.into());
             server_facts.insert("pid".to_string(), server.pid.to_string());
-            server_facts.insert("command".to_string(), server.arguments.join(" ").chars().take(1000).collect());
+            let words: Vec<&str> = server.arguments.iter().map(|word| word.as_str()).collect();
+            server_facts.insert("command".to_string(), Outside::new(&words.join(" "), 1000).into());
         }
         let watching = Watching {
             port,
