@@ -501,6 +501,24 @@ fn a_server_that_slows_with_each_request_is_told_from_one_that_slows_with_load()
     assert!(judged(healthy(), fixture::record(), by_time(0.0)).causes.is_empty());
     let by_load = Server { doubles_at: 30.0, ..healthy() };
     assert!(!found(&judged(by_load, fixture::record(), |_| ())).contains(&"slows-with-time"));
+    // Beside other work only what no other work does to CPU time.
+    let beside = |slope: f64| {
+        move |point: &mut Point| {
+            by_time(slope)(point);
+            let what = "the hypervisor took 12.0 % of the CPU time away";
+            point.doubts.push(Doubt::new(DoubtKind::Steal, Severity::Warning, what, "repeat it"));
+        }
+    };
+    let steps = |point: &mut Point| {
+        beside(0.0)(point);
+        if point.repeat > 1 {
+            by_time(2.0 / f64::from(point.index))(point);
+        }
+    };
+    assert!(judged(healthy(), fixture::record(), steps).causes.is_empty(), "other work that came while it ran");
+    let verdict = judged(healthy(), fixture::record(), beside(0.5));
+    assert_eq!(found(&verdict), ["slows-with-time"], "{:?}", verdict.sentences);
+    assert_eq!(verdict.causes[0].certainty, Certainty::Possibility);
 }
 
 #[test]
