@@ -5,7 +5,7 @@
 help:
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 20
 
-setup: ## install what building needs (root; others are told the line to run)
+setup: ## install what building needs (root; for others it prints the line to run)
 	@setup/install build
 
 build: setup ## target/release/straingauge
