@@ -405,6 +405,18 @@ fn threads_that_spin_are_a_possibility_with_the_command_that_tells() {
     });
     assert_eq!(found(&few), ["spin"], "{:?}", few.sentences);
     assert!(few.causes[0].because.contains("from at most 0.1 us"), "{:?}", few.causes[0]);
+    // One connection is the only cheap load, and so little CPU time that ticks alone could not say so.
+    let from_two = judged(healthy(), fixture::record(), |point| {
+        let (cpu, requests) = if point.connections == 1 { (30.0, 500) } else { (4000.0, 60) };
+        point.outcomes = record::Outcomes { sent: requests, ok: requests, ..Default::default() };
+        set(point, names::THROUGHPUT, requests as f64 * 4.0, requests);
+        set(point, names::SERVER_CPU, cpu, requests);
+        set(point, names::SERVER_CPU_USER, cpu, requests);
+        set(point, names::SERVER_CPU_BUSY, if point.connections == 1 { 0.1 } else { 1.0 }, 2);
+        set(point, names::SERVER_THREADS, point.connections as f64 + 1.0, 1);
+        set(point, names::SERVER_RUN_QUEUE, cpu * (point.connections - 1) as f64, requests);
+    });
+    assert_eq!(found(&from_two), ["spin"], "{:?}", from_two.sentences);
 }
 
 /// Eight requests of 5 ms at once, whoever serves them.
