@@ -5,9 +5,11 @@
 //! process's memory, once; nothing of them is kept, printed or written but these counts. The bytes come from whoever talks to
 //! the server: any bytes give an answer, in time linear in their number.
 
-use super::layout::LOOK_BYTES;
 use record::doubt::{Doubt, DoubtKind, Severity};
 use record::watch::Traffic;
+
+/// Bytes kept of a read that is looked into, at most, as in `bpf/watch.h`.
+const LOOK_BYTES: usize = 1024;
 
 /// What one read holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
