@@ -1,8 +1,8 @@
 //! Whether the samples came that should have come, and if not, why. Two sources of one number: samples in the server's processes,
 //! and the scheduler's account of them; where they differ, the interrupts of the sampling clock tell whose fault it is.
 
-use super::layout::Interrupts;
 use super::result::CpuCheck;
+use super::samples::Interrupts;
 use record::{Doubt, DoubtKind, Severity};
 use serde::Serialize;
 

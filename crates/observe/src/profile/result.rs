@@ -5,7 +5,7 @@ use super::attribute::{Coverage, Mode, Owner, Ran, Stack};
 use super::exact::calibrated::Calibration;
 use super::groups::FunctionGroup;
 use super::interval::{Estimate, ratio};
-use super::layout::{BLOCKS, Losses, PacketCounts};
+use super::samples::{BLOCKS, Losses, PacketCounts};
 use record::Doubt;
 use record::layers::{Layer, Row};
 use serde::Serialize;

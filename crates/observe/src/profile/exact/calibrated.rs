@@ -190,8 +190,8 @@ mod tests {
     use super::*;
     use crate::profile::arrivals::Arrivals;
     use crate::profile::attribute::{Coverage, Mode};
-    use crate::profile::layout::{Losses, PacketCounts};
     use crate::profile::result::{CpuCheck, FunctionRow, SampleSums};
+    use crate::profile::samples::{Losses, PacketCounts};
 
     /// 1 s of the server's CPU time over 1000 packets and 100 requests.
     const CPU_NS: f64 = 1e9;

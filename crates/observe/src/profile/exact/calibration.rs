@@ -39,8 +39,8 @@ mod measure {
     use super::HookCosts;
     use crate::profile::error::ProfileError;
     use crate::profile::exact::bursts::now_ns;
-    use crate::profile::exact::layout::{Charged, Reading, Whose};
     use crate::profile::exact::programs::Programs;
+    use crate::profile::exact::reading::{Charged, Reading, Whose};
     use record::layers::Layer;
     use rustix::process::getppid;
 
@@ -111,7 +111,7 @@ mod measure {
         Ok(found)
     }
 
-    fn own(reading: &Reading, charged: Charged) -> crate::profile::exact::layout::Cell {
+    fn own(reading: &Reading, charged: Charged) -> crate::profile::exact::reading::Cell {
         reading.sum(|place| place.whose == Whose::Tool && place.charged == charged)
     }
 

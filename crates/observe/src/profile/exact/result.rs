@@ -1,10 +1,10 @@
 //! What an exact profile says: time by layer, the cost of the hooks, and how it was checked.
 
 use super::calibration::HookCosts;
-use super::layout::{Cell, Charged, Place, Reading, Whose};
+use super::reading::{Cell, Charged, Place, Reading, Whose};
 use crate::profile::error::ProfileError;
 use crate::profile::interval::{Estimate, ratio};
-use crate::profile::layout::{PacketCounts, Side};
+use crate::profile::samples::{PacketCounts, Side};
 use record::layers::Layer;
 use record::{Doubt, DoubtKind, Severity};
 use serde::Serialize;
