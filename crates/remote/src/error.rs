@@ -3,7 +3,6 @@
 use crate::protocol::ProtocolError;
 use load::LoadError;
 use observe::ObserveError;
-use record::histogram::LogError;
 
 /// Why workers could not do what they were asked for.
 #[derive(Debug, thiserror::Error)]
@@ -36,9 +35,9 @@ pub enum RemoteError {
         /// What the observer said.
         source: ObserveError,
     },
-    /// A histogram could not be written.
+    /// A result could not be written as JSON.
     #[error(transparent)]
-    Histogram(#[from] LogError),
+    Json(#[from] serde_json::Error),
 }
 
 /// What the operations of this crate return.
