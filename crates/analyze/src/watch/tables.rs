@@ -263,6 +263,9 @@ fn demands(recording: &Recording, span: &Span<'_>) -> Table {
     }
 }
 
+/// A counter's words, and where it stands.
+type Part<T> = (&'static str, fn(&T) -> u64);
+
 fn machine(span: &Span<'_>) -> Option<Table> {
     let (first, last) = (&span.first.system, &span.last.system);
     let seconds = last.at_ns.saturating_sub(first.at_ns) as f64 / 1e9;
@@ -294,7 +297,7 @@ fn machine(span: &Span<'_>) -> Option<Table> {
             rows.push((name.to_string(), vec![per_sec.into(), Cell::default()]));
         }
     };
-    let disk: [(&str, fn(&DiskCounts) -> u64); 4] = [
+    let disk: [Part<DiskCounts>; 4] = [
         ("disk reads", |disk| disk.reads),
         ("disk bytes read", |disk| disk.read_bytes),
         ("disk writes", |disk| disk.writes),
@@ -303,7 +306,7 @@ fn machine(span: &Span<'_>) -> Option<Table> {
     for (words, part) in disk {
         rate(words, Kind::Disk, first.disk.as_ref().map(part), last.disk.as_ref().map(part));
     }
-    let paging: [(&str, fn(&Paging) -> u64); 4] = [
+    let paging: [Part<Paging>; 4] = [
         ("bytes paged in", |paging| paging.in_bytes),
         ("bytes paged out", |paging| paging.out_bytes),
         ("faults", |paging| paging.faults),
@@ -322,7 +325,7 @@ fn machine(span: &Span<'_>) -> Option<Table> {
     }
     rate("context switches", Kind::Cpu, first.context_switches, last.context_switches);
     rate("processes and threads started", Kind::Cpu, first.started, last.started);
-    let io: [(&str, fn(&GroupIo) -> u64); 2] =
+    let io: [Part<GroupIo>; 2] =
         [("server: disk bytes read", |io| io.read_bytes), ("server: disk bytes written", |io| io.written_bytes)];
     for (words, part) in io {
         rate(words, Kind::Server, span.first.io.as_ref().map(part), span.last.io.as_ref().map(part));

@@ -20,9 +20,7 @@ use record::time::{monotonic_ns, unix_ms};
 #[cfg(feature = "bpf")]
 use record::watch::ChargedCpu;
 use record::watch::system::{ControlGroupTotals, GroupIo, Kind, SystemTotals};
-use record::watch::{
-    ConnectTotals, ConnectionCounts, ConnectionTotals, CpuTotals, Log2Histogram, Losses, Mode, Reading,
-};
+use record::watch::{ConnectTotals, ConnectionCounts, ConnectionTotals, CpuTotals, Losses, Mode, Reading};
 use record::{Doubt, DoubtKind, Severity};
 #[cfg(feature = "bpf")]
 use std::collections::BTreeMap;

@@ -58,7 +58,7 @@ fn equals_scans(watcher: &mut Watcher, port: u16, seconds: u64) {
         let after = scanned(port);
         let is_equal = |scan: &BTreeMap<&'static str, u64>| {
             STATES.iter().all(|state| {
-                let [seen, shown] = [scan.get(state), reading.get(state)].map(|count| count.copied().unwrap_or(0));
+                let [seen, shown] = [scan.get(state), reading.get(*state)].map(|count| count.copied().unwrap_or(0));
                 seen.abs_diff(shown) <= if *state == "time-wait" { uncertain } else { 0 }
             })
         };
