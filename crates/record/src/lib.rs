@@ -28,6 +28,7 @@ pub mod path;
 pub mod point;
 pub mod run;
 pub mod scenario;
+pub mod text;
 pub mod time;
 pub mod units;
 pub mod watched;

@@ -1,0 +1,74 @@
+//! Text for a terminal: the table of one point, the summary of a run, the progress line. At most [`WIDTH`] columns.
+
+pub(crate) mod axis;
+pub(crate) mod layers;
+mod point;
+mod run;
+mod summary;
+pub(crate) mod table;
+pub(crate) mod watched;
+mod workload;
+
+pub use point::point;
+pub use run::{progress_line, run, side_by_side};
+pub use summary::{MAX_LINES, summary};
+pub(crate) use workload::replay_facts;
+
+use record::Doubt;
+pub(crate) use record::text::plain;
+pub(crate) use record::units::grouped;
+use std::fmt::Write as _;
+
+/// No line is wider, unless a single word of the user's is.
+pub const WIDTH: usize = 100;
+
+/// Breaks words into lines of at most [`WIDTH`], the first after `first`, the others after `rest`.
+pub(crate) fn wrap(text: &str, first: &str, rest: &str) -> String {
+    let mut out = String::new();
+    let mut line = first.to_string();
+    let mut is_empty = true;
+    for word in text.split_whitespace() {
+        if !is_empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            out.push_str(line.trim_end());
+            out.push('\n');
+            line = rest.to_string();
+            is_empty = true;
+        }
+        if !is_empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        is_empty = false;
+    }
+    out.push_str(line.trim_end());
+    out.push('\n');
+    out
+}
+
+/// Doubts with their remedies, a paragraph each.
+pub(crate) fn doubts(doubts: &[Doubt]) -> String {
+    let mut out = String::new();
+    for doubt in doubts {
+        let mark = match doubt.severity {
+            record::Severity::Note => "note    ",
+            record::Severity::Warning => "warning ",
+            record::Severity::Invalid => "INVALID ",
+        };
+        let indent = "          ";
+        out.push_str(&wrap(&plain(&doubt.what, 400), &format!("  {mark}"), indent));
+        let _ = write!(out, "{}", wrap(&plain(&doubt.remedy, 300), &format!("{indent}-> "), "             "));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_sentences_wrap_at_the_width() {
+        let text = wrap(&"word ".repeat(60), "- ", "  ");
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH));
+        assert!(text.lines().skip(1).all(|line| line.starts_with("  word")));
+    }
+}
