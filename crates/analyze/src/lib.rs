@@ -12,6 +12,7 @@ mod doubted;
 pub mod growth;
 pub mod limit;
 pub mod predict;
+pub mod profile;
 mod shown;
 pub mod simulated;
 pub mod statistics;

@@ -2,13 +2,16 @@
 //! charts. Pure functions: nothing is measured or decided here.
 //!
 //! [`text`] holds what all text has in common (tables, doubts, width) and the forms of a run and of a point; [`page`] is the
-//! report of a run, [`chart`] its SVG. What other commands leave is rendered by [`compare`], [`predict`], [`simulated`] and [`watch`].
+//! report of a run, [`chart`] its SVG. What other commands leave is rendered by
+//! [`compare`], [`predict`], [`profile`] (with [`flame`]), [`simulated`] and [`watch`].
 
 pub mod chart;
 pub mod compare;
+pub mod flame;
 pub mod json;
 pub mod page;
 pub mod predict;
+pub mod profile;
 pub mod simulated;
 pub mod text;
 pub mod watch;

@@ -2,8 +2,9 @@
 
 use super::error::ProfileError;
 use super::events::{self, Event, EventKind};
-use super::layout::{self, Interrupts, Losses, PacketCounts, RawSamples, SampleKey};
+use super::layout::{self, Interrupts, RawSamples, SampleKey};
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, Object, ObjectBuilder, PerfEventOpts};
+use record::profile::{Losses, PacketCounts};
 use record::time::monotonic_ns;
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};

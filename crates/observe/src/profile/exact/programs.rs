@@ -2,11 +2,13 @@
 
 use super::layout::{self, CALIBRATION, Reading, SLOTS};
 use crate::profile::error::ProfileError;
-use crate::profile::layout::{PacketCounts, parse_rows, target_bytes};
+use crate::profile::layout::{parse_rows, target_bytes};
 use crate::profile::symbols::KernelSymbols;
 use libbpf_rs::btf::{Btf, types};
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramInput};
 use record::boundaries::Boundary;
+use record::profile::PacketCounts;
+use record::profile::exact::Unhooked;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -48,17 +50,6 @@ const OPTIONAL: [(&str, &str); 5] = [
     ("reschedule", "btf_trace_reschedule_entry"),
     ("irq_work", "btf_trace_irq_work_entry"),
 ];
-
-/// A boundary that could not be hooked.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Unhooked {
-    /// The function.
-    pub function: String,
-    /// Why.
-    pub why: String,
-    /// Without it one layer's time is counted as another's.
-    pub is_needed: bool,
-}
 
 /// Loaded programs. Links are dropped before the object they belong to.
 pub struct Programs {

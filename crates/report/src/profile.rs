@@ -1,13 +1,12 @@
 //! A profile as tables for a terminal.
 
-use super::attribute::Mode;
-use super::exact::calibrated::Calibration;
-use super::folded::Change;
-use super::interval::Estimate;
-use super::result::{FunctionRow, LayerRow, Profile};
-use super::scaling::Scaling;
+pub mod exact;
+
+use analyze::profile::Change;
 use record::Doubt;
 use record::layers::Layer;
+use record::profile::scaling::{Call, CallScaling, Growth, Scaling};
+use record::profile::{Calibration, Estimate, FunctionRow, LayerRow, Mode, Profile};
 use record::units::{format_bytes, format_nanos, format_si};
 use std::fmt::Write;
 
@@ -17,7 +16,7 @@ const FUNCTIONS: usize = 25;
 const CHANGES: usize = 25;
 
 /// Everything that a profile says. Names of functions and programs come from outside: control characters are replaced.
-pub fn profile(profile: &Profile) -> String {
+pub fn text(profile: &Profile) -> String {
     let mut out = String::new();
     let seconds = profile.duration_ns as f64 / 1e9;
     let hertz = 1e9 / profile.period_ns as f64;
@@ -327,9 +326,41 @@ pub fn scaling(scaling: &Scaling) -> String {
     table.print(&mut out);
     out.push('\n');
     for call in &scaling.calls {
-        let _ = writeln!(out, "{}", call.verdict());
+        let _ = writeln!(out, "{}", verdict(call));
     }
     out
+}
+
+/// How a call's cost grows, in one sentence.
+fn verdict(call: &CallScaling) -> String {
+    let (Some(first), Some(last)) = (call.costs.first(), call.costs.last()) else {
+        return format!("{}: not measured", call.call.word());
+    };
+    let ends = format!(
+        "{}: {} at {} descriptors, {} at {}",
+        call.call.word(),
+        record::units::format_nanos(first.median_ns),
+        first.descriptors,
+        record::units::format_nanos(last.median_ns),
+        last.descriptors
+    );
+    let law = match call.growth {
+        Growth::Faster => "grows faster than in proportion",
+        _ => "grows in proportion",
+    };
+    match (call.growth, call.ns_per_descriptor) {
+        (Growth::Proportional | Growth::Faster, Some(slope)) if matches!(call.call, Call::Select | Call::Poll) => {
+            format!(
+                "{ends}: {law} (on average {slope:.1} ns a descriptor); a server that calls it pays for every idle connection: use epoll, or run it under straingauge scale"
+            )
+        }
+        (Growth::Proportional | Growth::Faster, Some(slope)) => {
+            format!("{ends}: {law} (on average {slope:.1} ns a descriptor)")
+        }
+        (Growth::Slow, _) => format!("{ends}: grows, but less than in proportion"),
+        (Growth::Flat, _) => format!("{ends}: does not grow with idle descriptors"),
+        _ => format!("{ends}: too few points to judge"),
+    }
 }
 
 fn mode_word(mode: Mode) -> &'static str {
@@ -386,5 +417,27 @@ impl Columns {
             out.push_str(line.trim_end());
             out.push('\n');
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use record::profile::scaling::Cost;
+
+    #[test]
+    fn a_verdict_names_cost_and_remedy() {
+        let cost = |descriptors: usize| {
+            let median_ns = 300.0 + 25.0 * descriptors as f64;
+            Cost { descriptors, median_ns, lower_ns: median_ns, upper_ns: median_ns, batches: 1 }
+        };
+        let sentence = verdict(&CallScaling {
+            call: Call::Select,
+            costs: vec![cost(16), cost(16384)],
+            exponent: Some(1.0),
+            growth: Growth::Proportional,
+            ns_per_descriptor: Some(25.0),
+        });
+        assert!(sentence.contains("25.0 ns a descriptor") && sentence.contains("epoll"), "{sentence}");
     }
 }

@@ -1,9 +1,9 @@
 //! What a load point keeps of a profile: CPU time per request by layer, and the functions that cost most.
 
-use super::result::Profile;
-use record::layers::Layer;
-use record::point::FunctionCost;
-use record::{Figure, Figures, Origin, names};
+use super::Profile;
+use crate::layers::Layer;
+use crate::point::FunctionCost;
+use crate::{Figure, Figures, Origin, names};
 
 /// Fewer samples of the server than this leave nothing to divide.
 const LEAST_SAMPLES: u64 = 20;

@@ -1,9 +1,9 @@
 //! An exact profile as tables for a terminal.
 
-use super::result::{ExactProfile, SumCheck};
-use crate::profile::text::{Columns, clean, doubts, estimate};
+use super::{Columns, clean, doubts, estimate};
 use record::boundaries::Boundary;
 use record::layers::Layer;
+use record::profile::exact::{ExactProfile, SumCheck};
 use record::units::{format_bytes, format_nanos, format_si};
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use std::fmt::Write;
 const NAMED: usize = 12;
 
 /// Everything that an exact profile says.
-pub fn profile(profile: &ExactProfile) -> String {
+pub fn text(profile: &ExactProfile) -> String {
     let mut out = String::new();
     let machine = &profile.machine;
     let _ = writeln!(
