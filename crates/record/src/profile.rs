@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The profile of a window.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Profile {
     /// How it was measured.
     pub method: &'static str,
@@ -179,7 +179,7 @@ impl SampleSums {
 }
 
 /// Two sources of one number.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct CpuCheck {
     /// Samples in the server's processes times their period, nanoseconds.
     pub sampled_ns: f64,

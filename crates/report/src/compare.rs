@@ -1,7 +1,7 @@
 //! A comparison as text for a terminal: the sentence first, then a table.
 
 use crate::text::table::Table;
-use crate::text::{plain, wrap};
+use crate::text::{list, wrap};
 use analyze::compare::{Comparison, Difference, Outcome, headline, load_words};
 use record::units::{format_nanos, format_si};
 
@@ -17,13 +17,7 @@ pub fn text(comparison: &Comparison) -> String {
     if comparison.unmatched > 0 {
         out.push_str(&format!("  {} loads were measured in one run only and are left out\n", comparison.unmatched));
     }
-    if !comparison.doubts.is_empty() {
-        out.push_str("doubts\n");
-        for doubt in &comparison.doubts {
-            out.push_str(&wrap(&plain(doubt, 400), "  - ", "    "));
-        }
-    }
-    out
+    out + &list("doubts", &comparison.doubts)
 }
 
 /// The comparison as JSON: `schema`, `kind`, `comparison`.

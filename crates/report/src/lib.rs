@@ -7,6 +7,7 @@
 
 pub mod chart;
 pub mod compare;
+pub mod doubt;
 pub mod flame;
 pub mod json;
 pub mod page;

@@ -12,10 +12,11 @@ mod tables;
 mod watched;
 
 use crate::chart::Rooms;
+use crate::doubt;
 use analyze::verdict::{self, Verdict, interval};
 use analyze::zones::{self, Findings, PointFinding, SweepFindings};
 pub(crate) use charts::Figure;
-use frame::{DoubtRow, Frame};
+use frame::Frame;
 use record::units::format_si;
 use record::{Doubt, RunDir, Status, Sweep};
 use serde::Serialize;
@@ -31,7 +32,7 @@ struct Page {
     frame: Frame,
     causes: Vec<CauseRow>,
     numbers: Vec<KeyNumber>,
-    doubts: Vec<DoubtRow>,
+    doubts: Vec<doubt::Row>,
     sections: Vec<Section>,
     workload: Option<WorkloadSection>,
     points: Vec<tables::PointRow>,
@@ -117,7 +118,7 @@ pub fn html(run: &RunDir) -> String {
         frame: Frame::of(run, status(run), &verdict.headline, verdict.without_causes().map(str::to_string).collect()),
         causes: causes(&verdict),
         numbers: key_numbers(&findings),
-        doubts: frame::doubts(&verdict.doubts),
+        doubts: doubt::rows(&verdict.doubts),
         sections,
         workload: workload(run),
         points,

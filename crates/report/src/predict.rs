@@ -1,7 +1,7 @@
 //! A prediction as text for a terminal: the answer first, then what it rests on.
 
 use crate::text::table::Table;
-use crate::text::{grouped, plain, wrap};
+use crate::text::{grouped, list, plain, wrap};
 use analyze::predict::Prediction;
 use analyze::predict::demand::Demand;
 use analyze::predict::question::{Answer, Predicted};
@@ -46,7 +46,7 @@ fn answer(answer: &Answer, name: &str) -> String {
         out.push_str(&wrap(reason, "  none: ", "        "));
     }
     out.push_str(&wrap(&answer.bottleneck, "bottleneck: ", "            "));
-    list(&mut out, "assumes that", &answer.assumptions);
+    out.push_str(&list("assumes that", &answer.assumptions));
     out
 }
 
@@ -72,7 +72,7 @@ pub fn what_ifs_text(what_ifs: &[WhatIfAnswer]) -> String {
 pub fn text(prediction: &Prediction) -> String {
     let mut out = answer(&prediction.answer, "");
     out.push_str(&what_ifs_text(&prediction.what_ifs));
-    list(&mut out, "doubts", &prediction.doubts);
+    out.push_str(&list("doubts", &prediction.doubts));
     out.push('\n');
     out.push_str(&model(prediction));
     out.push_str(&checks(prediction));
@@ -111,15 +111,6 @@ pub fn text(prediction: &Prediction) -> String {
 /// The prediction as JSON: `schema`, `kind`, `prediction`. Units stand beside the numbers.
 pub fn json(prediction: &Prediction) -> serde_json::Value {
     serde_json::json!({ "schema": crate::json::SCHEMA, "kind": "prediction", "prediction": prediction })
-}
-
-fn list(out: &mut String, title: &str, items: &[String]) {
-    if !items.is_empty() {
-        out.push_str(&format!("{title}\n"));
-        for item in items {
-            out.push_str(&wrap(&plain(item, 600), "  - ", "    "));
-        }
-    }
 }
 
 fn model(prediction: &Prediction) -> String {
@@ -232,7 +223,7 @@ fn validation(prediction: &Prediction) -> String {
         "  ",
     );
     out.push_str(&beside(&found.numbers));
-    list(&mut out, "why", &found.doubts);
+    out.push_str(&list("why", &found.doubts));
     out
 }
 

@@ -2,8 +2,10 @@
 
 pub mod exact;
 
+use crate::doubt;
+use crate::text::table::Table;
+use crate::text::{not_measured, plain};
 use analyze::profile::Change;
-use record::Doubt;
 use record::layers::Layer;
 use record::profile::scaling::{Call, CallScaling, Growth, Scaling};
 use record::profile::{Calibration, Estimate, FunctionRow, LayerRow, Mode, Profile};
@@ -23,7 +25,7 @@ pub fn text(profile: &Profile) -> String {
     let _ = writeln!(
         out,
         "{} (process {}) on port {}: {} by {} at {hertz:.0} Hz on {} CPUs for {seconds:.1} s",
-        clean(&profile.command),
+        from_outside(&profile.command),
         profile.pid,
         profile.port,
         profile.method,
@@ -46,18 +48,7 @@ pub fn text(profile: &Profile) -> String {
         groups(&mut out, profile);
     }
     events(&mut out, profile);
-    doubts(&mut out, &profile.doubts);
-    out
-}
-
-/// The reasons not to trust what stands above.
-pub(super) fn doubts(out: &mut String, doubts: &[Doubt]) {
-    if !doubts.is_empty() {
-        out.push('\n');
-    }
-    for doubt in doubts {
-        let _ = writeln!(out, "doubt: {}; {}", clean(&doubt.what), doubt.remedy);
-    }
+    out + &doubt::text(&profile.doubts)
 }
 
 fn denominators(out: &mut String, profile: &Profile) {
@@ -87,10 +78,10 @@ fn denominators(out: &mut String, profile: &Profile) {
 }
 
 fn layers(out: &mut String, profile: &Profile) {
-    let mut table = Columns::new(&["layer", "samples", "share %", "us/packet", "us/request"]);
+    let mut table = Table::new(&["layer", "samples", "share %", "us/packet", "us/request"], 1);
     for row in &profile.layers {
         if row.layer.is_none() && row.samples == 0 {
-            table.row([String::from("unattributed"), "0".into(), "0.0".into(), String::new(), String::new()]);
+            table.row(vec![String::from("unattributed"), "0".into(), "0.0".into(), String::new(), String::new()]);
             continue;
         }
         let name = match (row.layer, row.part.is_empty()) {
@@ -98,7 +89,7 @@ fn layers(out: &mut String, profile: &Profile) {
             (Some(_), false) => format!("  {}", row.part),
             (None, _) => "unattributed".into(),
         };
-        table.row([
+        table.row(vec![
             name,
             row.samples.to_string(),
             estimate(row.share_ratio, 100.0, 1),
@@ -109,16 +100,16 @@ fn layers(out: &mut String, profile: &Profile) {
     let whole = |of: &dyn Fn(&LayerRow) -> Option<Estimate>| {
         let values: Vec<f64> =
             profile.layers.iter().filter(|row| row.part.is_empty()).filter_map(|row| Some(of(row)?.value)).collect();
-        if values.is_empty() { "not measured".into() } else { format!("{:.3}", values.iter().sum::<f64>()) }
+        if values.is_empty() { not_measured(None, 0) } else { format!("{:.3}", values.iter().sum::<f64>()) }
     };
-    table.row([
+    table.row(vec![
         "sum".into(),
         profile.samples.server().to_string(),
         "100.0".into(),
         whole(&|row| row.us_per_packet),
         whole(&|row| row.us_per_request),
     ]);
-    table.print(out);
+    out.push_str(&table.lines());
     let _ = writeln!(
         out,
         "network stack (System Call to Driver): {:.1} % of the server's CPU time; +- is the 95 % interval from the spread of tenths of the window",
@@ -131,16 +122,16 @@ fn layers(out: &mut String, profile: &Profile) {
 
 /// What bursts of the exact profile changed, and what they cost.
 fn corrections(out: &mut String, calibration: &Calibration) {
-    let mut table = Columns::new(&["corrected by bursts", "sampled %", "exact %", "difference"]);
+    let mut table = Table::new(&["corrected by bursts", "sampled %", "exact %", "difference"], 1);
     for correction in &calibration.corrections {
-        table.row([
+        table.row(vec![
             correction.layer.map_or("unattributed", Layer::word).to_string(),
             estimate(correction.sampled, 100.0, 1),
             estimate(correction.exact, 100.0, 1),
             estimate(correction.difference, 100.0, 1),
         ]);
     }
-    table.print(out);
+    out.push_str(&table.lines());
     let exact = &calibration.exact;
     let _ = writeln!(
         out,
@@ -170,7 +161,7 @@ fn checks(out: &mut String, profile: &Profile) {
         share(sums.others_in_server, sums.in_server())
     );
     let check = &profile.cpu_check;
-    let difference = check.difference_ratio.map_or("not measured".into(), |ratio| format!("{:+.2} %", ratio * 100.0));
+    let difference = check.difference_ratio.map_or(not_measured(None, 0), |ratio| format!("{:+.2} %", ratio * 100.0));
     let _ = writeln!(
         out,
         "check: samples in the server's processes {:.3} s, the scheduler's account of them {:.3} s ({difference}); a sample counts {:.3} ms{}; of the clock's interrupts {:.2} % were passed over by late ones, {:.2} % are missing (n = {:.0})",
@@ -203,11 +194,11 @@ fn checks(out: &mut String, profile: &Profile) {
 }
 
 fn functions(out: &mut String, rows: &[FunctionRow]) {
-    let mut table = Columns::new(&["function (own time)", "CPU %", "non-idle %", "server %", "mode", "layer"]);
+    let mut table = Table::new(&["function (own time)", "CPU %", "non-idle %", "server %", "mode", "layer"], 1);
     for row in rows.iter().take(FUNCTIONS) {
         let module = row.module.as_deref().map_or(String::new(), |module| format!(" [{module}]"));
-        table.row([
-            clean(&format!("{}{module}", row.function)),
+        table.row(vec![
+            from_outside(&format!("{}{module}", row.function)),
             format!("{:.2}", row.cpu_ratio * 100.0),
             format!("{:.2}", row.non_idle_ratio * 100.0),
             format!("{:.2}", row.server_ratio * 100.0),
@@ -215,20 +206,20 @@ fn functions(out: &mut String, rows: &[FunctionRow]) {
             row.layer.map_or("unattributed", Layer::word).into(),
         ]);
     }
-    table.print(out);
+    out.push_str(&table.lines());
 }
 
 fn groups(out: &mut String, profile: &Profile) {
-    let mut table = Columns::new(&["group", "samples", "share %", "us/packet"]);
+    let mut table = Table::new(&["group", "samples", "share %", "us/packet"], 1);
     for row in &profile.groups {
-        table.row([
-            clean(row.group.as_deref().unwrap_or("in no group")),
+        table.row(vec![
+            from_outside(row.group.as_deref().unwrap_or("in no group")),
             row.samples.to_string(),
             estimate(row.share_ratio, 100.0, 1),
             estimate(row.us_per_packet, 1.0, 3),
         ]);
     }
-    table.print(out);
+    out.push_str(&table.lines());
 }
 
 fn events(out: &mut String, profile: &Profile) {
@@ -236,14 +227,14 @@ fn events(out: &mut String, profile: &Profile) {
         profile.events.iter().filter(|event| event.not_measured.is_none()).map(|event| event.event.as_str()).collect();
     if !measured.is_empty() {
         let header: Vec<&str> = ["events per packet"].into_iter().chain(measured.iter().copied()).collect();
-        let mut table = Columns::new(&header);
+        let mut table = Table::new(&header, 1);
         for row in profile.layers.iter().filter(|row| row.part.is_empty()) {
             let name = row.layer.map_or("unattributed", Layer::word).to_string();
             let cells = measured.iter().map(|event| estimate(row.events_per_packet.get(*event).copied(), 1.0, 2));
-            table.row([name].into_iter().chain(cells));
+            table.row([name].into_iter().chain(cells).collect());
         }
         out.push('\n');
-        table.print(out);
+        out.push_str(&table.lines());
         for event in
             profile.events.iter().filter(|event| event.not_measured.is_none() && event.counter_ran_ratio < 0.99)
         {
@@ -271,11 +262,11 @@ fn events(out: &mut String, profile: &Profile) {
 /// What grew between two profiles.
 pub fn changes(changes: &[Change]) -> String {
     let mut out = String::new();
-    let mut table = Columns::new(&["function (own time)", "before %", "after %", "change"]);
+    let mut table = Table::new(&["function (own time)", "before %", "after %", "change"], 1);
     let clear = changes.iter().filter(|change| change.is_clear()).count();
     for change in changes.iter().filter(|change| change.is_clear()).take(CHANGES) {
-        table.row([
-            clean(&change.function),
+        table.row(vec![
+            from_outside(&change.function),
             format!("{:.2}", change.before_ratio * 100.0),
             format!("{:.2}", change.after_ratio * 100.0),
             format!(
@@ -286,7 +277,7 @@ pub fn changes(changes: &[Change]) -> String {
         ]);
     }
     if clear > 0 {
-        table.print(&mut out);
+        out.push_str(&table.lines());
     }
     let _ = writeln!(
         out,
@@ -302,7 +293,7 @@ pub fn changes(changes: &[Change]) -> String {
 pub fn scaling(scaling: &Scaling) -> String {
     let mut out = format!(
         "Linux {}, at most {} descriptors a process; CPU time a call, median [quartiles]\n\n",
-        clean(&scaling.kernel),
+        from_outside(&scaling.kernel),
         scaling.descriptor_limit
     );
     let steps: Vec<String> = scaling
@@ -310,7 +301,7 @@ pub fn scaling(scaling: &Scaling) -> String {
         .first()
         .map_or(Vec::new(), |call| call.costs.iter().map(|cost| format!("{} idle", cost.descriptors)).collect());
     let header: Vec<&str> = ["call"].into_iter().chain(steps.iter().map(String::as_str)).chain(["exponent"]).collect();
-    let mut table = Columns::new(&header);
+    let mut table = Table::new(&header, 1);
     for call in &scaling.calls {
         let cells = call.costs.iter().map(|cost| {
             format!(
@@ -321,9 +312,9 @@ pub fn scaling(scaling: &Scaling) -> String {
             )
         });
         let exponent = call.exponent.map_or("-".into(), |exponent| format!("{exponent:.2}"));
-        table.row([call.call.word().to_string()].into_iter().chain(cells).chain([exponent]));
+        table.row([call.call.word().to_string()].into_iter().chain(cells).chain([exponent]).collect());
     }
-    table.print(&mut out);
+    out.push_str(&table.lines());
     out.push('\n');
     for call in &scaling.calls {
         let _ = writeln!(out, "{}", verdict(call));
@@ -373,51 +364,20 @@ fn mode_word(mode: Mode) -> &'static str {
 }
 
 fn listed(counts: &[(String, u64)]) -> String {
-    let words: Vec<String> = counts.iter().map(|(name, count)| format!("{} {count}", clean(name))).collect();
+    let words: Vec<String> = counts.iter().map(|(name, count)| format!("{} {count}", from_outside(name))).collect();
     words.join(", ")
 }
 
 pub(super) fn estimate(estimate: Option<Estimate>, scale: f64, decimals: usize) -> String {
     match estimate {
-        None => "not measured".into(),
-        Some(Estimate { value, plus_minus: None }) => format!("{:.decimals$}", value * scale),
-        Some(Estimate { value, plus_minus: Some(half) }) => {
-            format!("{:.decimals$} +-{:.decimals$}", value * scale, half * scale)
-        }
+        None => not_measured(None, 0),
+        Some(found) => crate::text::estimate(found.value * scale, found.plus_minus.map(|half| half * scale), decimals),
     }
 }
 
-pub(super) fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
-}
-
-/// Aligned columns: the first to the left, the others to the right, the last two spaces from its neighbour.
-pub(super) struct Columns(Vec<Vec<String>>);
-
-impl Columns {
-    pub(super) fn new(header: &[&str]) -> Self {
-        Columns(vec![header.iter().map(|cell| cell.to_string()).collect()])
-    }
-
-    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.0.push(cells.into_iter().collect());
-    }
-
-    pub(super) fn print(&self, out: &mut String) {
-        let columns = self.0.iter().map(Vec::len).max().unwrap_or(0);
-        let width =
-            |column: usize| self.0.iter().filter_map(|row| Some(row.get(column)?.chars().count())).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..columns).map(width).collect();
-        for row in &self.0 {
-            let mut line = String::new();
-            for (column, cell) in row.iter().enumerate() {
-                let pad = " ".repeat(widths[column] - cell.chars().count());
-                line += &if column == 0 { format!("{cell}{pad}") } else { format!("  {pad}{cell}") };
-            }
-            out.push_str(line.trim_end());
-            out.push('\n');
-        }
-    }
+/// A name from outside: of a function, a program, a kernel.
+pub(super) fn from_outside(text: &str) -> String {
+    plain(text, 300)
 }
 
 #[cfg(test)]

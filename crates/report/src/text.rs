@@ -14,10 +14,8 @@ pub use run::{progress_line, run, side_by_side};
 pub use summary::{MAX_LINES, summary};
 pub(crate) use workload::replay_facts;
 
-use record::Doubt;
 pub(crate) use record::text::plain;
 pub(crate) use record::units::grouped;
-use std::fmt::Write as _;
 
 /// No line is wider, unless a single word of the user's is.
 pub const WIDTH: usize = 100;
@@ -45,20 +43,26 @@ pub(crate) fn wrap(text: &str, first: &str, rest: &str) -> String {
     out
 }
 
-/// Doubts with their remedies, a paragraph each.
-pub(crate) fn doubts(doubts: &[Doubt]) -> String {
-    let mut out = String::new();
-    for doubt in doubts {
-        let mark = match doubt.severity {
-            record::Severity::Note => "note    ",
-            record::Severity::Warning => "warning ",
-            record::Severity::Invalid => "INVALID ",
-        };
-        let indent = "          ";
-        out.push_str(&wrap(&plain(&doubt.what, 400), &format!("  {mark}"), indent));
-        let _ = write!(out, "{}", wrap(&plain(&doubt.remedy, 300), &format!("{indent}-> "), "             "));
+/// A title and sentences; nothing without a sentence.
+pub(crate) fn list(title: &str, items: &[String]) -> String {
+    if items.is_empty() {
+        return String::new();
     }
-    out
+    let item = |item: &String| wrap(&plain(item, 600), "  - ", "    ");
+    format!("{title}\n{}", items.iter().map(item).collect::<String>())
+}
+
+/// What stands in place of a number that was not measured, with the reason where one is known, cut to `most` characters.
+pub(crate) fn not_measured(why: Option<&str>, most: usize) -> String {
+    why.map_or("not measured".into(), |why| format!("not measured: {}", plain(why, most)))
+}
+
+/// A number, with half of its 95 % interval where that is known: `12.3 +-0.4`.
+pub(crate) fn estimate(value: f64, half: Option<f64>, decimals: usize) -> String {
+    match half {
+        Some(half) => format!("{value:.decimals$} +-{half:.decimals$}"),
+        None => format!("{value:.decimals$}"),
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::layers::Layer;
 use serde::Serialize;
 
 /// The exact profile.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct ExactProfile {
     /// How it was measured.
     pub method: &'static str,
@@ -68,7 +68,7 @@ pub struct ExactRow {
 }
 
 /// What was measured, and with what.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Machine {
     /// The server's port.
     pub port: u16,
@@ -102,7 +102,7 @@ pub struct Unhooked {
 }
 
 /// Sums of one time by two sources.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct SumCheck {
     /// All places together, hooks included, nanoseconds.
     pub summed_ns: u64,
@@ -121,7 +121,7 @@ impl SumCheck {
 }
 
 /// What the measurement did to the server.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Perturbation {
     /// Costs of the hooks, as calibrated in this run.
     pub costs: HookCosts,

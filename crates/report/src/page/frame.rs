@@ -5,15 +5,14 @@ use super::unbroken;
 use crate::text::plain;
 use minijinja::Environment;
 use minijinja::value::{Serde, Value};
-use record::{Doubt, RunDir, Severity, Status};
+use record::{RunDir, Status};
 use serde::Serialize;
 
 const STYLE: &str = include_str!("style.css");
-/// Doubts that are shown; a run with more is past doubting.
-const MOST_DOUBTS: usize = 60;
 
 /// Templates by name. The names' ending turns on escaping for HTML.
-const TEMPLATES: [(&str, &str); 5] = [
+const TEMPLATES: [(&str, &str); 6] = [
+    ("doubts.html", include_str!("doubts.html")),
     ("frame.html", include_str!("frame.html")),
     ("plain.html", include_str!("plain.html")),
     ("report.html", include_str!("template.html")),
@@ -74,24 +73,4 @@ pub(crate) fn render(template: &str, page: &impl Serialize, text: impl FnOnce() 
             error.kind()
         )
     })
-}
-
-#[derive(Serialize)]
-pub(crate) struct DoubtRow {
-    severity: &'static str,
-    what: String,
-    remedy: String,
-}
-
-pub(crate) fn doubts(doubts: &[Doubt]) -> Vec<DoubtRow> {
-    let row = |doubt: &Doubt| DoubtRow {
-        severity: match doubt.severity {
-            Severity::Note => "note",
-            Severity::Warning => "warning",
-            Severity::Invalid => "invalid",
-        },
-        what: unbroken(&plain(&doubt.what, 600)),
-        remedy: plain(&doubt.remedy, 600),
-    };
-    doubts.iter().take(MOST_DOUBTS).map(row).collect()
 }

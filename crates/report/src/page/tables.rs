@@ -1,6 +1,7 @@
 //! The tables of the report, formatted: levels, points with every figure, criteria, facts.
 
-use crate::text::{grouped, plain};
+use crate::doubt;
+use crate::text::{grouped, not_measured, plain};
 use analyze::zones::{Level, Spread, SweepFindings, percent};
 use record::units::{format_bytes, format_nanos, format_si};
 use record::workload::Grouping;
@@ -74,7 +75,7 @@ pub(super) struct PointRow {
     outcomes: Vec<(String, String)>,
     classes: Vec<ClassRow>,
     replay: Vec<(&'static str, String)>,
-    doubt_words: Vec<String>,
+    doubt_rows: Vec<doubt::Row>,
 }
 
 /// One class of requests; the first of a grouping names it.
@@ -186,11 +187,7 @@ fn point_row(point: &Point) -> PointRow {
         outcomes: counts,
         classes: classes(point),
         replay: point.workload.replay.as_ref().map(crate::text::replay_facts).unwrap_or_default(),
-        doubt_words: point
-            .doubts
-            .iter()
-            .map(|doubt| plain(&format!("{}; {}", doubt.what, doubt.remedy), 500))
-            .collect(),
+        doubt_rows: doubt::rows(&point.doubts),
     }
 }
 
@@ -202,11 +199,7 @@ fn figures(point: &Point) -> Vec<FigureRow> {
         .take(200)
         .map(|(name, figure)| FigureRow {
             name: plain(name, 60),
-            value: match (figure.value, &figure.not_measured) {
-                (Some(value), _) => number(value),
-                (None, Some(why)) => format!("not measured: {}", plain(why, 160)),
-                (None, None) => "not measured".into(),
-            },
+            value: figure.value.map_or_else(|| not_measured(figure.not_measured.as_deref(), 160), number),
             unit: plain(&figure.unit, 20),
             n: figure.n.map(|n| grouped(n as f64)).unwrap_or_default(),
             origin: figure.origin.map(|origin| origin.word()).unwrap_or_default(),

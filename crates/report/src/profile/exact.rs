@@ -1,6 +1,9 @@
 //! An exact profile as tables for a terminal.
 
-use super::{Columns, clean, doubts, estimate};
+use super::{estimate, from_outside};
+use crate::doubt;
+use crate::text::not_measured;
+use crate::text::table::Table;
 use record::boundaries::Boundary;
 use record::layers::Layer;
 use record::profile::exact::{ExactProfile, SumCheck};
@@ -17,7 +20,7 @@ pub fn text(profile: &ExactProfile) -> String {
     let _ = writeln!(
         out,
         "{} (process {}) on port {}: exact, {} functions hooked (fentry, fexit), {} bursts of together {:.2} s on {} CPUs",
-        clean(&machine.command),
+        from_outside(&machine.command),
         machine.pid,
         machine.port,
         machine.hooked.len(),
@@ -40,14 +43,13 @@ pub fn text(profile: &ExactProfile) -> String {
     layers(&mut out, profile);
     out.push('\n');
     checks(&mut out, profile);
-    doubts(&mut out, &profile.doubts);
-    out
+    out + &doubt::text(&profile.doubts)
 }
 
 fn layers(out: &mut String, profile: &ExactProfile) {
-    let mut table = Columns::new(&["layer", "entries", "share %", "us/packet", "us/request", "hooks' part ms"]);
+    let mut table = Table::new(&["layer", "entries", "share %", "us/packet", "us/request", "hooks' part ms"], 1);
     for row in &profile.layers {
-        table.row([
+        table.row(vec![
             row.layer.map_or("unattributed", Layer::word).to_string(),
             row.entries.to_string(),
             estimate(row.share_ratio, 100.0, 1),
@@ -57,10 +59,10 @@ fn layers(out: &mut String, profile: &ExactProfile) {
         ]);
     }
     let per = |count: u64| match count {
-        0 => "not measured".into(),
+        0 => not_measured(None, 0),
         count => format!("{:.3}", profile.cpu_ns / 1e3 / count as f64),
     };
-    table.row([
+    table.row(vec![
         "sum".into(),
         profile.layers.iter().map(|row| row.entries).sum::<u64>().to_string(),
         "100.0".into(),
@@ -68,13 +70,13 @@ fn layers(out: &mut String, profile: &ExactProfile) {
         per(profile.requests),
         String::new(),
     ]);
-    table.print(out);
+    out.push_str(&table.lines());
     out.push_str("+- is the 95 % interval from the spread of the bursts; the hooks' part is taken out of the layers\n");
 }
 
 fn checks(out: &mut String, profile: &ExactProfile) {
     let difference = |check: &SumCheck| {
-        let ratio = check.difference_ratio.map_or("not measured".into(), |ratio| format!("{:+.2} %", ratio * 100.0));
+        let ratio = check.difference_ratio.map_or(not_measured(None, 0), |ratio| format!("{:+.2} %", ratio * 100.0));
         format!("{:.4} s against {:.4} s ({ratio})", check.summed_ns as f64 / 1e9, check.expected_ns as f64 / 1e9)
     };
     let _ = writeln!(
@@ -119,7 +121,7 @@ fn checks(out: &mut String, profile: &ExactProfile) {
         machine.unhooked.len(),
         machine.unhooked.len() + machine.hooked.len(),
         if names.is_empty() { "" } else { ": " },
-        clean(&names.join(", "))
+        from_outside(&names.join(", "))
     );
     let stands_in = |boundary: &&Boundary| machine.hooked.contains(&boundary.function);
     let standing: Vec<String> = record::boundaries::built_in()

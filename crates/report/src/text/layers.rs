@@ -99,7 +99,10 @@ pub(crate) fn missing(layers: &AxisLayers) -> String {
         }
     }
     let words = reasons.iter().map(|(why, events)| {
-        format!("not measured: {} per packet: {}", super::plain(&events.join(", "), 200), super::plain(why, 200))
+        super::not_measured(
+            Some(&format!("{} per packet: {}", super::plain(&events.join(", "), 200), super::plain(why, 200))),
+            500,
+        )
     });
     words.collect::<Vec<_>>().join("; ")
 }

@@ -1,7 +1,8 @@
 //! The table of one load point, as `straingauge load` prints it.
 
 use super::table::Table;
-use super::{doubts, grouped, plain, wrap};
+use super::{grouped, not_measured, plain, wrap};
+use crate::doubt;
 use analyze::zones::percent;
 use record::units::{format_bytes, format_nanos, format_si};
 use record::{Arrival, Figure, Latency, Pace, Point, names};
@@ -44,10 +45,7 @@ pub fn point(point: &Point, latencies: &[(String, Latency)]) -> String {
         let states = if states.is_empty() { "none".into() } else { states.join(", ") };
         out.push_str(&wrap(&states, "  connections  ", "               "));
     }
-    if !point.doubts.is_empty() {
-        out.push_str("\ndoubts\n");
-        out.push_str(&doubts(&point.doubts));
-    }
+    out.push_str(&doubt::text(&point.doubts));
     out
 }
 
@@ -131,11 +129,7 @@ fn rates(point: &Point) -> String {
 }
 
 fn words_of(figure: &Figure, words: fn(f64) -> String) -> String {
-    match (figure.value, &figure.not_measured) {
-        (Some(value), _) => words(value),
-        (None, Some(why)) => format!("not measured: {}", plain(why, 50)),
-        (None, None) => "not measured".into(),
-    }
+    figure.value.map_or_else(|| not_measured(figure.not_measured.as_deref(), 50), words)
 }
 
 pub(super) fn origin(figure: &Figure) -> String {

@@ -1,7 +1,8 @@
 //! The summary of a run, as `straingauge find` prints it, and its progress line.
 
 use super::table::Table;
-use super::{doubts, grouped, plain, wrap};
+use super::{grouped, plain, wrap};
+use crate::doubt;
 use analyze::compare::{CompareError, Comparison};
 use analyze::verdict::{Cause, Verdict};
 use analyze::zones::{Findings, Level, Spread, SweepFindings, percent};
@@ -48,7 +49,7 @@ fn gravest(all: &[Doubt]) -> String {
     let mut by_gravity = all.to_vec();
     by_gravity.sort_by_key(|doubt| Reverse(doubt.severity));
     let rest = by_gravity.split_off(by_gravity.len().min(MAX_DOUBTS));
-    let mut out = format!("\ndoubts\n{}", doubts(&by_gravity));
+    let mut out = doubt::text(&by_gravity);
     if !rest.is_empty() {
         let warnings = rest.iter().filter(|doubt| doubt.severity > Severity::Note).count();
         let what = if warnings == 0 {

@@ -2,7 +2,8 @@
 
 use super::point::{connections, heading, percentile};
 use super::workload::{class_words, replay_facts};
-use super::{grouped, plain, wrap};
+use super::{grouped, not_measured, plain, wrap};
+use crate::doubt;
 use analyze::zones::percent;
 use record::units::{format_bytes, format_si};
 use record::workload::Grouping;
@@ -47,11 +48,8 @@ pub fn summary(point: &Point, latencies: &[(String, Latency)], statuses: &BTreeM
     let mut out = lines.concat();
     let more = match by_gravity.first() {
         Some(doubt) if doubt.severity > Severity::Note => {
-            let mark = if doubt.severity == Severity::Invalid { "invalid" } else { "doubt" };
             let room = (MAX_LINES - 2).saturating_sub(out.lines().count());
-            let said = wrap(&plain(&doubt.what, 300), &format!("  {mark:15}"), LABEL)
-                + &wrap(&format!("-> {}", plain(&doubt.remedy, 300)), LABEL, &format!("{LABEL}   "));
-            out.extend(said.split_inclusive('\n').take(room));
+            out.extend(doubt::paragraph(doubt).split_inclusive('\n').take(room));
             by_gravity.len() - 1
         }
         _ => by_gravity.len(),
@@ -66,7 +64,7 @@ pub fn summary(point: &Point, latencies: &[(String, Latency)], statuses: &BTreeM
 }
 
 fn throughput(point: &Point) -> String {
-    let Some(rate) = point.value(names::THROUGHPUT) else { return "not measured".into() };
+    let Some(rate) = point.value(names::THROUGHPUT) else { return not_measured(None, 0) };
     let received = point.value(names::RECEIVED).map_or(String::new(), |bytes| format!(", {}/s", format_bytes(bytes)));
     let n = point.figures.get(names::THROUGHPUT).and_then(|figure| figure.n);
     let n = n.map_or(String::new(), |n| format!(" (n = {})", grouped(n as f64)));
@@ -123,7 +121,7 @@ fn cpu(point: &Point, name: &str, parts: &[(&str, &str)], busy: &str, of: &str) 
         }
         (None, Some(busy)) => busy,
         (None, None) => match point.figures.get(name).and_then(|figure| figure.not_measured.as_deref()) {
-            Some(why) => format!("not measured: {}", plain(why, 100)),
+            Some(why) => not_measured(Some(why), 100),
             None => String::new(),
         },
     }

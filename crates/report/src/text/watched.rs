@@ -1,7 +1,7 @@
 //! The server's side of the requests: a table by load for a run, lines for one point.
 
 use super::table::Table;
-use super::{grouped, plain, wrap};
+use super::{grouped, not_measured, plain, wrap};
 use analyze::watched::{CLASS_COLUMNS, COLUMNS, Column, Row, ServerSide};
 use record::units::format_si;
 use record::{Axis, Point, RunDir, Sweep, names};
@@ -103,7 +103,7 @@ pub(super) fn point(point: &Point) -> String {
     }
     let pack = point.figures.get(names::WATCH_PACK_PARSE);
     if let Some(why) = pack.and_then(|figure| figure.not_measured.as_deref()) {
-        more.push(format!("phases by functions: not measured: {}", plain(why, 300)));
+        more.push(format!("phases by functions: {}", not_measured(Some(why), 300)));
     }
     if let Some(us) = value(names::WATCH_PACK_COST) {
         more.push(format!("the probes added {us:.1} us to a request in their windows (modelled)"));

@@ -2,7 +2,8 @@
 
 use super::text;
 use crate::chart::{Band, Chart, Scale, Series};
-use crate::page::frame::{DoubtRow, Frame, doubts, render};
+use crate::doubt;
+use crate::page::frame::{Frame, render};
 use crate::page::{DrawnFigure, Figure, draw};
 use analyze::predict::regression::Line;
 use analyze::watch::lines::{self, Window};
@@ -30,7 +31,7 @@ struct TableText {
 struct Page {
     #[serde(flatten)]
     frame: Frame,
-    doubts: Vec<DoubtRow>,
+    doubts: Vec<doubt::Row>,
     figures_title: &'static str,
     figures: Vec<DrawnFigure>,
     tables: Vec<TableText>,
@@ -53,7 +54,7 @@ pub fn html(run: &RunDir, recording: &Recording, findings: &WatchFindings) -> St
     };
     let page = Page {
         frame: Frame::of(run, status.into(), &text::headline(run, findings), sentences),
-        doubts: doubts(&run.record.doubts),
+        doubts: doubt::rows(&run.record.doubts),
         figures_title: "Over time and over rate",
         figures: draw(figures, &mut 0),
         tables: findings.tables.tables.iter().map(table).collect(),

@@ -1,7 +1,8 @@
 //! A recording's findings for a terminal.
 
+use crate::doubt;
 use crate::text::table::Table as Lines;
-use crate::text::{doubts, wrap};
+use crate::text::wrap;
 use analyze::watch::tables::Table;
 use analyze::watch::{WatchFindings, sentences};
 use record::RunDir;
@@ -29,10 +30,7 @@ pub fn run(run: &RunDir, findings: &WatchFindings) -> String {
     if let Some(first) = &findings.first_unreadable {
         let _ = writeln!(out, "\n{} lines of watch.jsonl could not be read; {first}", findings.unreadable_lines);
     }
-    if !run.record.doubts.is_empty() {
-        out.push_str("\ndoubts\n");
-        out.push_str(&doubts(&run.record.doubts));
-    }
+    out.push_str(&doubt::text(&run.record.doubts));
     out
 }
 
