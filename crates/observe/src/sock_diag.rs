@@ -245,7 +245,7 @@ pub(crate) fn request(port: u16, scope: Scope, interface: Interface, sequence: u
         }
     };
     // "source port >= port and source port <= port": each operation is followed by its operand; `yes` skips both, `no`
-    // jumps 4 bytes behind the end, which rejects. Equality as one operation is not known to kernels before 4.16.
+    // jumps 4 bytes past the end, which rejects. Equality as one operation is not known to kernels before 4.16.
     let operation = |code: u8, no: u16| {
         let [no_low, no_high] = no.to_ne_bytes();
         let [port_low, port_high] = port.to_ne_bytes();

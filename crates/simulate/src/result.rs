@@ -115,7 +115,7 @@ pub struct FunctionCounts {
     pub caches: Counts,
 }
 
-/// What the load engine counted in the guest, in a window of its own that ends a little behind the count.
+/// What the load engine counted in the guest, in a window of its own that ends a little after the count.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LoadAccount {
     /// Complete responses.

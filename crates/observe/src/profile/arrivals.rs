@@ -1,7 +1,7 @@
 //! Whether the samples came that should have come, and if not, why. Two sources of one number: samples in the server's processes,
 //! and the scheduler's account of them; where they differ, the interrupts of the sampling clock tell whose fault it is.
 
-use super::layout::Interrupts;
+use super::samples::Interrupts;
 use record::profile::{Arrivals, CpuCheck};
 use record::{Doubt, DoubtKind, Severity};
 

@@ -5,8 +5,8 @@
 //! runs in the server's own send: it is the *peer's* work, though the scheduler charges the server for it. Both sums are
 //! kept, so that the first describes the server and the second can be checked against the scheduler.
 
-use super::layout::{BLOCKS, RawSamples, SampleKey, Side, TGID_IDLE, TGID_OTHERS};
 use super::names::{Frame, Names};
+use super::samples::{BLOCKS, RawSamples, SampleKey, Side, TGID_IDLE, TGID_OTHERS};
 use record::layers::{Layer, Role, Row, Rule};
 use record::profile::{Coverage, Mode};
 use serde::{Deserialize, Serialize};

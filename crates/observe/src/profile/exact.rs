@@ -2,7 +2,7 @@
 //! (fentry, fexit), and time is charged as it passes, as Kim and Rixner's profiler did (2005, section 3).
 //!
 //! It costs more than the layers at the boundary do themselves, so it runs in short bursts, says what it cost, and takes
-//! the cost of its hooks out of the layers. Rooms: `layout` (the kernel's records), `programs` (loaded, attached),
+//! the cost of its hooks out of the layers. Rooms: [`reading`] (what they counted), `programs` (loaded, attached),
 //! `calibration` (what a hook costs), `bursts` (when), [`result`] (the tables), [`calibrated`] (the sampled profile
 //! corrected by it).
 
@@ -10,9 +10,9 @@
 mod bursts;
 pub mod calibrated;
 mod calibration;
-pub mod layout;
 #[cfg(feature = "bpf")]
 mod programs;
+pub mod reading;
 pub mod result;
 
 #[cfg(feature = "bpf")]

@@ -6,9 +6,9 @@
 //! work in network softirqs is charged to the end of the connection whose packet it handles, and costs can be divided by
 //! packets. docs/layers.md describes the rule, the biases and the checks.
 //!
-//! Rooms inside: `sampler`, `layout`, `events` (the kernel's side), `symbols`, `names` (addresses to functions),
-//! [`attribute`] (whose work, which layer), [`arrivals`] (whether the samples came that should have), [`result`] (the
-//! tables), [`scaling`] (what select, poll, epoll, accept and descriptors cost on this kernel). What comes out is a
+//! Rooms inside: `sampler`, `events` (the kernel's side), [`samples`] (what they counted), `symbols`, `names` (addresses to
+//! functions), [`attribute`] (whose work, which layer), [`arrivals`] (whether the samples came that should have), [`result`]
+//! (the tables), [`scaling`] (what select, poll, epoll, accept and descriptors cost on this kernel). What comes out is a
 //! [`record::profile::Profile`]; the crate `report` renders it.
 
 pub mod arrivals;
@@ -20,11 +20,11 @@ pub mod exact;
 mod folded;
 pub mod groups;
 pub mod interval;
-pub mod layout;
 pub mod names;
 pub mod result;
 #[cfg(feature = "bpf")]
 mod sampler;
+pub mod samples;
 pub mod scaling;
 pub mod symbols;
 #[cfg(feature = "bpf")]

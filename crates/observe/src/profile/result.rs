@@ -3,7 +3,7 @@
 use super::attribute::{Owner, Ran, Stack};
 use super::groups::FunctionGroup;
 use super::interval::ratio;
-use super::layout::BLOCKS;
+use super::samples::BLOCKS;
 use record::layers::{Layer, Row};
 use record::profile::{EventRow, FunctionRow, GroupRow, LayerRow, Mode, SampleSums};
 use std::collections::{BTreeMap, HashMap};

@@ -2,12 +2,21 @@
 
 use super::estimate::Estimate;
 use super::group_io::{ControlGroupTotals, GroupIo};
-use super::layout::{BUCKETS, PHASES, bucket_end_ns};
 use super::states::Reconciliation;
 use super::system::SystemTotals;
 use super::traffic::Traffic;
 use serde::Serialize;
 use std::collections::BTreeMap;
+
+/// Buckets of a histogram, as in `bpf/watch.h`.
+pub const BUCKETS: usize = 40;
+/// Phases that are measured between first read and readiness: parse, process, log.
+pub const PHASES: usize = 3;
+
+/// Upper end (exclusive) of a histogram's bucket, nanoseconds: bucket b holds `[2^(b+5), 2^(b+6))`, bucket 0 all below.
+pub fn bucket_end_ns(bucket: usize) -> u64 {
+    1 << (bucket.min(BUCKETS - 1) + 6)
+}
 
 /// Counts by powers of two of nanoseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -65,7 +65,8 @@ fn a_doubt_is_drawn_alike_on_every_page() {
         let recording = Recording::default();
         let pages = [page::html(&run), report::watch::page::html(&run, &recording, &watch::find(&recording))];
         let rows = pages.map(|page| {
-            let row = page.split("<li class=\"").skip(1).find(|row| row.contains("somebody")).expect("the doubt is there");
+            let row =
+                page.split("<li class=\"").skip(1).find(|row| row.contains("somebody")).expect("the doubt is there");
             row.split("</li>").next().unwrap().to_string()
         });
         assert_eq!(rows[0], rows[1]);

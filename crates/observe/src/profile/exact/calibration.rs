@@ -8,8 +8,8 @@ pub use measure::{bare_call_ns, measure};
 mod measure {
     use crate::profile::error::ProfileError;
     use crate::profile::exact::bursts::now_ns;
-    use crate::profile::exact::layout::{Charged, Reading, Whose};
     use crate::profile::exact::programs::Programs;
+    use crate::profile::exact::reading::{Charged, Reading, Whose};
     use record::layers::Layer;
     use record::profile::exact::HookCosts;
     use rustix::process::getppid;
@@ -81,7 +81,7 @@ mod measure {
         Ok(found)
     }
 
-    fn own(reading: &Reading, charged: Charged) -> crate::profile::exact::layout::Cell {
+    fn own(reading: &Reading, charged: Charged) -> crate::profile::exact::reading::Cell {
         reading.sum(|place| place.whose == Whose::Tool && place.charged == charged)
     }
 

@@ -1,9 +1,9 @@
 //! From bursts to an exact profile: time by layer, the cost of the hooks, and how it was checked.
 
-use super::layout::{Cell, Charged, Place, Reading, Whose};
+use super::reading::{Cell, Charged, Place, Reading, Whose};
 use crate::profile::error::ProfileError;
 use crate::profile::interval::ratio;
-use crate::profile::layout::Side;
+use crate::profile::samples::Side;
 use record::layers::Layer;
 use record::profile::PacketCounts;
 use record::profile::exact::{ExactProfile, ExactRow, HookCosts, Machine, Perturbation, SumCheck, Unpaired};

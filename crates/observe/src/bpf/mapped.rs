@@ -1,6 +1,6 @@
 //! A BPF array mapped into this process: reading a counter is reading memory, without a system call.
 
-use super::layout::Shared;
+use super::Shared;
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -1,19 +1,14 @@
-//! The records that the programs of `bpf/exact.bpf.c` fill; `bpf/exact.h` is the other side.
+//! What the programs of `bpf/exact.bpf.c` counted: time and hooks by place.
 
-use crate::profile::layout::Side;
+#[cfg(feature = "bpf")]
+use crate::bpf::types::exact::Cpu;
+use crate::profile::samples::Side;
 use record::layers::Layer;
 
-/// Boundary functions that can be hooked at once.
-pub const SLOTS: usize = 96;
-const DEPTH: usize = 32;
+/// As in `bpf/exact.h`: [`Reading::add_cpu`] does not compile with another number of cells.
 const LAYERS: usize = 16;
 const PLACES: usize = 4;
 const CELLS: usize = 4 * PLACES * LAYERS;
-const HEAD_BYTES: usize = 96;
-const FRAME_BYTES: usize = 16;
-const CELL_BYTES: usize = 32;
-/// `struct exact_cpu`.
-const CPU_BYTES: usize = HEAD_BYTES + FRAME_BYTES * DEPTH + CELL_BYTES * CELLS;
 
 /// What time is charged to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -129,40 +124,33 @@ impl Reading {
     }
 
     /// Adds one CPU's record. Time that it has not charged yet is added up to `closes_ns` to where it is, from `opens_ns`
-    /// on: a CPU that sleeps meets no hook. A record of another length is left out.
-    pub fn add_cpu(&mut self, bytes: &[u8], opens_ns: u64, closes_ns: u64) {
-        if bytes.len() != CPU_BYTES {
-            return;
-        }
-        let word = |at: usize| u64_at(bytes, at);
-        let half = |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        if half(20) == 0 {
+    /// on: a CPU that sleeps meets no hook.
+    #[cfg(feature = "bpf")]
+    pub fn add_cpu(&mut self, cpu: &Cpu, opens_ns: u64, closes_ns: u64) {
+        if cpu.is_known == 0 {
             self.silent_cpus += 1;
             return;
         }
-        let (last_ns, depth, whose, side) = (word(0), half(8) as usize, half(12) as usize, half(16) as usize);
-        for (number, sum) in self.system_calls.iter_mut().enumerate() {
-            *sum += word(24 + 8 * number);
+        for (sum, calls) in self.system_calls.iter_mut().zip(cpu.system_calls) {
+            *sum += calls;
         }
-        let counters =
-            [&mut self.not_entered, &mut self.not_left, &mut self.too_deep, &mut self.lost_threads, &mut self.hooks];
-        for (number, sum) in counters.into_iter().enumerate() {
-            *sum += word(56 + 8 * number);
+        self.not_entered += cpu.not_entered;
+        self.not_left += cpu.not_left;
+        self.too_deep += cpu.too_deep;
+        self.lost_threads += cpu.lost_threads;
+        self.hooks += cpu.hooks;
+        let cells: &[_; CELLS] = &cpu.cells;
+        for (sum, cell) in self.cells.iter_mut().zip(cells) {
+            sum.ns += cell.ns;
+            sum.pairs_in += cell.pairs_in;
+            sum.pairs_out += cell.pairs_out;
+            sum.marks += cell.marks;
         }
-        let cells = HEAD_BYTES + FRAME_BYTES * DEPTH;
-        for (index, sum) in self.cells.iter_mut().enumerate() {
-            let at = cells + CELL_BYTES * index;
-            sum.ns += word(at);
-            sum.pairs_in += word(at + 8);
-            sum.pairs_out += word(at + 16);
-            sum.marks += word(at + 24);
-        }
-        let rest_ns = closes_ns.saturating_sub(last_ns.max(opens_ns));
-        let top = HEAD_BYTES + FRAME_BYTES * (depth % DEPTH) + 8;
-        let (layer, is_network) = (usize::from(bytes[top]), bytes[top + 1] != 0);
-        let place = if is_network { 1 + side } else { 0 };
-        if let Some(cell) = self.cells.get_mut((whose * PLACES + place) * LAYERS + layer) {
-            cell.ns += rest_ns;
+        let top = cpu.stack[cpu.depth as usize % cpu.stack.len()];
+        let place = if top.is_network != 0 { 1 + cpu.side as usize } else { 0 };
+        let index = (cpu.whose as usize * PLACES + place) * LAYERS + usize::from(top.layer);
+        if let Some(cell) = self.cells.get_mut(index) {
+            cell.ns += closes_ns.saturating_sub(cpu.last_ns.max(opens_ns));
         }
     }
 
@@ -209,25 +197,6 @@ impl Reading {
     }
 }
 
-/// `struct exact_options`.
-pub fn options_bytes(tool_tgid: u32, layers: &[(u8, bool)]) -> [u8; 8 + 2 * SLOTS] {
-    let mut bytes = [0; 8 + 2 * SLOTS];
-    bytes[..4].copy_from_slice(&tool_tgid.to_ne_bytes());
-    for (slot, (layer, is_network)) in layers.iter().take(SLOTS).enumerate() {
-        bytes[8 + slot] = *layer;
-        bytes[8 + SLOTS + slot] = u8::from(*is_network);
-    }
-    bytes
-}
-
-/// `struct exact_gate`.
-pub fn gate_bytes(opens_ns: u64, closes_ns: u64) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&opens_ns.to_ne_bytes());
-    bytes[8..].copy_from_slice(&closes_ns.to_ne_bytes());
-    bytes
-}
-
 /// The number of a layer in the programs.
 pub fn layer_number(layer: Layer) -> u8 {
     Layer::ALL.iter().position(|one| *one == layer).unwrap_or(0) as u8
@@ -236,25 +205,15 @@ pub fn layer_number(layer: Layer) -> u8 {
 /// The number of [`Charged::Calibration`].
 pub const CALIBRATION: u8 = 10;
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    let mut word = [0; 8];
-    word.copy_from_slice(&bytes[at..at + 8]);
-    u64::from_ne_bytes(word)
-}
-
-#[cfg(test)]
+#[cfg(all(test, feature = "bpf"))]
 mod tests {
     use super::*;
 
-    fn record(last_ns: u64, depth: u32, whose: u32, side: u32, top: (u8, u8)) -> Vec<u8> {
-        let mut bytes = vec![0; CPU_BYTES];
-        bytes[..8].copy_from_slice(&last_ns.to_ne_bytes());
-        for (at, value) in [(8, depth), (12, whose), (16, side), (20, 1u32)] {
-            bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
-        }
-        let frame = HEAD_BYTES + FRAME_BYTES * depth as usize + 8;
-        (bytes[frame], bytes[frame + 1]) = top;
-        bytes
+    fn record(last_ns: u64, depth: u32, whose: u32, side: u32, (layer, is_network): (u8, u8)) -> Cpu {
+        let mut cpu = Cpu { last_ns, depth, whose, side, is_known: 1, ..Cpu::default() };
+        let top = &mut cpu.stack[depth as usize];
+        (top.layer, top.is_network) = (layer, is_network);
+        cpu
     }
 
     #[test]
@@ -276,10 +235,10 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_without_a_program_is_counted_as_such_and_an_odd_record_left_out() {
+    fn a_cpu_without_a_program_is_counted_as_such_and_an_odd_place_left_out() {
         let mut reading = Reading::empty();
-        reading.add_cpu(&vec![0; CPU_BYTES], 0, u64::MAX);
-        reading.add_cpu(&[0; 7], 0, u64::MAX);
+        reading.add_cpu(&Cpu::default(), 0, u64::MAX);
+        reading.add_cpu(&record(0, 0, 99, 0, (2, 1)), 0, 10);
         assert_eq!((reading.silent_cpus, reading.sum(|_| true).ns), (1, 0));
     }
 }
