@@ -18,7 +18,7 @@ use crate::supply::{NoSupply, Supply};
 use crate::tls::{TlsSetting, TlsTally};
 use crate::worker::{GRACE_NS, Report, Task, Worker};
 use record::time::{monotonic_ns, unix_ms};
-use record::{Latency, LoadPlan};
+use record::{LoadPlan, Share};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
@@ -101,7 +101,7 @@ pub fn run_supplied(
         let mut handles = Vec::with_capacity(threads);
         let mut readers = Vec::new();
         for (index, live) in lives.iter().enumerate() {
-            let part = crate::arrival::Share { index, of: threads };
+            let part = Share { index: index as u32, of: threads as u32 };
             let mut feed = None;
             if plan.workload.trace.is_some()
                 && let Some(source) = supply.replay(plan, part)
@@ -371,41 +371,18 @@ impl<'a> Conductor<'a> {
                 None => tally = Some(report.tally),
             }
         }
-        let mut tally = tally.expect("there is at least one thread");
-        tally.finish();
+        let tally = tally.expect("there is at least one thread");
         engine.memory_bytes_per_connection = connection_bytes as f64 / self.plan.connections as f64;
         // As the threads saw it: a run that is cut short ends for each of them when it looks up.
         let window_ns = if self.begin_ns == u64::MAX { 0 } else { tally.end_ns.saturating_sub(tally.begin_ns) };
-        let mut service = tally.whole.clone();
-        service.merge(&tally.pieces);
-        let mut first_byte: Latency = tally.whole;
-        first_byte.merge(&tally.pieces_first);
-        let is_closed = self.plan.pace == record::Pace::Closed;
         let mut result = LoadResult {
             started_unix_ms: self.started_unix_ms,
             window_ns,
             warmup_ns: self.plan.warmup_ns,
-            outcomes: tally.outcomes,
-            response: if is_closed { service.clone() } else { tally.response },
-            service,
-            first_byte,
-            lag: tally.lag,
-            connection_wait: tally.connection_wait,
-            own_lag: tally.own_lag,
-            connect: tally.connect,
-            unfinished_age: tally.unfinished_age,
-            never_sent: tally.never_sent,
-            body_bytes: tally.body_bytes,
-            received_bytes: tally.received_bytes,
-            sent_bytes: tally.sent_bytes,
-            completed_in_window: tally.completed_in_window,
-            ok_in_window: tally.ok_in_window,
-            received_in_window_bytes: tally.received_in_window,
-            answered_in_all: Some(tally.answered_total),
-            stray_responses: tally.stray_responses,
+            counts: tally.counts,
+            answered_in_all: Some(tally.completed_total),
             series_csv: tally.series.csv(window_ns),
             engine,
-            status_counts: tally.status_counts,
             first_errors: tls
                 .iter()
                 .filter_map(|tls| tls.example.as_ref().map(|why| format!("TLS: {why}")))

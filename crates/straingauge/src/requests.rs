@@ -122,10 +122,10 @@ pub enum RequestGauge {
 /// What the client says of a load that is over.
 pub fn client_side(result: &LoadResult) -> ClientSide {
     ClientSide {
-        completed_in_window: result.completed_in_window,
+        completed_in_window: result.counts.completed_in_window,
         window_ns: result.window_ns,
         answered_in_all: result.answered_in_all,
-        given_up: result.outcomes.errors().saturating_add(result.outcomes.unfinished),
+        given_up: result.counts.outcomes.errors().saturating_add(result.counts.outcomes.unfinished),
     }
 }
 

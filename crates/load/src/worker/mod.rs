@@ -283,7 +283,7 @@ impl<'a> Worker<'a> {
             self.take_events(count, &mut now);
         }
         self.account_for_the_rest(now);
-        self.tally.finish();
+        self.tally.finish(self.is_open);
         self.publish(now);
         let nothing = ThreadReading::default();
         Ok(Report {
@@ -328,7 +328,7 @@ impl<'a> Worker<'a> {
         }
         match plan.pace {
             record::Pace::Open { rate_per_sec, arrival } => {
-                let share = crate::arrival::Share { index: self.task.index, of: self.task.threads };
+                let share = record::Share { index: self.task.index as u32, of: self.task.threads as u32 };
                 let schedule = match (arrival, self.task.supply.arrivals(plan, share)) {
                     (record::Arrival::Series, Some(arrivals)) => {
                         Schedule::given(rate_per_sec, plan.seed, share, (start_ns, begin_ns, end_ns), arrivals)
@@ -395,7 +395,7 @@ impl<'a> Worker<'a> {
     fn publish(&mut self, now: u64) {
         let live = self.task.live;
         live.connected.store(self.established, Ordering::Relaxed);
-        live.completed.store(self.tally.completed_in_window, Ordering::Relaxed);
+        live.completed.store(self.tally.counts.completed_in_window, Ordering::Relaxed);
         live.completed_total.store(self.tally.completed_total, Ordering::Relaxed);
         live.failed.store(self.tally.failed_in_window, Ordering::Relaxed);
         self.tally.series.connections(now, self.established);
@@ -443,5 +443,5 @@ impl<'a> Worker<'a> {
 }
 
 /// Histograms of a [`Tally`], and about how large each is.
-const LATENCIES: usize = 9;
+const LATENCIES: usize = record::LOAD_TIMES + 1;
 const LATENCY_BYTES: usize = 300_000;

@@ -17,9 +17,9 @@ pub fn hold_for(bytes: &[u8]) {
     while let Ok(Some(message)) = lines.next::<FromWorker>() {
         match message {
             FromWorker::Result(result) => {
-                let Ok(result) = result.into_result() else { continue };
+                let Ok((result, _)) = result.into_result() else { continue };
                 assert!(result.first_errors.len() <= 8 && result.doubts.len() <= 50);
-                let again = WireResult::new(&result, 0).expect("it was read");
+                let again = WireResult::new(result, 0).expect("it was read");
                 let again = line(&FromWorker::Result(Box::new(again)));
                 assert!(matches!(Lines::new(again.as_bytes()).next::<FromWorker>(), Ok(Some(FromWorker::Result(_)))));
             }

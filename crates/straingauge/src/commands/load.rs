@@ -72,7 +72,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     if output.json {
         let mut value = report::json::point(&measured.point);
         value["path"] = serde_json::to_value(session.path_plan())?;
-        value["status_counts"] = serde_json::to_value(&measured.result.status_counts)?;
+        value["status_counts"] = serde_json::to_value(&measured.result.counts.status_counts)?;
         value["first_errors"] = serde_json::to_value(&measured.result.first_errors)?;
         value["limits"] = checks
             .iter()
@@ -94,7 +94,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
                 print(&format!("{line}\n"))?;
             }
         } else {
-            print(&report::text::summary(&measured.point, &latencies, &measured.result.status_counts))?;
+            print(&report::text::summary(&measured.point, &latencies, &measured.result.counts.status_counts))?;
         }
     }
     if let Some(lost) = session.gauge.lost_client() {
@@ -124,7 +124,7 @@ fn finish(
         let example = result.first_errors.first().map(|error| format!(": {error}")).unwrap_or_default();
         bail!("no request was answered{example}");
     }
-    if let Some(why) = useless_answers(&result.status_counts).filter(|_| !any_status) {
+    if let Some(why) = useless_answers(&result.counts.status_counts).filter(|_| !any_status) {
         bail!("{why}, or pass --any-status");
     }
     let mut is_crossed = false;

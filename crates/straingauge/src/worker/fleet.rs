@@ -383,24 +383,21 @@ impl Conduct<'_> {
         for index in live {
             let link = &mut fleet.links[*index];
             match std::mem::replace(&mut link.stand, Stand::Idle) {
-                Stand::Done(wire) => {
-                    let late_ns = wire.started_late_ns;
-                    match wire.into_result() {
-                        Ok(result) if result.window_ns > self.plan.duration_ns => {
-                            link.lose("a message is not usable: its window is longer than the plan's".into());
-                        }
-                        Ok(result) => {
-                            doubts.extend(clock_doubt(link, late_ns));
-                            parts.push(Part {
-                                number: link.number,
-                                completed: result.completed_in_window,
-                                window_s: result.window_s(),
-                            });
-                            sum.add(&link.name(), result);
-                        }
-                        Err(error) => link.lose(error.to_string()),
+                Stand::Done(wire) => match wire.into_result() {
+                    Ok((result, _)) if result.window_ns > self.plan.duration_ns => {
+                        link.lose("a message is not usable: its window is longer than the plan's".into());
                     }
-                }
+                    Ok((result, late_ns)) => {
+                        doubts.extend(clock_doubt(link, late_ns));
+                        parts.push(Part {
+                            number: link.number,
+                            completed: result.counts.completed_in_window,
+                            window_s: result.window_s(),
+                        });
+                        sum.add(&link.name(), result);
+                    }
+                    Err(error) => link.lose(error.to_string()),
+                },
                 Stand::Lost(why) => link.stand = Stand::Lost(why),
                 _ => link.lose("it gave no result in time".into()),
             }

@@ -1,13 +1,12 @@
 //! Shares and sums: a plan split over workers, and their results as one ([`LoadResult::merge`]).
 
-use load::arrival::Share;
 use load::{LoadResult, SeriesSum};
-use record::{Doubt, LoadPlan, Pace};
+use record::{Doubt, LoadPlan, Pace, Share};
 
 /// The share of a plan that falls to one of several workers. Rates and connections are split, seeds differ.
 pub fn share(plan: &LoadPlan, index: usize, of: usize, threads: Option<usize>) -> LoadPlan {
     let mut share = plan.clone();
-    share.connections = Share { index, of }.part(plan.connections);
+    share.connections = Share { index: index as u32, of: of as u32 }.part(plan.connections);
     if let Pace::Open { rate_per_sec, arrival } = plan.pace {
         share.pace = Pace::Open { rate_per_sec: rate_per_sec / of as f64, arrival };
     }
@@ -146,8 +145,8 @@ mod tests {
         sum.add("client 1", of_requests(&left));
         sum.add("client 2", of_requests(&right));
         let merged = sum.finish().unwrap();
-        assert_eq!(merged.response, of_requests(&both).response);
-        assert_eq!(merged.outcomes.ok, 5);
+        assert_eq!(merged.counts.times.response, of_requests(&both).counts.times.response);
+        assert_eq!(merged.counts.outcomes.ok, 5);
         assert!(Sum::default().finish().is_none());
     }
 
@@ -167,53 +166,55 @@ mod tests {
     fn a_result_comes_through_the_protocol_unchanged() {
         use crate::worker::protocol::{FromWorker, Lines, WireResult, line};
         let mut sent = of_requests(&(1..2000).map(|value| value * 7919).collect::<Vec<u64>>());
-        (sent.outcomes.sent, sent.outcomes.carried_in) = (1990, 9);
-        (sent.outcomes.connections_used, sent.outcomes.connections_silent) = (12, 3);
-        sent.status_counts.insert(200, 1999);
+        (sent.counts.outcomes.sent, sent.counts.outcomes.carried_in) = (1990, 9);
+        (sent.counts.outcomes.connections_used, sent.counts.outcomes.connections_silent) = (12, 3);
+        sent.counts.status_counts.insert(200, 1999);
         sent.engine.run_queue_wait_ratio = Some(0.25);
         sent.first_errors.push("connection reset".into());
-        let text = line(&FromWorker::Result(Box::new(WireResult::new(&sent, 0).unwrap())));
+        let text = line(&FromWorker::Result(Box::new(WireResult::new(sent.clone(), 0).unwrap())));
         let Some(FromWorker::Result(wire)) = Lines::new(text.as_bytes()).next::<FromWorker>().unwrap() else {
             panic!()
         };
-        let came = wire.into_result().unwrap();
-        assert_eq!(came.outcomes, sent.outcomes);
-        assert_eq!(came.response.buckets(), sent.response.buckets());
-        assert_eq!(line(&FromWorker::Result(Box::new(WireResult::new(&came, 0).unwrap()))), text);
+        let (came, late_ns) = wire.into_result().unwrap();
+        assert_eq!(late_ns, 0);
+        assert_eq!(came.counts.outcomes, sent.counts.outcomes);
+        assert_eq!(came.counts.times.response.buckets(), sent.counts.times.response.buckets());
+        assert_eq!(line(&FromWorker::Result(Box::new(WireResult::new(came, 0).unwrap()))), text);
     }
 
     /// A result whose counts agree with each other.
     fn of_requests(values: &[u64]) -> LoadResult {
-        let mut one = empty();
+        let mut one = LoadResult { window_ns: 1_000_000_000, ..LoadResult::default() };
         for value in values {
-            for latency in [&mut one.response, &mut one.service, &mut one.first_byte] {
+            let times = &mut one.counts.times;
+            for latency in [&mut times.response, &mut times.service, &mut times.first_byte] {
                 latency.record_ns(*value);
             }
         }
-        one.outcomes.sent = values.len() as u64;
-        one.outcomes.ok = values.len() as u64;
+        one.counts.outcomes.sent = values.len() as u64;
+        one.counts.outcomes.ok = values.len() as u64;
         one
     }
 
     #[test]
     fn a_result_whose_counts_contradict_each_other_is_refused_in_words() {
         use crate::worker::protocol::WireResult;
-        let read = |result: &LoadResult| WireResult::new(result, 0).unwrap().into_result().map(drop);
+        let read = |result: &LoadResult| WireResult::new(result.clone(), 0).unwrap().into_result().map(drop);
         let good = of_requests(&[1000, 2000, 3000]);
         read(&good).unwrap();
         type Change = fn(&mut LoadResult);
         let lies: [(Change, &str); 12] = [
-            (|result| result.outcomes.sent = 4, "accounts for 3"),
-            (|result| result.outcomes.non_2xx = 1, "accounts for 4"),
-            (|result| result.outcomes.sent = u64::MAX, "larger than any"),
-            (|result| result.response.record_ns(1), "response times has 4 entries"),
-            (|result| result.service = Default::default(), "service times has 0 entries"),
-            (|result| (0..4).for_each(|_| result.lag.record_ns(1)), "the lag, but 3 requests"),
-            (|result| result.connect.record_ns(1), "connect times, but 0 connections"),
-            (|result| result.never_sent = 1, "never left, but 0 unfinished"),
-            (|result| result.status_counts = [(200, 4)].into(), "by status, but 3 responses"),
-            (|result| result.ok_in_window = 1, "but 0 responses in it"),
-            (|result| result.body_bytes = 1, "but 0 bytes received"),
+            (|result| result.counts.outcomes.sent = 4, "accounts for 3"),
+            (|result| result.counts.outcomes.non_2xx = 1, "accounts for 4"),
+            (|result| result.counts.outcomes.sent = u64::MAX, "larger than any"),
+            (|result| result.counts.times.response.record_ns(1), "response times has 4 entries"),
+            (|result| result.counts.times.service = Default::default(), "service times has 0 entries"),
+            (|result| (0..4).for_each(|_| result.counts.times.lag.record_ns(1)), "the lag, but 3 requests"),
+            (|result| result.counts.times.connect.record_ns(1), "connect times, but 0 connections"),
+            (|result| result.counts.never_sent = 1, "never left, but 0 unfinished"),
+            (|result| result.counts.status_counts = [(200, 4)].into(), "by status, but 3 responses"),
+            (|result| result.counts.ok_in_window = 1, "but 0 responses in it"),
+            (|result| result.counts.body_bytes = 1, "but 0 bytes received"),
             (|result| result.engine.busiest_thread_ratio = -1.0, "not a share"),
         ];
         for (lie, words) in lies {
@@ -221,41 +222,6 @@ mod tests {
             lie(&mut result);
             let why = read(&result).unwrap_err().to_string();
             assert!(why.contains(words), "{why}");
-        }
-    }
-
-    fn empty() -> LoadResult {
-        LoadResult {
-            started_unix_ms: 0,
-            window_ns: 1_000_000_000,
-            warmup_ns: 0,
-            outcomes: Default::default(),
-            response: Default::default(),
-            service: Default::default(),
-            first_byte: Default::default(),
-            lag: Default::default(),
-            connection_wait: Default::default(),
-            own_lag: Default::default(),
-            connect: Default::default(),
-            unfinished_age: Default::default(),
-            never_sent: 0,
-            body_bytes: 0,
-            received_bytes: 0,
-            sent_bytes: 0,
-            completed_in_window: 0,
-            ok_in_window: 0,
-            received_in_window_bytes: 0,
-            answered_in_all: None,
-            stray_responses: 0,
-            series_csv: String::new(),
-            engine: Default::default(),
-            status_counts: Default::default(),
-            first_errors: Vec::new(),
-            bits_per_sec: Vec::new(),
-            tls: None,
-            interrupted: false,
-            workload: Default::default(),
-            doubts: Vec::new(),
         }
     }
 }

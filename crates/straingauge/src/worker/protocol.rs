@@ -4,8 +4,8 @@
 //! cleaned of control characters before anybody sees them. This file stands alone, so that it can be fuzzed.
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use load::{EngineCost, LoadResult, Progress};
-use record::{Doubt, Latency, LoadPlan, Outcomes};
+use load::{LoadResult, Progress};
+use record::{Doubt, LoadPlan};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read};
 
@@ -132,39 +132,17 @@ impl From<&Progress> for WireProgress {
     }
 }
 
-/// A histogram as HdrHistogram's V2 compressed encoding in base64.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct WireLatency {
-    pub v2: String,
-    #[serde(default)]
-    pub clamped: u64,
-}
+/// A worker's result. It stays JSON, its histograms encoded, until it is added to the others: a thousand results wait in
+/// the memory of their lines.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct WireResult(serde_json::Value);
 
-/// See [`load::LoadResult`]; the histograms are whole.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct WireResult {
-    pub started_unix_ms: u64,
-    pub window_ns: u64,
-    pub warmup_ns: u64,
-    pub outcomes: Outcomes,
-    /// By tag, as in latency.hlog, and `own-lag`.
-    pub latencies: Vec<(String, WireLatency)>,
-    pub never_sent: u64,
-    pub body_bytes: u64,
-    pub received_bytes: u64,
-    pub sent_bytes: u64,
-    pub completed_in_window: u64,
-    pub ok_in_window: u64,
-    pub received_in_window_bytes: u64,
-    pub stray_responses: u64,
-    pub series_csv: String,
-    pub engine: EngineCost,
-    pub status_counts: Vec<(u16, u64)>,
-    pub first_errors: Vec<String>,
-    pub interrupted: bool,
-    pub doubts: Vec<Doubt>,
+#[derive(Serialize, Deserialize)]
+struct ResultMessage {
+    #[serde(flatten)]
+    result: LoadResult,
     /// How long after the agreed instant requests began; 0 = in time.
-    pub started_late_ns: u64,
+    started_late_ns: u64,
 }
 
 fn bounded_doubts(doubts: &[Doubt]) -> Vec<Doubt> {
@@ -279,91 +257,31 @@ impl PlanMessage {
 
 impl WireResult {
     /// A worker's result, ready to be sent.
-    pub fn new(result: &LoadResult, started_late_ns: u64) -> Result<Self, record::histogram::LogError> {
-        let mut latencies = Vec::new();
-        for (tag, latency) in result.latencies().into_iter().chain([("own-lag", &result.own_lag)]) {
-            latencies.push((tag.into(), WireLatency { v2: latency.to_base64()?, clamped: latency.clamped() }));
-        }
-        Ok(WireResult {
-            started_unix_ms: result.started_unix_ms,
-            window_ns: result.window_ns,
-            warmup_ns: result.warmup_ns,
-            outcomes: result.outcomes,
-            latencies,
-            never_sent: result.never_sent,
-            body_bytes: result.body_bytes,
-            received_bytes: result.received_bytes,
-            sent_bytes: result.sent_bytes,
-            completed_in_window: result.completed_in_window,
-            ok_in_window: result.ok_in_window,
-            received_in_window_bytes: result.received_in_window_bytes,
-            stray_responses: result.stray_responses,
-            series_csv: result.series_csv.clone(),
-            engine: result.engine.clone(),
-            status_counts: result.status_counts.iter().map(|(status, count)| (*status, *count)).collect(),
-            first_errors: result.first_errors.clone(),
-            interrupted: result.interrupted,
-            doubts: result.doubts.clone(),
-            started_late_ns,
-        })
+    pub fn new(result: LoadResult, started_late_ns: u64) -> serde_json::Result<Self> {
+        serde_json::to_value(ResultMessage { result, started_late_ns }).map(WireResult)
     }
 
-    /// The result as the engine would have given it; refused where a histogram is missing or unreadable, or where counts
-    /// contradict each other.
-    pub fn into_result(self) -> Result<LoadResult, ProtocolError> {
-        if self.series_csv.len() > MAX_SERIES_BYTES || self.status_counts.len() > 1000 || self.latencies.len() > 100 {
-            return Err(ProtocolError::Unusable("the result is larger than any that straingauge sends".into()));
+    /// The result as the engine would have given it, and how late its requests began in nanoseconds; refused where a
+    /// histogram is missing or unreadable, or where counts contradict each other.
+    pub fn into_result(self) -> Result<(LoadResult, u64), ProtocolError> {
+        let unusable = |why: String| ProtocolError::Unusable(clean(&why, MAX_WORDS));
+        let ResultMessage { mut result, started_late_ns } =
+            serde_json::from_value(self.0).map_err(|error| unusable(error.to_string()))?;
+        if result.series_csv.len() > MAX_SERIES_BYTES {
+            return Err(unusable("the result is larger than any that straingauge sends".into()));
         }
-        let latency = |tag: &str| -> Result<Latency, ProtocolError> {
-            let (_, wire) = self
-                .latencies
-                .iter()
-                .find(|(known, _)| known == tag)
-                .ok_or_else(|| ProtocolError::Unusable(format!("the result has no histogram of {tag}")))?;
-            Latency::from_base64(&wire.v2, wire.clamped)
-                .map_err(|error| ProtocolError::Unusable(clean(&error.to_string(), MAX_WORDS)))
-        };
-        let words = |text: &String| clean(text, MAX_WORDS);
-        let result = LoadResult {
-            started_unix_ms: self.started_unix_ms,
-            window_ns: self.window_ns.min(MAX_SPAN_NS),
-            warmup_ns: self.warmup_ns.min(MAX_SPAN_NS),
-            outcomes: self.outcomes,
-            response: latency("response")?,
-            service: latency("service")?,
-            first_byte: latency("first-byte")?,
-            lag: latency("lag")?,
-            connection_wait: latency("connection-wait")?,
-            own_lag: latency("own-lag")?,
-            connect: latency("connect")?,
-            unfinished_age: latency("unfinished-age")?,
-            never_sent: self.never_sent,
-            body_bytes: self.body_bytes,
-            received_bytes: self.received_bytes,
-            sent_bytes: self.sent_bytes,
-            completed_in_window: self.completed_in_window,
-            ok_in_window: self.ok_in_window,
-            received_in_window_bytes: self.received_in_window_bytes,
-            answered_in_all: None,
-            stray_responses: self.stray_responses,
-            engine: EngineCost {
-                threads: self.engine.threads.min(1024),
-                wait_method: words(&self.engine.wait_method),
-                scheduling: words(&self.engine.scheduling),
-                ..self.engine
-            },
-            status_counts: self.status_counts.iter().copied().collect(),
-            first_errors: self.first_errors.iter().take(8).map(words).collect(),
-            bits_per_sec: Vec::new(),
-            tls: None,
-            interrupted: self.interrupted,
-            workload: Default::default(),
-            doubts: bounded_doubts(&self.doubts),
-            series_csv: self.series_csv,
-        };
+        let clean_up = |text: &mut String| *text = clean(text, MAX_WORDS);
+        result.window_ns = result.window_ns.min(MAX_SPAN_NS);
+        result.warmup_ns = result.warmup_ns.min(MAX_SPAN_NS);
+        result.engine.threads = result.engine.threads.min(1024);
+        clean_up(&mut result.engine.wait_method);
+        clean_up(&mut result.engine.scheduling);
+        result.first_errors.truncate(8);
+        result.first_errors.iter_mut().for_each(clean_up);
+        result.doubts = bounded_doubts(&result.doubts);
         match consistency::contradiction(&result) {
             Some(why) => Err(ProtocolError::Unusable(why)),
-            None => Ok(result),
+            None => Ok((result, started_late_ns)),
         }
     }
 }

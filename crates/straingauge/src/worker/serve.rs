@@ -57,7 +57,7 @@ fn drive(
     load::check(&plan)?;
     let mut events = Telling { lease, out, orders, started_late_ns: 0 };
     let result = load::run(&plan, &lease.stop, &mut events)?;
-    Ok(WireResult::new(&result, events.started_late_ns)?)
+    Ok(WireResult::new(result, events.started_late_ns)?)
 }
 
 /// What the driver leaves to this machine.
