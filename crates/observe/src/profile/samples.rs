@@ -1,6 +1,6 @@
 //! What the sampler's programs counted, free of how it lies in the kernel's memory: samples by place, packets, losses.
 
-use record::profile::{Losses, PacketCounts};
+use record::profile::Losses;
 use std::collections::HashMap;
 
 /// Parts of the window that are counted apart, so that the spread between them gives the intervals.
