@@ -2,18 +2,13 @@
 //! FreeBSD network stack", 2005; Tables 1 to 3, Figures 4 to 7) for the kernel that was simulated. Every number is simulated,
 //! except cycles, which are modelled from them by stated costs; nothing measured stands beside them.
 //!
-//! [`tables`] and [`figures`] hold the numbers, [`text`] and [`page`] are the forms.
-
-mod figures;
-pub mod page;
-mod tables;
-pub mod text;
+//! The crate `report` draws the tables and figures.
 
 use record::simulation::{Object, Point, Sample, Simulation};
 use std::collections::BTreeMap;
 
 /// `256 KiB`.
-fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     match bytes {
         _ if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
         _ if bytes >= 1 << 10 && bytes.is_multiple_of(1 << 10) => format!("{} KiB", bytes >> 10),
@@ -22,7 +17,7 @@ fn size(bytes: u64) -> String {
 }
 
 /// The mean over a point's samples of a count per packet; `None` without a sample.
-fn per_packet(point: &Point, count: impl Fn(&Sample) -> f64) -> Option<f64> {
+pub fn per_packet(point: &Point, count: impl Fn(&Sample) -> f64) -> Option<f64> {
     let each: Vec<f64> = point
         .samples
         .iter()
@@ -34,7 +29,7 @@ fn per_packet(point: &Point, count: impl Fn(&Sample) -> f64) -> Option<f64> {
 }
 
 /// Groups of points that differ in one quantity alone, by rising value of it; two points or more, the largest first.
-fn along(simulation: &Simulation, quantity: impl Fn(&Point) -> u64) -> Vec<Vec<&Point>> {
+pub fn along(simulation: &Simulation, quantity: impl Fn(&Point) -> u64) -> Vec<Vec<&Point>> {
     let fixed = |point: &Point| {
         let own = quantity(point);
         let of = |value: u64, is_own: bool| if is_own { 0 } else { value };
@@ -66,7 +61,7 @@ fn along(simulation: &Simulation, quantity: impl Fn(&Point) -> u64) -> Vec<Vec<&
 }
 
 /// `128 connections, 20 ms one way`.
-fn words(point: &Point) -> String {
+pub fn words(point: &Point) -> String {
     let mut words = format!("{} connections", point.connections);
     if point.delay_us > 0 {
         words.push_str(&format!(", {} ms one way", point.delay_us as f64 / 1000.0));
@@ -75,12 +70,12 @@ fn words(point: &Point) -> String {
 }
 
 /// Structure, else cache, made safe.
-fn title(object: &Object) -> String {
+pub fn title(object: &Object) -> String {
     crate::text::plain(object.title(), 60)
 }
 
 /// The point with most misses of the stack: what objects and functions are shown of.
-fn foremost(simulation: &Simulation) -> Option<&Point> {
+pub fn foremost(simulation: &Simulation) -> Option<&Point> {
     let misses = |point: &Point| per_packet(point, |sample| sample.stack.l2_misses(0) as f64).unwrap_or(0.0);
     simulation.points.iter().max_by(|a, b| misses(a).total_cmp(&misses(b)))
 }
@@ -146,19 +141,3 @@ pub fn sentences(simulation: &Simulation) -> Vec<String> {
     }
     said
 }
-
-/// As JSON: the counts as they were stored, and the tables made of them.
-pub fn json(run: &record::RunDir, simulation: &Simulation) -> serde_json::Value {
-    serde_json::json!({
-        "schema": record::run::SCHEMA,
-        "kind": "simulation",
-        "path": run.path.display().to_string(),
-        "record": run.record,
-        "simulation": simulation,
-        "sentences": sentences(simulation),
-        "tables": tables::of(simulation),
-    })
-}
-
-#[cfg(test)]
-mod tests;

@@ -27,6 +27,7 @@ pub mod names;
 pub mod outcome;
 pub mod path;
 pub mod point;
+pub mod profile;
 pub mod run;
 pub mod scenario;
 mod sentence;

@@ -38,6 +38,11 @@ impl Outside {
     }
 }
 
+/// [`Outside`] as a string, for text of a run directory where it is shown.
+pub fn plain(text: &str, limit: usize) -> String {
+    Outside::new(text, limit).into()
+}
+
 /// Whether a character does nothing but stand where it stands.
 fn is_safe(c: char) -> bool {
     let is_format = matches!(
