@@ -8,7 +8,7 @@ const QUOTED: usize = 70;
 
 /// The server's command of a run, to be told apart from the other's.
 pub fn server_words(run: &RunDir) -> String {
-    let argv = run.record.scenario.server.as_ref().map(|server| match server.argv.as_slice() {
+    let argv = run.record.scenario.server().map(|server| match server.argv.as_slice() {
         [program, scale, ..] if scale == "scale" && program.ends_with("/straingauge") => {
             format!("straingauge {}", server.argv[1..].join(" "))
         }
