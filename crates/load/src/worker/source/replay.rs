@@ -9,15 +9,17 @@
 //! Where more clients are open than there are slots, the connection that has been idle the longest is closed for the next
 //! client (counted as evicted); where all are busy, the client waits for the first that is free.
 
-use super::Worker;
-use crate::connection::{CARRIES_REQUEST, LAST_REQUEST, State};
+use super::Source;
+use crate::connection::{Connection, State};
+use crate::framing::HeadCache;
 use crate::replay::{Comparison, Feed, Next, Pending, Step};
-use crate::socket;
+use crate::request::Requests;
+use crate::worker::{Report, Task, Transport, Worker};
 use record::time::monotonic_ns;
 use std::collections::{HashMap, VecDeque};
 
 /// Requests of one thread that wait for their client at most.
-pub(crate) const WAITING_LIMIT: usize = 1 << 16;
+const WAITING_LIMIT: usize = 1 << 16;
 /// As fast as possible, so many requests for each connection are looked over to find clients that are free.
 const LOOK_AHEAD: usize = 16;
 /// When a reader that is late is looked at again.
@@ -29,6 +31,8 @@ pub(crate) struct Replay {
     /// At the log's times; else as fast as the server answers.
     is_paced: bool,
     start_ns: u64,
+    /// When the next step is due, or a slot is to be looked after.
+    due_ns: u64,
     clients: HashMap<u64, Client>,
     slots: Vec<Slot>,
     free: Vec<u32>,
@@ -44,7 +48,7 @@ pub(crate) struct Replay {
     stalled_since_ns: Option<u64>,
     /// No step is taken any more.
     is_over: bool,
-    pub(super) comparison: Comparison,
+    comparison: Comparison,
 }
 
 #[derive(Default)]
@@ -69,12 +73,14 @@ struct Slot {
 }
 
 impl Replay {
-    pub(crate) fn new(feed: Feed, is_paced: bool, slots: usize) -> Box<Self> {
+    pub(crate) fn new(task: &Task<'_>, feed: Feed) -> Self {
+        let (slots, is_paced) = (task.connections, task.plan.pace != record::Pace::Closed);
         let waiting_limit = if is_paced { WAITING_LIMIT } else { (LOOK_AHEAD * slots).clamp(64, WAITING_LIMIT) };
-        Box::new(Replay {
+        Replay {
             feed,
             is_paced,
             start_ns: 0,
+            due_ns: u64::MAX,
             clients: HashMap::new(),
             slots: (0..slots).map(|_| Slot::default()).collect(),
             free: (0..slots as u32).rev().collect(),
@@ -86,42 +92,17 @@ impl Replay {
             stalled_since_ns: None,
             is_over: false,
             comparison: Comparison::default(),
-        })
-    }
-
-    /// Whether the first step is there, or never will be: requests may begin.
-    pub(super) fn is_ready(&mut self) -> bool {
-        self.feed.peek() != Next::NotYet
-    }
-
-    pub(super) fn begin(&mut self, start_ns: u64) {
-        self.start_ns = start_ns;
-    }
-
-    /// A slot's connection is free, or gone.
-    pub(super) fn freed(&mut self, slot: usize) {
-        self.freed.push(slot as u32);
-    }
-
-    /// Whether nothing is left to send.
-    pub(super) fn is_done(&self) -> bool {
-        self.is_over && self.waiting == 0 && self.freed.is_empty()
-    }
-
-    /// What is left of the request under way on `slot` after `written` bytes.
-    pub(super) fn rest(&self, slot: usize, written: usize) -> &[u8] {
-        self.slots[slot].under_way.as_ref().map_or(&[], |request| &request.bytes[written..])
-    }
-
-    /// A complete answer on `slot`.
-    pub(super) fn answered(&mut self, slot: usize, status: u16, body_bytes: u64) {
-        if let Some(request) = &self.slots[slot].under_way {
-            self.comparison.answered(request, status, body_bytes);
         }
     }
 
-    pub(super) fn memory_bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot>() + self.idle.capacity() * size_of::<(u32, u32)>()
+    /// A slot's connection is free, or gone.
+    fn freed(&mut self, slot: usize) {
+        self.freed.push(slot as u32);
+        self.due_ns = 0;
+    }
+
+    fn under_way(&self, slot: usize) -> Option<&Pending> {
+        self.slots[slot].under_way.as_deref()
     }
 
     /// The next step that is due at `now`, or when to look again.
@@ -229,32 +210,145 @@ enum Due {
     At(u64),
 }
 
-impl Worker<'_> {
+impl Source for Replay {
+    const IS_SCHEDULED: bool = true;
+
+    fn begin<T: Transport>(worker: &mut Worker<'_, Self, T>, start_ns: u64, _now: u64) {
+        // How long a log takes is not known before its end.
+        worker.tally.series = crate::series::Series::growing(worker.tally.begin_ns);
+        worker.source.start_ns = start_ns;
+        worker.source.due_ns = start_ns;
+    }
+
+    fn connected<T: Transport>(worker: &mut Worker<'_, Self, T>, slot: usize, now: u64) {
+        match worker.connections[slot].take_carried_request() {
+            Some(intended_ns) => worker.send_replayed(slot, intended_ns, now),
+            None => worker.source.freed(slot),
+        }
+    }
+
+    #[inline]
+    fn answered<T: Transport>(worker: &mut Worker<'_, Self, T>, slot: usize, _now: u64) {
+        worker.source.freed(slot);
+    }
+
+    fn closed<T: Transport>(worker: &mut Worker<'_, Self, T>, slot: usize) {
+        worker.source.freed(slot);
+    }
+
     /// Looks after the slots that became free, and takes every step that is due.
-    pub(super) fn dispatch_replay(&mut self, now: u64) {
+    fn send_due<T: Transport>(worker: &mut Worker<'_, Self, T>, now: u64) {
         let mut now = now;
         loop {
-            while let Some(slot) = self.replay.as_mut().and_then(|replay| replay.freed.pop()) {
-                self.go_on(slot as usize, now);
+            while let Some(slot) = worker.source.freed.pop() {
+                worker.go_on(slot as usize, now);
                 now = monotonic_ns();
             }
-            let end_ns = self.tally.end_ns;
-            let Some(replay) = &mut self.replay else { return };
-            match replay.due(now, end_ns) {
-                Due::At(at_ns) if replay.freed.is_empty() => {
-                    self.next_due_ns = at_ns;
+            match worker.source.due(now, worker.tally.end_ns) {
+                Due::At(at_ns) if worker.source.freed.is_empty() => {
+                    worker.source.due_ns = at_ns;
                     return;
                 }
                 Due::At(_) => {}
-                Due::Now(Step::Request(request)) => self.enqueue(request, now),
-                Due::Now(Step::Close { client, session, .. }) => self.end_session(client, session, now),
+                Due::Now(Step::Request(request)) => worker.enqueue(request, now),
+                Due::Now(Step::Close { client, session, .. }) => worker.end_session(client, session, now),
             }
             now = monotonic_ns();
         }
     }
 
+    #[inline]
+    fn due_ns(&self) -> u64 {
+        self.due_ns
+    }
+
+    fn target(&mut self, _requests: &Requests, slot: usize) -> usize {
+        usize::from(self.under_way(slot).is_some_and(|request| request.is_head))
+    }
+
+    fn class(&self, _requests: &Requests, slot: usize, _target: usize) -> u8 {
+        self.under_way(slot).map_or(0, |request| request.class)
+    }
+
+    fn bytes<'b>(&'b self, _requests: &'b Requests, slot: usize, _connection: &Connection) -> &'b [u8] {
+        self.under_way(slot).map_or(&[], |request| &request.bytes)
+    }
+
+    fn longest(&self, _requests: &Requests) -> usize {
+        usize::MAX
+    }
+
+    fn heads(&self, _requests: &Requests) -> HeadCache {
+        HeadCache::for_both()
+    }
+
+    fn opens_on_demand(&self) -> bool {
+        true
+    }
+
+    /// The first step is there, or never will be.
+    fn is_ready(&mut self) -> bool {
+        self.feed.peek() != Next::NotYet
+    }
+
+    fn compare(&mut self, slot: usize, status: u16, body_bytes: u64) {
+        if let Some(request) = &self.slots[slot].under_way {
+            self.comparison.answered(request, status, body_bytes);
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.due_ns == u64::MAX && self.is_over && self.waiting == 0 && self.freed.is_empty()
+    }
+
+    fn ends_window(&self) -> bool {
+        self.comparison.is_whole && self.waiting == 0 && self.freed.is_empty()
+    }
+
+    fn window_ends(&mut self) {
+        self.due_ns = 0;
+    }
+
+    /// What the log holds up to the end of the window and has not left.
+    fn left_over(&mut self, end_ns: u64) -> impl Iterator<Item = u64> {
+        let mut left = Vec::new();
+        if !self.is_paced {
+            return left.into_iter();
+        }
+        for item in self.clients.values_mut().flat_map(|client| client.queue.drain(..)) {
+            if let Item::Request(request) = item {
+                left.push(request.intended_ns);
+            }
+        }
+        self.waiting = 0;
+        // Where the queue was full, more was due. A reader that does not come soon is not waited for.
+        let give_up_ns = monotonic_ns() + 200_000_000;
+        while !self.is_over {
+            match self.feed.peek() {
+                Next::Step(at_ns) if self.start_ns.saturating_add(at_ns) < end_ns => match self.feed.take() {
+                    Some(Step::Request(request)) => left.push(self.start_ns + request.intended_ns),
+                    Some(Step::Close { .. }) => {}
+                    None => break,
+                },
+                Next::NotYet if monotonic_ns() < give_up_ns => {
+                    std::thread::sleep(std::time::Duration::from_micros(100))
+                }
+                _ => break,
+            }
+        }
+        left.into_iter()
+    }
+
+    fn report(&self, report: &mut Report) {
+        report.comparison = Some(self.comparison);
+        report.fixed_memory_bytes +=
+            self.slots.capacity() * size_of::<Slot>() + self.idle.capacity() * size_of::<(u32, u32)>();
+    }
+}
+
+impl<T: Transport> Worker<'_, Replay, T> {
     fn enqueue(&mut self, request: Box<Pending>, now: u64) {
-        let Some(replay) = &mut self.replay else { return };
+        let replay = &mut self.source;
         let key = request.client;
         replay.waiting += 1;
         if let Some(client) = replay.clients.get_mut(&key) {
@@ -284,7 +378,7 @@ impl Worker<'_> {
     }
 
     fn end_session(&mut self, client: u64, session: u64, now: u64) {
-        let Some(replay) = &mut self.replay else { return };
+        let replay = &mut self.source;
         if let Some(known) = replay.clients.get_mut(&client) {
             known.queue.push_back(Item::Close(session));
             if let Some(slot) = known.slot {
@@ -300,7 +394,7 @@ impl Worker<'_> {
             if !matches!(state, State::Idle | State::Closed) {
                 return;
             }
-            let Some(replay) = &mut self.replay else { return };
+            let replay = &mut self.source;
             let Some(key) = replay.slots[slot].client else { return };
             let Some(client) = replay.clients.get_mut(&key) else { return };
             match client.queue.front() {
@@ -334,9 +428,7 @@ impl Worker<'_> {
                     if state == State::Idle {
                         self.send_replayed(slot, intended_ns, now);
                     } else {
-                        let connection = &mut self.connections[slot];
-                        connection.intended_ns = intended_ns;
-                        connection.set(CARRIES_REQUEST, true);
+                        self.connections[slot].carry_request(intended_ns);
                         self.open(slot, now);
                     }
                     return;
@@ -346,75 +438,13 @@ impl Worker<'_> {
     }
 
     /// Sends the request that a slot was given.
-    pub(super) fn send_replayed(&mut self, slot: usize, intended_ns: u64, now: u64) {
-        let Some(replay) = &mut self.replay else { return };
-        let Some(request) = &replay.slots[slot].under_way else { return };
-        // As fast as possible, a request is meant to leave when it can.
-        let (intended_ns, wait_ns) =
-            if replay.is_paced { (intended_ns, now.saturating_sub(request.taken_ns)) } else { (now, 0) };
-        let connection = &mut self.connections[slot];
-        connection.requests = connection.requests.wrapping_add(1);
-        connection.set(LAST_REQUEST, false);
-        connection.target = u32::from(request.is_head);
-        connection.since_ns = now;
-        connection.intended_ns = intended_ns;
-        connection.first_byte_ns = 0;
-        connection.state = State::Busy;
-        self.in_flight += 1;
-        self.tally.issued(intended_ns);
-        if replay.is_paced {
-            self.tally.left(intended_ns, now, wait_ns);
+    fn send_replayed(&mut self, slot: usize, intended_ns: u64, now: u64) {
+        if !self.source.is_paced {
+            // As fast as possible, a request is meant to leave when it can.
+            return self.send_request(slot, now, now);
         }
-        if let Some(classes) = &mut self.classes {
-            classes.sent(slot, request.class, self.tally.covers(intended_ns));
-        }
-        if let Some(pacing) = self.pacing.as_deref_mut() {
-            pacing.request_leaves(slot, now);
-        }
-        if self.tls.is_some() {
-            let bytes = request.bytes.clone();
-            return self.send_tls(slot, &bytes, now);
-        }
-        self.system_calls += 1;
-        let length = request.bytes.len();
-        let result = socket::send(connection.fd, &request.bytes);
-        self.has_sent(slot, result, length, now);
-    }
-
-    /// Books what the log holds up to the end of the window and has not left.
-    pub(super) fn account_for_the_log(&mut self, now: u64) {
-        let end_ns = self.tally.end_ns.min(now);
-        let Some(replay) = &mut self.replay else { return };
-        if !replay.is_paced {
-            return;
-        }
-        let mut left: Vec<u64> = Vec::new();
-        for client in replay.clients.values_mut() {
-            for item in client.queue.drain(..) {
-                if let Item::Request(request) = item {
-                    left.push(request.intended_ns);
-                }
-            }
-        }
-        replay.waiting = 0;
-        // Where the queue was full, more was due. A reader that does not come soon is not waited for.
-        let give_up_ns = monotonic_ns() + 200_000_000;
-        while !replay.is_over {
-            match replay.feed.peek() {
-                Next::Step(at_ns) if replay.start_ns.saturating_add(at_ns) < end_ns => match replay.feed.take() {
-                    Some(Step::Request(request)) => left.push(replay.start_ns + request.intended_ns),
-                    Some(Step::Close { .. }) => {}
-                    None => break,
-                },
-                Next::NotYet if monotonic_ns() < give_up_ns => {
-                    std::thread::sleep(std::time::Duration::from_micros(100))
-                }
-                _ => break,
-            }
-        }
-        for intended_ns in left {
-            self.tally.issued(intended_ns);
-            self.tally.unfinished(intended_ns, now, false);
-        }
+        let Some(request) = self.source.under_way(slot) else { return };
+        self.tally.left(intended_ns, now, now.saturating_sub(request.taken_ns));
+        self.send_request(slot, intended_ns, now);
     }
 }
