@@ -73,7 +73,7 @@ impl<P: Pace> Transport for Tls<P> {
         let connection = &worker.connections[slot];
         let bytes = worker.source.bytes(worker.task.requests, slot, connection);
         let session = worker.transport.sessions.of_slot[slot].as_mut();
-        if !session.is_some_and(|session| session.writer().write_all(bytes).is_ok()) {
+        if session.is_none_or(|session| session.writer().write_all(bytes).is_err()) {
             return worker.lost(slot, now, Failure::Tls);
         }
         worker.tally.sent(connection.intended_ns, bytes.len());
