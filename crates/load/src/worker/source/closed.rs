@@ -51,15 +51,6 @@ impl Source for Closed {
         self.choice.next(requests)
     }
 
-    fn class(&self, requests: &Requests, _slot: usize, target: usize) -> u8 {
-        requests.class_of(target)
-    }
-
-    #[inline]
-    fn bytes<'b>(&'b self, requests: &'b Requests, _slot: usize, connection: &Connection) -> &'b [u8] {
-        requests.of(connection)
-    }
-
     /// The attempt is for the next request of the connection itself.
     fn carried_by(connection: &Connection, has_begun: bool) -> Option<u64> {
         has_begun.then_some(connection.since_ns)

@@ -51,10 +51,15 @@ pub(crate) trait Source: Sized {
     fn target(&mut self, requests: &Requests, slot: usize) -> usize;
 
     /// The class of the request under way on `slot`.
-    fn class(&self, requests: &Requests, slot: usize, target: usize) -> u8;
+    fn class(&self, requests: &Requests, _slot: usize, target: usize) -> u8 {
+        requests.class_of(target)
+    }
 
     /// The bytes of the request under way on `slot`.
-    fn bytes<'b>(&'b self, requests: &'b Requests, slot: usize, connection: &Connection) -> &'b [u8];
+    #[inline]
+    fn bytes<'b>(&'b self, requests: &'b Requests, _slot: usize, connection: &Connection) -> &'b [u8] {
+        requests.of(connection)
+    }
 
     /// The longest request that may come.
     fn longest(&self, requests: &Requests) -> usize {

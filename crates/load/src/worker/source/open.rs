@@ -5,7 +5,7 @@
 
 use super::Source;
 use crate::arrival::Schedule;
-use crate::connection::{Connection, QUEUED, State};
+use crate::connection::{QUEUED, State};
 use crate::request::{Choice, Requests};
 use crate::tally::Failure;
 use crate::worker::{Report, Task, Transport, Worker};
@@ -145,15 +145,6 @@ impl Source for Open<'_> {
     #[inline]
     fn target(&mut self, requests: &Requests, _slot: usize) -> usize {
         self.choice.next(requests)
-    }
-
-    fn class(&self, requests: &Requests, _slot: usize, target: usize) -> u8 {
-        requests.class_of(target)
-    }
-
-    #[inline]
-    fn bytes<'b>(&'b self, requests: &'b Requests, _slot: usize, connection: &Connection) -> &'b [u8] {
-        requests.of(connection)
     }
 
     fn opens_on_demand(&self) -> bool {
