@@ -7,8 +7,7 @@
 pub mod layers;
 mod words;
 
-pub(crate) use words::value_cell;
-pub use words::{headline, sentences, value_words};
+pub use words::{headline, sentences, value_cell, value_words};
 
 use crate::statistics::{bootstrap, median};
 use crate::zones::{client_is_saturated, cpu_us, softirq_beside_us};

@@ -16,12 +16,10 @@ mod figures;
 mod find;
 mod levels;
 
-pub(crate) use failure::percent;
-pub use failure::{crossed, fails};
-pub(crate) use find::load_words;
-pub use find::{find, of_run};
-pub use levels::{client_is_saturated, server_is_saturated};
-pub(crate) use levels::{client_limited, cpu_us, softirq_beside_us};
+pub use failure::{crossed, fails, percent};
+pub use find::{find, load_words, of_run};
+pub use levels::{client_is_saturated, cpu_us, server_is_saturated};
+pub(crate) use levels::{client_limited, softirq_beside_us};
 
 use record::{Criteria, Doubt, Sweep};
 use serde::{Deserialize, Serialize};

@@ -25,7 +25,7 @@ pub fn value_words(value: f64, axis: Axis) -> String {
 }
 
 /// A value without its unit, as it stands in tables.
-pub(crate) fn value_cell(value: f64, axis: Axis) -> String {
+pub fn value_cell(value: f64, axis: Axis) -> String {
     match axis {
         Axis::Rate | Axis::PacketRate => format_si(value),
         Axis::Delay => format_nanos(value),

@@ -1,9 +1,9 @@
 //! When a trial counts as failed, and between which loads failure begins.
 
 use super::curve::isotonic;
+use crate::shown::{nanos_against, percent_against};
 use crate::statistics::{interval_of, random};
 use crate::text::grouped;
-use crate::text::shown::{nanos_against, percent_against};
 use rand::RngExt;
 use record::{Criteria, Pace, Point, names};
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,7 +83,8 @@ fn offered_per_sec(point: &Point) -> Option<f64> {
     Some(if seconds > 0.0 && issued > 0.0 { issued.min(nominal) } else { nominal }).filter(|rate| *rate > 0.0)
 }
 
-pub(crate) fn percent(ratio: f64) -> String {
+/// A ratio as a percentage, with decimals where it is small: `98 %`, `1.5 %`, `0.05 %`.
+pub fn percent(ratio: f64) -> String {
     let percent = ratio * 100.0;
     if percent != 0.0 && percent.abs() < 0.095 {
         format!("{percent:.2} %")

@@ -4,8 +4,8 @@ use super::curve::{BlockCurve, Crossing};
 use super::doubts;
 use super::failure::{self, Bracket, Trial, percent};
 use super::{CpuGrowth, Drift, Findings, Level, Peak, Place, PointFinding, SweepFindings, Zone, levels};
+use crate::shown::{cost_us, rate};
 use crate::statistics::{DRAWS, coefficient_of_variation, interval_of, median, random};
-use crate::text::shown::{cost_us, rate};
 use record::{Criteria, Point, RunDir, Sweep, names};
 
 /// Seeds differ by use, so that no two bootstraps draw alike; they are fixed, so that a run always reads the same.
@@ -89,7 +89,7 @@ fn sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> Option<SweepFin
 }
 
 /// A load with its unit: `64 connections`, `81200/s`.
-pub(crate) fn load_words(load: f64, sweep: Sweep) -> String {
+pub fn load_words(load: f64, sweep: Sweep) -> String {
     match sweep {
         Sweep::Rate => format!("{}/s", record::units::format_si(load)),
         _ if load.round() == 1.0 => "1 connection".into(),

@@ -54,7 +54,7 @@ pub(crate) fn client_limited(point: &Point, criteria: &Criteria) -> bool {
 }
 
 /// CPU of a request: the server group's own, and the softirq time of its CPUs that is not in it already.
-pub(crate) fn cpu_us(point: &Point) -> Option<f64> {
+pub fn cpu_us(point: &Point) -> Option<f64> {
     Some(point.value(names::SERVER_CPU)? + softirq_beside_us(point).unwrap_or(0.0)).filter(|cpu| *cpu > 0.0)
 }
 

@@ -2,11 +2,12 @@
 
 use super::error::ProfileError;
 use super::events::{self, Event, EventKind};
-use super::samples::{Interrupts, Losses, PacketCounts, RawSamples, SampleKey, Side};
+use super::samples::{Interrupts, RawSamples, SampleKey, Side};
 use crate::bpf::types::profile::{CpuRow, Gate, KernelStack, Sample, Target, UserStack};
 use crate::bpf::types::{bytes_of, value_of};
 use crate::bpf::{self, Refusal, Shared};
 use libbpf_rs::{Link, MapCore, MapFlags, Object, PerfEventOpts};
+use record::profile::{Losses, PacketCounts};
 use record::time::monotonic_ns;
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};

@@ -365,7 +365,7 @@ impl Search {
         measured.point.axis = self.place.filter(|_| sweep == Sweep::Axis);
         measured.keep(&mut self.writer)?;
         if sweep != Sweep::Yardstick {
-            let line = analyze::text::progress_line(&measured.point, self.elapsed_ns(), self.sweep.budget_ns);
+            let line = report::text::progress_line(&measured.point, self.elapsed_ns(), self.sweep.budget_ns);
             self.session.progress.say(&line);
         }
         self.points.push(measured.point);
@@ -417,13 +417,13 @@ impl Search {
         let verdict = analyze::verdict::sentences(&run, &findings);
         let crossed = crossed_limits(limits, &findings);
         if as_json {
-            let mut value = analyze::json::run(&run, &findings, &verdict);
+            let mut value = report::json::run(&run, &findings, &verdict);
             value["limits_crossed"] = serde_json::to_value(&crossed)?;
             value["what_ifs"] = serde_json::to_value(analyze::predict::kept(&run))?;
             print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
         } else {
-            print(&analyze::text::run(&run, &findings, &verdict))?;
-            print(&analyze::predict::what_ifs_text(&analyze::predict::kept(&run)))?;
+            print(&report::text::run(&run, &findings, &verdict))?;
+            print(&report::predict::what_ifs_text(&analyze::predict::kept(&run)))?;
         }
         let written = finished.map_err(anyhow::Error::from).and_then(|()| write_report(&run, None));
         match &written {

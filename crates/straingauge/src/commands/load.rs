@@ -70,7 +70,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     }
     let checks: Vec<(&Limit, Check)> = limits.iter().map(|limit| (limit, limit.check(&measured.point))).collect();
     if output.json {
-        let mut value = analyze::json::point(&measured.point);
+        let mut value = report::json::point(&measured.point);
         value["path"] = serde_json::to_value(session.path_plan())?;
         value["status_counts"] = serde_json::to_value(&measured.result.counts.status_counts)?;
         value["first_errors"] = serde_json::to_value(&measured.result.first_errors)?;
@@ -89,12 +89,12 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
             print(&format!("path: {}\n", path.words()))?;
         }
         if is_full {
-            print(&analyze::text::point(&measured.point, &latencies))?;
+            print(&report::text::point(&measured.point, &latencies))?;
             for line in session.gauge.client_lines() {
                 print(&format!("{line}\n"))?;
             }
         } else {
-            print(&analyze::text::summary(&measured.point, &latencies, &measured.result.counts.status_counts))?;
+            print(&report::text::summary(&measured.point, &latencies, &measured.result.counts.status_counts))?;
         }
     }
     if let Some(lost) = session.gauge.lost_client() {

@@ -7,11 +7,12 @@ use crate::bpf::types::{bytes_of, value_of};
 use crate::bpf::{self, Refusal};
 use crate::profile::error::ProfileError;
 use crate::profile::sampler;
-use crate::profile::samples::PacketCounts;
 use crate::profile::symbols::KernelSymbols;
 use libbpf_rs::btf::{Btf, types};
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, Object, OpenObject, ProgramInput};
 use record::boundaries::Boundary;
+use record::profile::PacketCounts;
+use record::profile::exact::Unhooked;
 use std::collections::HashMap;
 
 /// Boundary functions that can be hooked at once; [`prepare`] does not compile with another number than the programs'.
@@ -45,17 +46,6 @@ const OPTIONAL: [(&str, &str); 5] = [
     ("reschedule", "btf_trace_reschedule_entry"),
     ("irq_work", "btf_trace_irq_work_entry"),
 ];
-
-/// A boundary that could not be hooked.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Unhooked {
-    /// The function.
-    pub function: String,
-    /// Why.
-    pub why: String,
-    /// Without it one layer's time is counted as another's.
-    pub is_needed: bool,
-}
 
 /// Loaded programs. Links are dropped before the object they belong to.
 pub struct Programs {

@@ -244,13 +244,13 @@ impl Both<'_> {
         if self.drive.output.json {
             let of = |run: &RunDir| {
                 let findings = zones::of_run(run);
-                analyze::json::run(run, &findings, &verdict::sentences(run, &findings))
+                report::json::run(run, &findings, &verdict::sentences(run, &findings))
             };
-            let mut value = analyze::json::side_by_side(of(a), of(b), compared.as_ref().ok());
+            let mut value = report::json::side_by_side(of(a), of(b), compared.as_ref().ok());
             value["limits_crossed"] = serde_json::to_value(&crossed)?;
             print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
         } else {
-            print(&analyze::text::side_by_side(a, b, compared.as_ref()))?;
+            print(&report::text::side_by_side(a, b, compared.as_ref()))?;
         }
         eprintln!("report: {}\nrun:    {}", a.path.join("report.html").display(), a.path.display());
         let ended = ended?;
