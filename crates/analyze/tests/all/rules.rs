@@ -417,6 +417,8 @@ fn threads_that_spin_are_a_possibility_with_the_command_that_tells() {
         set(point, names::SERVER_RUN_QUEUE, cpu * (point.connections - 1) as f64, requests);
     });
     assert_eq!(found(&from_two), ["spin"], "{:?}", from_two.sentences);
+    let saturated = from_two.sentences.iter().find(|said| said.contains("saturated"));
+    assert!(saturated.is_some_and(|said| said.contains("100 % busy at 2 connections")), "{:?}", from_two.sentences);
 }
 
 /// Eight requests of 5 ms at once, whoever serves them.
