@@ -2,6 +2,9 @@
 //!
 //! The text is the kernel's, but process names in it are anybody's, and a file may be cut short: no input panics, what is
 //! missing or malformed is `None` or left out, and what is kept is bounded.
+//!
+//! Not the crate procfs: it has no `softnet_stat`, `TcpExt`, `interrupts`, `softirqs` or control groups' `cpu.stat`, panics on a
+//! `stat` that is cut short, and reads all fields where a few are wanted every few milliseconds.
 
 use std::net::{IpAddr, SocketAddr};
 

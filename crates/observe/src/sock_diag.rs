@@ -3,7 +3,8 @@
 //!
 //! The port is filtered in the kernel by a small program (INET_DIAG_REQ_BYTECODE), which saves copying what is not
 //! wanted; the kernel still walks its hash of connections. A dump of listeners only walks the listeners and is cheap.
-//! Message layout: include/uapi/linux/{netlink,sock_diag,inet_diag}.h.
+//! Message layout: include/uapi/linux/{netlink,sock_diag,inet_diag}.h. Not netlink-packet-sock-diag: its requests carry no
+//! bytecode, it does not know the interface that answers for both families, and it makes an object of each socket.
 
 use record::time::monotonic_ns;
 use rustix::fd::OwnedFd;

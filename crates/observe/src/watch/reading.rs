@@ -90,6 +90,39 @@ pub struct ClassTotals {
     pub elapsed: Log2Histogram,
 }
 
+impl ClassTotals {
+    /// Several classes together.
+    pub fn sum<'a>(classes: impl IntoIterator<Item = &'a ClassTotals>) -> ClassTotals {
+        let mut all = ClassTotals::default();
+        for class in classes {
+            all.requests += class.requests;
+            all.bytes_in += class.bytes_in;
+            all.bytes_out += class.bytes_out;
+            all.receives += class.receives;
+            all.cpu_ns += class.cpu_ns;
+            all.elapsed_ns += class.elapsed_ns;
+            all.timed += class.timed;
+            all.elapsed.add(&class.elapsed.0);
+        }
+        all
+    }
+
+    /// What it gained since an earlier reading. A request in progress may move to a larger class while its response grows, so a
+    /// class may seem to shrink: that counts as 0.
+    pub fn since(&self, earlier: &ClassTotals) -> ClassTotals {
+        ClassTotals {
+            requests: self.requests.saturating_sub(earlier.requests),
+            bytes_in: self.bytes_in.saturating_sub(earlier.bytes_in),
+            bytes_out: self.bytes_out.saturating_sub(earlier.bytes_out),
+            receives: self.receives.saturating_sub(earlier.receives),
+            cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns).max(0),
+            elapsed_ns: self.elapsed_ns.saturating_sub(earlier.elapsed_ns),
+            timed: self.timed.saturating_sub(earlier.timed),
+            elapsed: self.elapsed.since(&earlier.elapsed),
+        }
+    }
+}
+
 /// Phases of one size class, from windows or from every request.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PhaseTotals {
@@ -407,18 +440,14 @@ impl Reading {
 
     /// The classes together.
     pub fn all(&self) -> ClassTotals {
-        let mut all = ClassTotals::default();
-        for class in &self.classes {
-            all.requests += class.requests;
-            all.bytes_in += class.bytes_in;
-            all.bytes_out += class.bytes_out;
-            all.receives += class.receives;
-            all.cpu_ns += class.cpu_ns;
-            all.elapsed_ns += class.elapsed_ns;
-            all.timed += class.timed;
-            all.elapsed.add(&class.elapsed.0);
-        }
-        all
+        ClassTotals::sum(&self.classes)
+    }
+
+    /// What each class gained since an earlier reading.
+    pub fn classes_since(&self, earlier: &Reading) -> Vec<ClassTotals> {
+        let none = ClassTotals::default();
+        let before = earlier.classes.iter().chain(std::iter::repeat(&none));
+        self.classes.iter().zip(before).map(|(class, before)| class.since(before)).collect()
     }
 }
 
