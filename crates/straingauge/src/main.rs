@@ -5,6 +5,7 @@ mod cold;
 mod commands;
 mod cpus;
 mod failure;
+mod fleet;
 mod layers;
 mod measure;
 mod plan;
@@ -17,7 +18,6 @@ mod signals;
 mod time_wait;
 mod url;
 mod watching;
-mod worker;
 mod workload;
 
 use std::process::ExitCode;

@@ -7,7 +7,6 @@ use crate::requests::{RequestGauge, client_side};
 use crate::signals::Stop;
 use crate::time_wait::TimeWait;
 use crate::watching::{Ended, Watch};
-use crate::worker::{Fleet, leave_out_uncounted};
 use crate::workload::Supplied;
 use anyhow::{Context, Result, bail};
 use load::cold::ColdCounts;
@@ -16,6 +15,7 @@ use record::point::Sweep;
 use record::run::{PointFiles, SCHEMA};
 use record::units::{format_nanos, format_si};
 use record::{Doubt, DoubtKind, LoadPlan, Pace, Point, RunWriter, Severity};
+use remote::{Fleet, leave_out_uncounted};
 use wan::{PathMeter, PathTally};
 
 /// Length of the yardstick's arithmetic.
@@ -349,7 +349,7 @@ impl Gauge {
             doubts: result.doubts.clone(),
         };
         let seen = match (&mut self.watch, window) {
-            (Ok(watch), Some(window)) => watch.seen(window, result.counts.completed_in_window, &client_side(&result)),
+            (Ok(watch), Some(window)) => watch.seen(window, client_side(&result)),
             (Ok(_), None) => Err(trouble.unwrap_or_else(|| "the window never began".into())),
             (Err(doubt), _) => Err(doubt.what.clone()),
         };

@@ -4,12 +4,12 @@ use super::session::{Session, Wanted, default_name, repeat_command};
 use crate::cli::LoadArgs;
 use crate::failure::{self, print, wrong_usage};
 use crate::plan;
-use crate::worker::Sources;
 use analyze::limit::{self, Check, Limit};
 use anyhow::{Context, Result, bail};
 use record::point::Sweep;
 use record::run::RunWriter;
 use record::{Point, Scenario, Status};
+use remote::Sources;
 use std::collections::BTreeMap;
 use std::net::TcpStream;
 use std::path::Path;
@@ -21,7 +21,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     if args.worker {
         let sources =
             Sources { addresses: args.drive.load.source_address.clone(), interface: args.source_interface.clone() };
-        return crate::worker::serve::serve(&sources);
+        return Ok(remote::serve_load(&sources));
     }
     let limits = parse_limits(&args.fail_if, is_of_a_load)?;
     let is_full = args.full;

@@ -1,7 +1,7 @@
 //! What is told of each worker: its loss, its clock, its part of the load.
 
-use super::fleet::OnLoss;
-use super::link::{Link, Stand};
+use crate::fleet::OnLoss;
+use crate::link::{Link, Stand};
 use record::figure::{Figure, Figures, Origin};
 use record::units::{format_nanos, format_si};
 use record::{Doubt, DoubtKind, Point, Severity, names};

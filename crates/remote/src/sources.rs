@@ -1,6 +1,6 @@
 //! The addresses from which a worker connects: they are its machine's, so the worker is told, not the plan.
 
-use anyhow::{Result, bail};
+use crate::error::{Result, system, unusable};
 use record::LoadPlan;
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -28,7 +28,9 @@ impl Sources {
         addresses.retain(|address| address.is_ipv4() == is_v4);
         if addresses.is_empty() {
             let family = if is_v4 { "IPv4" } else { "IPv6" };
-            bail!("none of this worker's source addresses is an {family} address, as the target is");
+            return Err(unusable(format!(
+                "none of this worker's source addresses is an {family} address, as the target is"
+            )));
         }
         plan.source_addresses = addresses;
         Ok(())
@@ -40,11 +42,11 @@ fn addresses_of(name: &str) -> Result<Vec<IpAddr>> {
     let mut list = std::ptr::null_mut();
     // SAFETY: `list` is a live place for the pointer; what it is set to is freed below.
     if unsafe { libc::getifaddrs(&mut list) } != 0 {
-        bail!("cannot list the addresses of this machine: {}", std::io::Error::last_os_error());
+        return Err(system("cannot list the addresses of this machine")(std::io::Error::last_os_error()));
     }
     let (mut found, mut is_there, mut at) = (Vec::new(), false, list);
     while !at.is_null() {
-        // SAFETY: `at` is an element of the list that getifaddrs made, which is freed behind this loop.
+        // SAFETY: `at` is an element of the list that getifaddrs made, which is freed after this loop.
         let entry = unsafe { &*at };
         // SAFETY: getifaddrs gives each entry a name that ends in a zero byte.
         if unsafe { CStr::from_ptr(entry.ifa_name) }.to_bytes() == name.as_bytes() {
@@ -56,7 +58,7 @@ fn addresses_of(name: &str) -> Result<Vec<IpAddr>> {
     // SAFETY: the list came from getifaddrs and is not used any more.
     unsafe { libc::freeifaddrs(list) };
     if !is_there {
-        bail!("this worker has no network interface '{name}' (--source-interface)");
+        return Err(unusable(format!("this worker has no network interface '{name}' (--source-interface)")));
     }
     Ok(found)
 }

@@ -1,11 +1,9 @@
 //! Workers on the nodes of a Ray cluster. A helper (`python3 -m straingauge.fleet`, python/src/straingauge/fleet) starts one on
 //! each node and carries its bytes to a Unix socket here; what is said over them is the worker protocol as everywhere.
 
-use super::link::Source;
-use super::protocol::{Lines, clean, line};
-use crate::cli::RayOptions;
-use crate::progress::Progress;
-use anyhow::{Context, Result, bail};
+use crate::error::{RemoteError, Result, system, unusable};
+use crate::link::Source;
+use crate::protocol::{Lines, clean, line};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -21,19 +19,23 @@ const LEAVE: Duration = Duration::from_secs(20);
 /// What is kept of the helper's errors.
 const MAX_COMPLAINT_BYTES: usize = 16 << 10;
 
-/// What the helper is told, as the first line of its input; the end of its input ends it.
-#[derive(Debug, Serialize)]
-struct Order<'a> {
+/// Where the workers of a fleet run, and how: the first line of the helper's input. The end of its input ends it.
+#[derive(Debug, Clone, Serialize)]
+pub struct RayPlan {
     /// straingauge for the nodes.
-    binary: PathBuf,
-    address: Option<&'a str>,
-    workers: Option<u64>,
-    worker_cpus: f64,
+    pub binary: PathBuf,
+    /// The cluster's; `None`: what Ray finds.
+    pub address: Option<String>,
+    /// Workers, each on a node of its own; `None`: one on every node.
+    pub workers: Option<u64>,
+    /// CPUs that Ray sets aside for each.
+    pub worker_cpus: f64,
     /// Words before the worker's command.
-    prefix: Option<&'a str>,
-    /// Words behind it.
-    arguments: Vec<String>,
-    wait_s: f64,
+    pub prefix: Option<String>,
+    /// Words after it.
+    pub arguments: Vec<String>,
+    /// How long nodes and their workers may take, seconds.
+    pub wait_s: f64,
 }
 
 /// What the helper says.
@@ -65,8 +67,8 @@ pub struct Nodes {
 
 impl Nodes {
     /// Starts the helper and waits until there is a worker on each node.
-    pub fn start(options: &RayOptions, stop: &AtomicBool, progress: &mut Progress) -> Result<Nodes> {
-        let python = options.python.as_deref().unwrap_or("python3");
+    /// `python`: the one that runs the helper. `progress` is called with what is being done.
+    pub fn start(plan: &RayPlan, python: &str, stop: &AtomicBool, progress: &mut dyn FnMut(&str)) -> Result<Nodes> {
         // A group of its own: Ctrl-C is for the driver, which then asks the workers for their results.
         let mut child = Command::new(python)
             .args(["-m", "straingauge.fleet"])
@@ -75,14 +77,14 @@ impl Nodes {
             .stderr(Stdio::piped())
             .process_group(0)
             .spawn()
-            .with_context(|| {
-                format!("cannot start '{python}', which runs the fleet: install Python, or name one with --python")
-            })?;
+            .map_err(system(format!(
+                "cannot start '{python}', which runs the fleet: install Python, or name one with --python"
+            )))?;
         let stdout = child.stdout.take().expect("was asked for");
         let complaints = keep_tail(child.stderr.take().expect("was asked for"));
         let input = child.stdin.take();
         let mut nodes = Nodes { child, input, sources: Vec::new() };
-        let order = line(&order(options)?);
+        let order = line(plan);
         if let Some(input) = &mut nodes.input {
             // Where it is gone already, its last words below say why.
             let _ = input.write_all(order.as_bytes()).and_then(|()| input.flush());
@@ -98,18 +100,18 @@ impl Nodes {
         });
         loop {
             match said.recv_timeout(Duration::from_millis(20)) {
-                Ok(Said::Progress { what }) => progress.show(&clean(&what, 200)),
-                Ok(Said::Failed { why }) => bail!("{}", clean(&why, 500)),
+                Ok(Said::Progress { what }) => progress(&clean(&what, 200)),
+                Ok(Said::Failed { why }) => return Err(unusable(clean(&why, 500))),
                 Ok(Said::Nodes { nodes: found }) => {
                     let source = |node: NodeSocket| Source::Node { name: clean(&node.name, 80), socket: node.socket };
                     nodes.sources = found.into_iter().map(source).collect();
                     return Ok(nodes);
                 }
-                Err(RecvTimeoutError::Disconnected) => bail!(nodes.last_words(python, complaints)),
+                Err(RecvTimeoutError::Disconnected) => return Err(unusable(nodes.last_words(python, complaints))),
                 Err(RecvTimeoutError::Timeout) => {}
             }
             if stop.load(Ordering::Relaxed) {
-                return Err(crate::failure::interrupted("the workers were starting"));
+                return Err(RemoteError::Interrupted("the workers were starting"));
             }
         }
     }
@@ -154,26 +156,6 @@ impl Drop for Nodes {
         self.input = None;
         self.end();
     }
-}
-
-fn order(options: &RayOptions) -> Result<Order<'_>> {
-    let binary = match &options.worker_binary {
-        Some(path) => std::path::absolute(path).context("cannot name --worker-binary from the root")?,
-        None => std::env::current_exe().context("cannot find this program's file to send it to the nodes")?,
-    };
-    let mut arguments = vec!["load".to_string(), "--worker".to_string()];
-    if let Some(interface) = &options.source_interface {
-        arguments.extend(["--source-interface".to_string(), interface.clone()]);
-    }
-    Ok(Order {
-        binary,
-        address: options.address.as_deref(),
-        workers: options.workers.map(|count| count.0),
-        worker_cpus: options.worker_cpus.unwrap_or(1.0),
-        prefix: options.worker_prefix.as_deref(),
-        arguments,
-        wait_s: options.node_timeout.map_or(60.0, |time| time.0.as_secs_f64()),
-    })
 }
 
 /// Reads errors to their end, so that nobody waits on a full pipe, and keeps the last ones.

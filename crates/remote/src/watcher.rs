@@ -1,9 +1,11 @@
 //! The watcher of a server on another machine (`--watch-with`), as the driver sees it.
 
-use super::fleet::keep_leases;
-use super::link::{Event, Link, Source, Stand};
-use super::protocol::{CAN_COUNT_REQUESTS, LEASE_NS, ToWorker, WireClient, WireObservation, WireWatch, clean};
-use anyhow::{Result, bail};
+use crate::error::{RemoteError, Result, unusable};
+use crate::fleet::keep_leases;
+use crate::link::{Event, Link, Source, Stand};
+use crate::protocol::{CAN_COUNT_REQUESTS, LEASE_NS, ToWorker, WireObservation, clean};
+use crate::requests::RequestWatchPlan;
+use observe::watch::point::ClientSide;
 use record::figure::{Figure, Origin};
 use record::time::monotonic_ns;
 use std::collections::BTreeMap;
@@ -39,11 +41,11 @@ impl Watcher {
         let until_ns = monotonic_ns() + GREETING_NS;
         while matches!(watcher.link.stand, Stand::Greeting) && monotonic_ns() < until_ns {
             if stop.load(Ordering::Relaxed) {
-                return Err(crate::failure::interrupted("the watcher was starting"));
+                return Err(RemoteError::Interrupted("the watcher was starting"));
             }
             watcher.pump(GREETING_NS);
         }
-        // One that cannot watch says so at once, behind its hello.
+        // One that cannot watch says so at once, after its hello.
         let until_ns = monotonic_ns() + LEASE_NS;
         watcher.link.ping();
         while !watcher.is_there()
@@ -54,16 +56,16 @@ impl Watcher {
             watcher.pump(0);
         }
         match &watcher.link.stand {
-            Stand::Lost(why) => bail!(
+            Stand::Lost(why) => Err(unusable(format!(
                 "{} cannot be used: {why}; does the command start 'straingauge watch --worker :PORT' and print nothing else?",
                 watcher.link.name()
-            ),
-            Stand::Greeting => bail!("{} did not say hello within 60 s", watcher.link.name()),
+            ))),
+            Stand::Greeting => Err(unusable(format!("{} did not say hello within 60 s", watcher.link.name()))),
             _ if watcher.is_there() => Ok(watcher),
-            _ => bail!(
+            _ => Err(unusable(format!(
                 "{} cannot be used: it does not say that it can watch; is it 'watch --worker'?",
                 watcher.link.name()
-            ),
+            ))),
         }
     }
 
@@ -82,7 +84,7 @@ impl Watcher {
 
     /// From now on requests are counted there. `Ok(Some)`: why they cannot be counted, of which the points tell, too; an
     /// error is why there is nobody to count them.
-    pub fn watch_requests(&mut self, how: WireWatch) -> Result<Option<String>, String> {
+    pub fn watch_requests(&mut self, how: &RequestWatchPlan) -> Result<Option<String>, String> {
         if !self.link.can.iter().any(|word| word == CAN_COUNT_REQUESTS) {
             return Err(format!(
                 "the watcher on the server's machine is an older straingauge ({}), which reads CPU, memory and connections only",
@@ -90,7 +92,7 @@ impl Watcher {
             ));
         }
         self.link.watching = None;
-        self.say(&ToWorker::Watch(how))?;
+        self.say(&ToWorker::Watch(how.to_wire()))?;
         let why_not = self.answer(PREPARING_NS, "whether it can count requests", |link| link.watching.take())?;
         self.counts_requests = true;
         Ok(why_not.map(|why| clean(&why, 300)))
@@ -146,10 +148,11 @@ impl Watcher {
         }
     }
 
-    /// What was seen in the window that ended last, in which this many requests completed; `client`: what the client counted.
-    pub fn observation(&mut self, completed: u64, client: WireClient) -> Result<WireObservation, String> {
+    /// What was seen in the window that ended last; `client`: what the client counted of its load.
+    pub fn observation(&mut self, client: ClientSide) -> Result<WireObservation, String> {
         self.link.observation = None;
-        self.say(&ToWorker::Observe { completed, client: self.counts_requests.then_some(client) })?;
+        let completed = client.completed_in_window;
+        self.say(&ToWorker::Observe { completed, client: self.counts_requests.then(|| client.into()) })?;
         let seen = self.answer(ANSWER_NS, "what it saw", |link| link.observation.take())?;
         let mut seen = seen.bounded();
         self.server_facts = seen.server_facts.clone();

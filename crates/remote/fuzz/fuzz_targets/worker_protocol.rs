@@ -5,9 +5,9 @@
 
 use libfuzzer_sys::fuzz_target;
 
-// The binary has no library; this file stands alone for this.
+// The messages are no part of what the crate offers; this file stands alone for this.
 #[allow(dead_code)]
-#[path = "../../src/worker/protocol.rs"]
+#[path = "../../src/protocol.rs"]
 mod protocol;
 
 #[path = "../properties/worker_protocol.rs"]

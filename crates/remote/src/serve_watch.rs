@@ -1,17 +1,17 @@
 //! `straingauge watch --worker`: windows begin and end when the driver says so, and what was seen of the server goes back.
 
-use super::protocol::{CAN_COUNT_REQUESTS, FromWorker, WireClient, WireObservation, WireWatch, line};
-use super::session::{self, Order};
-use crate::requests::{RequestGauge, RequestWatchPlan};
-use crate::watching::STATES_INTERVAL;
-use anyhow::{Context, Result, bail};
-use observe::watch::point::{ClientSide, PointSeen};
-use observe::{Group, Observer, Target, Window};
+use crate::STATES_INTERVAL;
+use crate::error::{RemoteError, Result, unusable};
+use crate::protocol::{CAN_COUNT_REQUESTS, FromWorker, WireClient, WireObservation, WireWatch, line};
+use crate::requests::{RequestWatch, RequestWatchPlan};
+use crate::session::{self, Order};
+use observe::watch::point::PointSeen;
+use observe::{Group, ObserveError, Observer, Target, Window};
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, SyncSender};
 
 /// Serves one driver with what it can see of the server on this port.
-pub fn serve(port: u16, root: Option<u32>, netns_pid: Option<u32>) -> Result<ExitCode> {
+pub fn serve(port: u16, root: Option<u32>, netns_pid: Option<u32>) -> ExitCode {
     session::hold(&[CAN_COUNT_REQUESTS], |_, out, orders| obey(port, root, netns_pid, out, orders))
 }
 
@@ -22,7 +22,7 @@ struct Watched {
     netns_pid: Option<u32>,
     observer: Observer,
     /// Counts its requests, once the driver has asked for it.
-    requests: Option<RequestGauge>,
+    requests: Option<RequestWatch>,
     /// The window that ended last.
     window: Option<Window>,
 }
@@ -35,18 +35,20 @@ fn obey(
     orders: &Receiver<Order>,
 ) -> Result<()> {
     if root.is_none() && observe::server_on_port(port, netns_pid).ok().flatten().is_none() {
-        bail!("nothing listens on port {port} of this machine, so there is no server to watch");
+        return Err(unusable(format!(
+            "nothing listens on port {port} of this machine, so there is no server to watch"
+        )));
     }
     let group = root.map_or(Group::ListeningOn(port), Group::Tree);
     let target = Target { port, group, netns_pid, server_cpus: Vec::new(), client_pid: 0 };
-    let observer = Observer::start(target, STATES_INTERVAL).context("the server cannot be watched")?;
+    let observer = Observer::start(target, STATES_INTERVAL).map_err(observing("the server cannot be watched"))?;
     let mut server = Watched { port, group, netns_pid, observer, requests: None, window: None };
     let _ = out.send(line(&FromWorker::Ready {}));
     loop {
         let answer = match orders.recv() {
             Ok(Order::Watch(how)) => FromWorker::Watching { why_not: server.count_requests(how) },
             Ok(Order::LoadBegins) => {
-                server.requests.iter_mut().for_each(RequestGauge::load_begins);
+                server.requests.iter_mut().for_each(RequestWatch::load_begins);
                 FromWorker::LoadAwaited {}
             }
             Ok(Order::Begin(planned_ns)) => {
@@ -61,13 +63,18 @@ fn obey(
                 FromWorker::Observation(Box::new(server.observation(completed, client)?))
             }
             Ok(Order::Plan(_) | Order::Start(_)) => {
-                bail!("the driver broke the protocol: it asks a watcher to send load")
+                return Err(unusable("the driver broke the protocol: it asks a watcher to send load"));
             }
-            Ok(Order::Broken(why)) => bail!("the driver broke the protocol: {why}"),
+            Ok(Order::Broken(why)) => return Err(unusable(format!("the driver broke the protocol: {why}"))),
             Ok(Order::Gone) | Err(_) => return Ok(()),
         };
         let _ = out.send(line(&answer));
     }
+}
+
+/// An error of the observer with what was tried.
+fn observing(what: &'static str) -> impl FnOnce(ObserveError) -> RemoteError {
+    move |source| RemoteError::Observe { what, source }
 }
 
 impl Watched {
@@ -79,7 +86,7 @@ impl Watched {
         };
         // Two watches of one port would each be charged with the other's cost.
         self.requests = None;
-        let requests = self.requests.insert(RequestGauge::start(&plan, self.port, self.group, self.netns_pid, &[]));
+        let requests = self.requests.insert(RequestWatch::start(&plan, self.port, self.group, self.netns_pid, &[]));
         requests.why_not().map(str::to_string)
     }
 
@@ -88,20 +95,20 @@ impl Watched {
             requests.window_begins(planned_ns);
         }
         self.window = None;
-        self.observer.window_begins().context("the window cannot begin")
+        self.observer.window_begins().map_err(observing("the window cannot begin"))
     }
 
     fn end(&mut self) -> Result<()> {
         if let Some(requests) = &mut self.requests {
             requests.window_ends();
         }
-        self.window = Some(self.observer.window_ends().context("the window cannot end")?);
+        self.window = Some(self.observer.window_ends().map_err(observing("the window cannot end"))?);
         Ok(())
     }
 
     fn observation(&mut self, completed: u64, client: Option<WireClient>) -> Result<WireObservation> {
         let Some(window) = self.window.take() else {
-            bail!("the driver broke the protocol: it asks for a window that did not begin and end");
+            return Err(unusable("the driver broke the protocol: it asks for a window that did not begin and end"));
         };
         let seen = window.observation(completed);
         let mut told = WireObservation {
@@ -112,13 +119,7 @@ impl Watched {
             watched: None,
         };
         if let (Some(requests), Some(client)) = (&mut self.requests, client) {
-            let client = client.bounded();
-            let PointSeen { figures, watched, doubts } = requests.seen(&ClientSide {
-                completed_in_window: client.completed_in_window,
-                window_ns: client.window_ns,
-                answered_in_all: client.answered_in_all,
-                given_up: client.given_up,
-            });
+            let PointSeen { figures, watched, doubts } = requests.seen(&client.bounded().into());
             told.figures.extend(figures);
             told.doubts.extend(doubts);
             told.watched = Some(watched);

@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_plan_comes_through_the_protocol_with_its_body_and_a_rate_over_its_cap_is_refused() {
-        use crate::worker::protocol::{Lines, PlanMessage, ToWorker, line};
+        use crate::protocol::{Lines, PlanMessage, ToWorker, line};
         let through = |cap| {
             let text = line(&ToWorker::Plan(Box::new(PlanMessage::new(plan(), cap))));
             match Lines::new(text.as_bytes()).next::<ToWorker>().unwrap() {
@@ -158,13 +158,13 @@ mod tests {
         assert!(files.len() >= 3, "{files:?}");
         for file in files {
             let bytes = std::fs::read(file).unwrap();
-            (0..=bytes.len()).for_each(|end| crate::worker::properties::hold_for(&bytes[..end]));
+            (0..=bytes.len()).for_each(|end| crate::properties::hold_for(&bytes[..end]));
         }
     }
 
     #[test]
     fn a_result_comes_through_the_protocol_unchanged() {
-        use crate::worker::protocol::{FromWorker, Lines, WireResult, line};
+        use crate::protocol::{FromWorker, Lines, WireResult, line};
         let mut sent = of_requests(&(1..2000).map(|value| value * 7919).collect::<Vec<u64>>());
         (sent.counts.outcomes.sent, sent.counts.outcomes.carried_in) = (1990, 9);
         (sent.counts.outcomes.connections_used, sent.counts.outcomes.connections_silent) = (12, 3);
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_result_whose_counts_contradict_each_other_is_refused_in_words() {
-        use crate::worker::protocol::WireResult;
+        use crate::protocol::WireResult;
         let read = |result: &LoadResult| WireResult::new(result.clone(), 0).unwrap().into_result().map(drop);
         let good = of_requests(&[1000, 2000, 3000]);
         read(&good).unwrap();

@@ -1,15 +1,14 @@
 //! `straingauge load --worker`: plans come in, results go out, and no load outlives the driver's lease.
 //!
-//! The main thread of [`super::session`] runs the engine.
+//! The main thread of `session` runs the engine.
 
-use super::Sources;
-use super::protocol::{FromWorker, PlanMessage, WireProgress, WireResult, line};
-use super::session::{self, Lease, Order};
-use crate::failure::sentence;
-use anyhow::{Result, bail};
+use crate::error::{Result, unusable};
+use crate::protocol::{FromWorker, PlanMessage, WireProgress, WireResult, line};
+use crate::session::{self, Lease, Order};
+use crate::sources::Sources;
 use load::{LoadEvents, Progress};
 use record::time::monotonic_ns;
-use record::{LoadPlan, machine};
+use record::{LoadPlan, machine, sentence};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -19,7 +18,7 @@ use std::time::Duration;
 const MAX_LEAD_NS: u64 = 60_000_000_000;
 
 /// Serves one driver until it goes away, breaks the protocol, or is silent for the lease.
-pub fn serve(sources: &Sources) -> Result<ExitCode> {
+pub fn serve(sources: &Sources) -> ExitCode {
     session::hold(&[], |lease, out, orders| obey(sources, lease, out, orders))
 }
 
@@ -33,12 +32,14 @@ fn obey(sources: &Sources, lease: &Lease, out: &SyncSender<String>, orders: &Rec
                 };
                 let _ = out.send(line(&answer));
             }
-            // Behind a load that ended before its start.
+            // After a load that ended before its start.
             Ok(Order::Start(_)) => {}
             Ok(Order::Watch(_) | Order::LoadBegins | Order::Begin(_) | Order::End | Order::Observe(..)) => {
-                bail!("the driver broke the protocol: it asks a worker of load what only watch --worker sees")
+                return Err(unusable(
+                    "the driver broke the protocol: it asks a worker of load what only watch --worker sees",
+                ));
             }
-            Ok(Order::Broken(why)) => bail!("the driver broke the protocol: {why}"),
+            Ok(Order::Broken(why)) => return Err(unusable(format!("the driver broke the protocol: {why}"))),
             Ok(Order::Gone) | Err(_) => return Ok(()),
         }
     }
@@ -96,7 +97,7 @@ impl LoadEvents for Telling<'_> {
                     | Order::End
                     | Order::Observe(..),
                 ) => self.lease.stop.store(true, Ordering::Relaxed),
-                // The reading thread has set `stop`, and says so again behind this load.
+                // The reading thread has set `stop`, and says so again after this load.
                 Ok(Order::Broken(_) | Order::Gone)
                 | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }

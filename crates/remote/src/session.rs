@@ -1,11 +1,10 @@
 //! The worker's end of a session: one thread reads (and answers pings at once), one writes (so that a driver that does not read
 //! never holds anything up), one watches the lease, and the main thread does the work.
 
-use super::protocol::{FromWorker, LEASE_NS, Lines, PROTOCOL, PlanMessage, ToWorker, WireClient, WireWatch, line};
-use crate::failure::sentence;
-use anyhow::Result;
-use record::machine;
+use crate::error::Result;
+use crate::protocol::{FromWorker, LEASE_NS, Lines, PROTOCOL, PlanMessage, ToWorker, WireClient, WireWatch, line};
 use record::time::monotonic_ns;
+use record::{machine, sentence};
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -40,10 +39,7 @@ pub struct Lease {
 /// Serves one driver until it goes away, breaks the protocol, or is silent for the lease.
 ///
 /// `can`: what it can beyond what version 1 of the protocol began with.
-pub fn hold(
-    can: &[&str],
-    work: impl FnOnce(&Lease, &SyncSender<String>, &Receiver<Order>) -> Result<()>,
-) -> Result<ExitCode> {
+pub fn hold(can: &[&str], work: impl FnOnce(&Lease, &SyncSender<String>, &Receiver<Order>) -> Result<()>) -> ExitCode {
     machine::raise_descriptor_limit();
     let lease = Arc::new(Lease::default());
     lease.heard_ns.store(monotonic_ns(), Ordering::Release);
@@ -74,7 +70,7 @@ pub fn hold(
     lease.stop.store(true, Ordering::Relaxed);
     flush(out, writer);
     // The driver has the sentence, and says it once.
-    Ok(ExitCode::from(if ended.is_ok() { crate::failure::DONE } else { crate::failure::FAILED }))
+    if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn start_writer() -> (SyncSender<String>, JoinHandle<()>) {
@@ -113,7 +109,7 @@ fn read(lease: &Lease, out: &SyncSender<String>, tell: &SyncSender<Order>) {
                         continue;
                     }
                     ToWorker::Plan(plan) => {
-                        // A stop that came behind the end of the last load does not end this one.
+                        // A stop that came after the end of the last load does not end this one.
                         lease.stop.store(false, Ordering::Relaxed);
                         Order::Plan(plan)
                     }
@@ -149,7 +145,7 @@ fn watch(lease: &Lease) {
         // By now the engine has long stopped: what is left waits for a driver that neither speaks nor reads.
         if silent_ns > LEASE_NS + 3_000_000_000 {
             eprintln!("straingauge: the driver was silent for {} s: stopped", LEASE_NS / 1_000_000_000);
-            std::process::exit(i32::from(crate::failure::FAILED));
+            std::process::exit(1);
         }
     }
 }

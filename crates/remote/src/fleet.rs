@@ -1,11 +1,11 @@
 //! A load over several workers: shares go out, all start at one instant, results come back as one.
 
-use super::account::{Part, clock_doubt, loss_doubt, uncounted_words, worker_figures, worker_line};
-use super::link::{Event, Link, Out, Source, Stand};
-use super::merge;
-use super::protocol::{LEASE_NS, PlanMessage, ToWorker, WireProgress, line};
-use super::ray::Nodes;
-use anyhow::{Result, bail};
+use crate::account::{Part, clock_doubt, loss_doubt, uncounted_words, worker_figures, worker_line};
+use crate::error::{RemoteError, Result, unusable};
+use crate::link::{Event, Link, Out, Source, Stand};
+use crate::merge;
+use crate::protocol::{LEASE_NS, PlanMessage, ToWorker, WireProgress, line};
+use crate::ray::Nodes;
 use load::{LoadEvents, LoadResult, Progress};
 use record::figure::Figures;
 use record::time::{monotonic_ns, unix_ms};
@@ -48,7 +48,7 @@ pub struct Fleet {
     pub figures: Figures,
     /// Why the requests of the last load are not all counted, if they are not.
     pub uncounted: Option<String>,
-    /// What carries the bytes of workers on a cluster; dropped behind the links.
+    /// What carries the bytes of workers on a cluster; dropped after the links.
     _nodes: Option<Nodes>,
 }
 
@@ -86,15 +86,17 @@ impl Fleet {
             }
         }
         if stop.load(Ordering::Relaxed) {
-            return Err(crate::failure::interrupted("the clients were starting"));
+            return Err(RemoteError::Interrupted("the clients were starting"));
         }
         for link in &fleet.links {
             match &link.stand {
-                Stand::Lost(why) => bail!(
-                    "{} cannot be used: {why}; does the command start 'straingauge load --worker' and print nothing else?",
-                    link.name()
-                ),
-                Stand::Greeting => bail!("{} did not say hello within 60 s", link.name()),
+                Stand::Lost(why) => {
+                    return Err(unusable(format!(
+                        "{} cannot be used: {why}; does the command start 'straingauge load --worker' and print nothing else?",
+                        link.name()
+                    )));
+                }
+                Stand::Greeting => return Err(unusable(format!("{} did not say hello within 60 s", link.name()))),
                 _ => {}
             }
         }
@@ -106,12 +108,14 @@ impl Fleet {
         if self.on_loss == OnLoss::End
             && let Some(lost) = self.lost()
         {
-            bail!("{lost}; the run ends there (--on-worker-loss go-on would continue with the others)");
+            return Err(unusable(format!(
+                "{lost}; the run ends there (--on-worker-loss go-on would continue with the others)"
+            )));
         }
         self.outwait_the_lost(stop);
         let live: Vec<usize> = (0..self.links.len()).filter(|index| !self.links[*index].is_lost()).collect();
         if live.is_empty() {
-            bail!("no client is left: {}", self.lost().unwrap_or_default());
+            return Err(unusable(format!("no client is left: {}", self.lost().unwrap_or_default())));
         }
         // A load smaller than the fleet is put on as many workers as it has connections.
         let used = live.len().min(usize::try_from(plan.connections).unwrap_or(usize::MAX)).max(1);
@@ -186,7 +190,7 @@ impl Drop for Fleet {
 }
 
 /// Pings every worker each second for as long as this process lives and they listen: silence ends their load.
-pub(super) fn keep_leases(links: &[Link]) {
+pub(crate) fn keep_leases(links: &[Link]) {
     let outs: Vec<Out> = links.iter().map(Link::out).collect();
     std::thread::spawn(move || {
         loop {
@@ -415,7 +419,7 @@ impl Conduct<'_> {
         fleet.uncounted = uncounted_words(&uncounted);
         let figures = worker_figures(&fleet.links, &parts);
         let Some(mut all) = sum.finish() else {
-            bail!("no client gave a result: {}", fleet.lost().unwrap_or_default());
+            return Err(unusable(format!("no client gave a result: {}", fleet.lost().unwrap_or_default())));
         };
         all.started_unix_ms = started_unix_ms;
         // A worker that was told to stop says so; whether the user interrupted is known here alone.

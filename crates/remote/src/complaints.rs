@@ -1,7 +1,7 @@
 //! What a worker writes to its standard error, passed on to the user: with its name before each line, without control
 //! characters, and bounded.
 
-use super::protocol::clean;
+use crate::protocol::clean;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};

@@ -1,14 +1,12 @@
-//! What is refused before a client machine sends anything: targets that nobody allowed, and what one machine must do alone.
+//! The workers that send a load instead of this process, from the options that ask for them.
 
-use super::fleet::{Fleet, OnLoss};
-use super::link::Source;
-use super::ray::Nodes;
-use crate::cli::{FleetOptions, LoadOptions, WorkerLossWord};
+use crate::cli::{FleetOptions, LoadOptions, RayOptions, WorkerLossWord};
 use crate::failure::wrong_usage;
 use crate::progress::Progress;
 use crate::signals::Stop;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use record::LoadPlan;
+use remote::{Fleet, Nodes, OnLoss, RayPlan, RemoteError, Source};
 use std::net::IpAddr;
 
 /// Starts the workers that were asked for; `None` where this process sends the load itself. `starts_server`: the run
@@ -52,65 +50,53 @@ pub fn connect(
     // How many nodes a cluster has shows later: one or several.
     let wanted = clients.ray.as_ref().map_or(clients.client.len() as u64, |ray| ray.workers.map_or(2, |count| count.0));
     if clients.ray.is_none() || clients.ray.as_ref().is_some_and(|ray| ray.workers.is_some()) {
-        can_be_split(plan, wanted)?;
+        remote::can_be_split(plan, wanted).map_err(as_usage)?;
     }
     if wanted > 1 {
         let addresses: Vec<IpAddr> = plan.addresses.iter().map(|address| address.ip()).collect();
-        permit(&clients.allow_target, host, &addresses)?;
+        remote::permit(&clients.allow_target, host, &addresses).map_err(as_usage)?;
     }
     let on_loss = match clients.on_worker_loss {
         Some(WorkerLossWord::GoOn) => OnLoss::GoOn,
         _ => OnLoss::End,
     };
     let threads = load.threads.map(|_| plan.threads);
-    let nodes = clients.ray.as_ref().map(|ray| Nodes::start(ray, stop.flag(), progress)).transpose()?;
+    let nodes = clients.ray.as_ref().map(|ray| start_nodes(ray, stop, progress)).transpose()?;
     let sources = match &nodes {
         Some(nodes) => nodes.sources.clone(),
         None => clients.client.iter().cloned().map(Source::Command).collect(),
     };
-    can_be_split(plan, sources.len() as u64)?;
+    remote::can_be_split(plan, sources.len() as u64).map_err(as_usage)?;
     progress.show(&format!("starting {} clients", sources.len()));
-    Fleet::connect(&sources, nodes, on_loss, threads, stop.flag()).map(Some)
+    Ok(Some(Fleet::connect(&sources, nodes, on_loss, threads, stop.flag())?))
 }
 
-fn can_be_split(plan: &LoadPlan, clients: u64) -> Result<()> {
-    if plan.connections >= clients {
-        return Ok(());
-    }
-    Err(wrong_usage(format!(
-        "{} connections cannot be split over {clients} clients: give at least one for each with --connections",
-        plan.connections
-    )))
+/// What is refused before a worker is started is the user's typing.
+fn as_usage(error: RemoteError) -> anyhow::Error {
+    wrong_usage(error.to_string())
 }
 
-/// Several machines send to a target only if it is loopback, or named as allowed: a typo must not become an attack.
-fn permit(allowed: &[String], host: &str, addresses: &[IpAddr]) -> Result<()> {
-    let is_named = |text: &str| allowed.iter().any(|known| known.trim_matches(['[', ']']).eq_ignore_ascii_case(text));
-    let is_permitted = |address: &IpAddr| address.is_loopback() || is_named(&address.to_string());
-    if is_named(host.trim_matches(['[', ']'])) || addresses.iter().all(is_permitted) {
-        return Ok(());
-    }
-    Err(wrong_usage(format!(
-        "several clients would send load to {host}: if it is yours to load, say so with --allow-target {host}"
-    )))
+fn start_nodes(ray: &RayOptions, stop: &Stop, progress: &mut Progress) -> Result<Nodes> {
+    let python = ray.python.as_deref().unwrap_or("python3");
+    Ok(Nodes::start(&ray_plan(ray)?, python, stop.flag(), &mut |what| progress.show(what))?)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn several_clients_send_only_where_they_are_allowed() {
-        let address = |text: &str| vec![text.parse::<IpAddr>().unwrap()];
-        let list = |hosts: &[&str]| hosts.iter().map(|host| host.to_string()).collect::<Vec<_>>();
-        assert!(permit(&[], "127.0.0.1", &address("127.0.0.1")).is_ok());
-        assert!(permit(&[], "::1", &address("::1")).is_ok());
-        assert!(permit(&[], "example.org", &address("192.0.2.1")).is_err());
-        assert!(permit(&list(&["example.com"]), "example.org", &address("192.0.2.1")).is_err());
-        assert!(permit(&list(&["Example.org"]), "example.org", &address("192.0.2.1")).is_ok());
-        assert!(permit(&list(&["192.0.2.1"]), "example.org", &address("192.0.2.1")).is_ok());
-        // A name that also leads elsewhere is not allowed by one of its addresses.
-        let both = [address("192.0.2.1"), address("192.0.2.2")].concat();
-        assert!(permit(&list(&["192.0.2.1"]), "example.org", &both).is_err());
+fn ray_plan(ray: &RayOptions) -> Result<RayPlan> {
+    let binary = match &ray.worker_binary {
+        Some(path) => std::path::absolute(path).context("cannot name --worker-binary from the root")?,
+        None => std::env::current_exe().context("cannot find this program's file to send it to the nodes")?,
+    };
+    let mut arguments = vec!["load".to_string(), "--worker".to_string()];
+    if let Some(interface) = &ray.source_interface {
+        arguments.extend(["--source-interface".to_string(), interface.clone()]);
     }
+    Ok(RayPlan {
+        binary,
+        address: ray.address.clone(),
+        workers: ray.workers.map(|count| count.0),
+        worker_cpus: ray.worker_cpus.unwrap_or(1.0),
+        prefix: ray.worker_prefix.clone(),
+        arguments,
+        wait_s: ray.node_timeout.map_or(60.0, |time| time.0.as_secs_f64()),
+    })
 }

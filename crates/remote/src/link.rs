@@ -1,10 +1,10 @@
 //! One worker as the driver sees it: its process, its pipes, its clock, and whether it is still there.
 
-use super::complaints::Complaints;
-use super::protocol::{
+use crate::complaints::Complaints;
+use crate::error::{RemoteError, Result, system};
+use crate::protocol::{
     FromWorker, LEASE_NS, Lines, PROTOCOL, ToWorker, WireObservation, WireProgress, WireResult, clean, line,
 };
-use anyhow::{Context, Result};
 use record::time::monotonic_ns;
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -85,7 +85,12 @@ pub enum Source {
     /// A command for a shell, which speaks the protocol on its pipes.
     Command(String),
     /// A node of a cluster, whose worker speaks through a socket of this machine.
-    Node { name: String, socket: PathBuf },
+    Node {
+        /// The node's.
+        name: String,
+        /// Where the worker's bytes come and go.
+        socket: PathBuf,
+    },
 }
 
 /// What carries a worker's bytes.
@@ -138,7 +143,7 @@ impl Link {
         events: SyncSender<(usize, Event)>,
     ) -> Result<Link> {
         let (carrier, stdout, mut stdin) = open(source, short_name(role, index + 1))?;
-        std::thread::Builder::new().name(format!("client-{index}")).spawn(move || {
+        let reader = std::thread::Builder::new().name(format!("client-{index}")).spawn(move || {
             let mut lines = Lines::new(stdout);
             loop {
                 let event = match lines.next::<FromWorker>() {
@@ -151,16 +156,18 @@ impl Link {
                     return;
                 }
             }
-        })?;
+        });
+        reader.map_err(system("cannot start the thread that reads from a worker"))?;
         // Writing may block for ever on a hung worker, so a thread of its own does it; a full queue is no progress.
         let (out, queued) = sync_channel::<String>(64);
-        std::thread::Builder::new().name(format!("to-client-{index}")).spawn(move || {
+        let writer = std::thread::Builder::new().name(format!("to-client-{index}")).spawn(move || {
             for text in queued {
                 if stdin.write_all(text.as_bytes()).and_then(|()| stdin.flush()).is_err() {
                     return;
                 }
             }
-        })?;
+        });
+        writer.map_err(system("cannot start the thread that writes to a worker"))?;
         Ok(Link {
             from: match source {
                 Source::Command(command) => command.clone(),
@@ -368,17 +375,21 @@ fn open(source: &Source, short_name: String) -> Result<Ends> {
                 .stderr(Stdio::piped())
                 .process_group(0)
                 .spawn()
-                .with_context(|| format!("cannot start '{command}'"))?;
+                .map_err(system(format!("cannot start '{command}'")))?;
             let stdin = child.stdin.take().expect("was asked for");
             let stdout = child.stdout.take().expect("was asked for");
             let stderr = child.stderr.take().expect("was asked for");
-            let complaints = Complaints::pass_on(stderr, short_name)?;
+            let complaints = Complaints::pass_on(stderr, short_name)
+                .map_err(system("cannot start the thread that reads a worker's standard error"))?;
             Ok((Carrier::Process(child, complaints), Box::new(stdout), Box::new(stdin)))
         }
         Source::Node { name, socket } => {
-            let cannot = || format!("cannot reach the worker on node {name} through its socket");
-            let socket = UnixStream::connect(socket).with_context(cannot)?;
-            let (read, write) = (socket.try_clone().with_context(cannot)?, socket.try_clone().with_context(cannot)?);
+            let cannot = |source| RemoteError::System {
+                what: format!("cannot reach the worker on node {name} through its socket"),
+                source,
+            };
+            let socket = UnixStream::connect(socket).map_err(cannot)?;
+            let (read, write) = (socket.try_clone().map_err(cannot)?, socket.try_clone().map_err(cannot)?);
             Ok((Carrier::Socket(socket), Box::new(read), Box::new(write)))
         }
     }
