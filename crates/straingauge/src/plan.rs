@@ -2,6 +2,7 @@
 
 pub mod axis;
 mod clients;
+pub mod watching;
 
 use crate::cli::{
     ArrivalWord, ClientOptions, DriveArgs, FindOptions, FleetOptions, LoadOptions, OutputOptions, PathOptions,
@@ -331,24 +332,28 @@ pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan
     })
 }
 
+/// The plan of a load of this URL, for tests.
+#[cfg(test)]
+pub fn of_url(url: &str, options: &LoadOptions) -> Result<LoadPlan> {
+    let target = Target::parse(url)?;
+    let resolved = crate::workload::resolve(&WorkloadOptions::default(), options, &target, false)?;
+    let setting = Setting {
+        target: &target,
+        addresses: target.resolve()?,
+        client_cpus: vec![],
+        default_warmup_ns: 0,
+        clients: &ClientOptions::default(),
+        resolved,
+    };
+    load_plan(options, setting).map(|(plan, _)| plan)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::WorkloadOptions;
 
     fn plan(options: &LoadOptions) -> Result<LoadPlan> {
-        let target = Target::parse("http://127.0.0.1:8080/x").unwrap();
-        let addresses = vec!["127.0.0.1:8080".parse().unwrap()];
-        let resolved = crate::workload::resolve(&WorkloadOptions::default(), options, &target, false)?;
-        let setting = Setting {
-            target: &target,
-            addresses,
-            client_cpus: vec![],
-            default_warmup_ns: 0,
-            clients: &ClientOptions::default(),
-            resolved,
-        };
-        load_plan(options, setting).map(|(plan, _)| plan)
+        of_url("http://127.0.0.1:8080/x", options)
     }
 
     #[test]

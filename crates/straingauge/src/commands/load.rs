@@ -32,7 +32,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     }
     let mut session =
         Session::open(&Wanted { is_sweep: false, default_warmup: Duration::from_secs(1), ..Wanted::sweep(&drive) })?;
-    if !session.gauge.has_clients() {
+    if !session.runner.has_clients() {
         knock(&session)?;
         greet_tls(&session)?;
     }
@@ -54,7 +54,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
         None => None,
     };
     let plan = session.plan.clone();
-    let mut measured = session.gauge.point(&plan, Sweep::Single, 0, &mut session.progress)?;
+    let mut measured = session.runner.point(&plan, Sweep::Single, 0, &mut session.progress)?;
     if writer.is_none() {
         measured.point.doubts.extend(session.doubts.iter().cloned());
     }
@@ -90,14 +90,14 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
         }
         if is_full {
             print(&report::text::point(&measured.point, &latencies))?;
-            for line in session.gauge.client_lines() {
+            for line in session.runner.client_lines() {
                 print(&format!("{line}\n"))?;
             }
         } else {
             print(&report::text::summary(&measured.point, &latencies, &measured.result.counts.status_counts))?;
         }
     }
-    if let Some(lost) = session.gauge.lost_client() {
+    if let Some(lost) = session.runner.lost_client() {
         bail!("{lost}; the figures are those of the other clients until then");
     }
     finish(&measured.point, &measured.result, &checks, output.any_status, session.server_gone())

@@ -4,19 +4,20 @@ use crate::cli::{
     ClientOptions, FleetOptions, IsolateWord, LoadOptions, PathOptions, ProfileWord, ServerOptions, WatchWord,
     WatchingOptions, WorkloadOptions,
 };
+use crate::companions::layers::LayerSampler;
+use crate::companions::server::ServerWatch;
+use crate::companions::{MeteredPath, watch_requests};
 use crate::cpus;
 use crate::failure::wrong_usage;
 use crate::fleet;
-use crate::layers::LayerGauge;
-use crate::measure::Gauge;
+use crate::measure::{Runner, Sender};
+use crate::plan::watching::request_watch_plan;
 use crate::plan::{self, Drive, Setting};
 use crate::progress::Progress;
 use crate::quantity::Time;
-use crate::requests::{RequestGauge, request_watch_plan};
 use crate::server::{Server, ServerPlan};
 use crate::signals::Stop;
 use crate::url::Target;
-use crate::watching::Watch;
 use anyhow::{Context, Result, anyhow, bail};
 use observe::{Group, Observer};
 use record::machine::{self, INHERITED_DESCRIPTORS, MachineFacts};
@@ -30,7 +31,7 @@ use std::time::Duration;
 pub struct Session {
     /// `None` when the server was there before us.
     pub server: Option<Server>,
-    pub gauge: Gauge,
+    pub runner: Runner,
     pub plan: LoadPlan,
     pub stop: Stop,
     pub progress: Progress,
@@ -143,21 +144,21 @@ impl Session {
         let mut watch = match &wanted.fleet.watch_with {
             Some(command) => {
                 progress.show("starting the watcher");
-                Ok(Watch::There(Box::new(Watcher::connect(command, stop.flag())?)))
+                ServerWatch::elsewhere(Watcher::connect(command, stop.flag())?)
             }
-            None => watch(&plan, wanted.target.port, server.as_ref(), &server_cpus)
-                .map(|observer| Watch::Here(Box::new(observer))),
+            None => match observe_here(&plan, wanted.target.port, server.as_ref(), &server_cpus) {
+                Ok(observer) => ServerWatch::here(observer),
+                Err(doubt) => ServerWatch::Not(doubt),
+            },
         };
-        let requests = request_watch.map(|how| {
+        let sender = fleet.map_or(Sender::Engine(supplied), Sender::Workers);
+        let netns_pid = server.as_ref().and_then(Server::netns_pid);
+        let mut runner = Runner::new(sender, stop.clone(), server_cpus.first().copied(), netns_pid);
+        if let Some(how) = request_watch {
             progress.show("attaching the watch of requests");
-            RequestGauge::beside(&how, &mut watch, wanted.target.port, server.as_ref(), &server_cpus)
-        });
-        let mut gauge = Gauge::new(watch, stop.clone(), server_cpus.first().copied());
-        gauge.supply(supplied);
-        gauge.server_pid = server.as_ref().and_then(Server::netns_pid);
-        if let Some(requests) = requests {
-            // A server that is not watched at all has its doubt already.
-            doubts.extend(requests.why_not().filter(|_| gauge.watches_server()).map(|why| {
+            let (here, why_not) =
+                watch_requests(&how, &mut watch, wanted.target.port, server.as_ref(), &server_cpus);
+            doubts.extend(why_not.map(|why| {
                 Doubt::new(
                     DoubtKind::NotWatched,
                     Severity::Note,
@@ -165,29 +166,30 @@ impl Session {
                     "run straingauge doctor to see what is missing; --detail off says that it is not wanted",
                 )
             }));
-            gauge.watch_requests(requests);
+            // First, as its thread reads while the others do.
+            here.into_iter().for_each(|requests| runner.join(requests));
         }
-        gauge.meter_path(server.as_ref().and_then(Server::path_meter));
-        if let Some(fleet) = fleet {
-            gauge.send_from(fleet);
+        if let Some(meter) = server.as_ref().and_then(Server::path_meter) {
+            runner.join(MeteredPath::new(meter));
         }
+        runner.join(watch);
         if let Some(cold) = wanted.load.cold.filter(|cold| cold.0 > 0) {
-            gauge.hold_cold(&plan, cold.0, &mut progress)?;
+            runner.hold_cold(&plan, cold.0, &mut progress)?;
         }
         let server_command = (!wanted.command.is_empty()).then(|| ServerCommand {
             argv: wanted.command.to_vec(),
             cpus: server_cpus,
             isolated: server.as_ref().is_some_and(Server::is_isolated),
         });
-        Ok(Session { server, gauge, plan, stop, progress, server_command, doubts, path })
+        Ok(Session { server, runner, plan, stop, progress, server_command, doubts, path })
     }
 
     /// Attaches the sampler of layers for a profile of every point, per request and per packet.
     pub fn profile_packets(&mut self, port: u16, frequency_hz: u32) -> Result<()> {
         let netns_pid = self.server.as_ref().and_then(Server::netns_pid);
-        let layers = LayerGauge::attach_for_packets(port, netns_pid, frequency_hz)
+        let layers = LayerSampler::attach_for_packets(port, netns_pid, frequency_hz)
             .map_err(|why| anyhow!("the layers cannot be profiled: {why}"))?;
-        self.gauge.profile_layers(layers);
+        self.runner.join(layers);
         Ok(())
     }
 
@@ -197,8 +199,8 @@ impl Session {
             return Ok(());
         }
         let netns_pid = self.server.as_ref().and_then(Server::netns_pid);
-        match LayerGauge::attach(port, netns_pid) {
-            Ok(layers) => self.gauge.profile_layers(layers),
+        match LayerSampler::attach(port, netns_pid) {
+            Ok(layers) => self.runner.join(layers),
             Err(why) if when == ProfileWord::Always => bail!("--profile always is not possible: {why}"),
             Err(why) => self.doubts.push(Doubt::new(
                 DoubtKind::NotWatched,
@@ -212,7 +214,7 @@ impl Session {
 
     /// The record of a run that begins now.
     pub fn record(&self, scenario: Scenario) -> RunRecord {
-        let mut server_facts = self.gauge.server_facts();
+        let mut server_facts = self.runner.server_facts();
         server_facts.insert("path".into(), self.path.clone());
         if let Some(server) = &self.server {
             server_facts.insert(INHERITED_DESCRIPTORS.into(), server.inherited_descriptors.to_string());
@@ -364,7 +366,7 @@ fn shared_cpus(plan: &LoadPlan, server_cpus: &[usize]) -> Option<Doubt> {
     Some(Doubt::new(DoubtKind::SharedCpus, Severity::Warning, what, remedy))
 }
 
-fn watch(plan: &LoadPlan, port: u16, server: Option<&Server>, server_cpus: &[usize]) -> Result<Observer, Doubt> {
+fn observe_here(plan: &LoadPlan, port: u16, server: Option<&Server>, server_cpus: &[usize]) -> Result<Observer, Doubt> {
     let unwatched = |what: String, remedy: &str| Doubt::new(DoubtKind::NotWatched, Severity::Warning, what, remedy);
     let group = match server.and_then(Server::pid) {
         Some(pid) => Group::Tree(pid),

@@ -159,7 +159,7 @@ impl Both<'_> {
         } else {
             all(&mut search, &shuffled(&self.loads, drive.load.seed.unwrap_or(1), round), round)
         };
-        let facts = search.session.gauge.server_facts();
+        let facts = search.session.runner.server_facts();
         search.writer.record_mut().server_facts.extend(facts);
         let output = search.session.server.as_ref().map(|server| server.output()).unwrap_or_default();
         search.session.server = None;
