@@ -9,6 +9,7 @@ mod failure;
 mod fleet;
 mod measure;
 mod plan;
+mod process;
 mod progress;
 mod quantity;
 mod scale;

@@ -60,13 +60,7 @@ impl Measured {
 }
 
 /// The point of a load that is over, with the figures of whoever sent it. `asked`: its connections and its pace.
-pub fn measured(
-    sweep: Sweep,
-    repeat: u32,
-    asked: (u64, Pace),
-    result: LoadResult,
-    figures: Figures,
-) -> Measured {
+pub fn measured(sweep: Sweep, repeat: u32, asked: (u64, Pace), result: LoadResult, figures: Figures) -> Measured {
     let point = Point {
         schema: SCHEMA,
         index: 0,

@@ -22,7 +22,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use observe::{Group, Observer};
 use record::machine::{self, INHERITED_DESCRIPTORS, MachineFacts};
 use record::scenario::ServerCommand;
-use record::{Doubt, DoubtKind, LoadPlan, PathPlan, RunRecord, Scenario, Severity, Status};
+use record::{Doubt, DoubtKind, LoadPlan, PathPlan, RunRecord, Scenario, Severity, Status, shell};
 use remote::{STATES_INTERVAL, Watcher};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -156,8 +156,7 @@ impl Session {
         let mut runner = Runner::new(sender, stop.clone(), server_cpus.first().copied(), netns_pid);
         if let Some(how) = request_watch {
             progress.show("attaching the watch of requests");
-            let (here, why_not) =
-                watch_requests(&how, &mut watch, wanted.target.port, server.as_ref(), &server_cpus);
+            let (here, why_not) = watch_requests(&how, &mut watch, wanted.target.port, server.as_ref(), &server_cpus);
             doubts.extend(why_not.map(|why| {
                 Doubt::new(
                     DoubtKind::NotWatched,
@@ -422,16 +421,8 @@ pub fn no_load() -> LoadPlan {
 
 /// The exact command line, quoted for a shell, that repeats this invocation.
 pub fn repeat_command() -> String {
-    let words: Vec<String> = std::env::args()
-        .enumerate()
-        .map(|(index, word)| {
-            let word = if index == 0 { "straingauge".to_string() } else { word };
-            let is_plain = !word.is_empty()
-                && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./:=,+@%".contains(&byte));
-            if is_plain { word } else { format!("'{}'", word.replace('\'', "'\\''")) }
-        })
-        .collect();
-    words.join(" ")
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    shell::joined(std::iter::once("straingauge").chain(words.iter().map(String::as_str)))
 }
 
 /// A run's default name: `127.0.0.1-8080-1k.bin`.

@@ -37,7 +37,11 @@ mod sampled {
         }
 
         /// The same for a profile: at a frequency of its own, with the events of the hardware, also per packet.
-        pub fn attach_for_packets(port: u16, netns_pid: Option<u32>, frequency_hz: u32) -> Result<LayerSampler, String> {
+        pub fn attach_for_packets(
+            port: u16,
+            netns_pid: Option<u32>,
+            frequency_hz: u32,
+        ) -> Result<LayerSampler, String> {
             let mut options = ProfileOptions::new(port);
             options.frequency_hz = frequency_hz;
             LayerSampler::with(options, netns_pid, true)

@@ -44,11 +44,7 @@ impl ServerWatch {
 
     /// Lets this one watch.
     pub fn elsewhere(watcher: Watcher) -> ServerWatch {
-        ServerWatch::Elsewhere(Elsewhere {
-            watcher: Box::new(watcher),
-            counts_requests: false,
-            has_window: Ok(false),
-        })
+        ServerWatch::Elsewhere(Elsewhere { watcher: Box::new(watcher), counts_requests: false, has_window: Ok(false) })
     }
 }
 

@@ -53,9 +53,11 @@ pub fn resolve(args: &SimulateArgs) -> Result<Option<Served>> {
             "the guest's path has a delay and nothing else: leave loss, bandwidth and path-by out",
         ));
     }
-    let program = find_program(&command[0])
-        .with_context(|| format!("the server {} is not on this machine", command[0].escape_debug()))?;
-    command[0] = program;
+    let program = record::shell::find_program(&command[0]).and_then(|file| std::path::absolute(file).ok());
+    let program = program.as_deref().and_then(Path::to_str);
+    command[0] = program
+        .with_context(|| format!("the server {} is not on this machine", command[0].escape_debug()))?
+        .to_string();
 
     let typed = LoadOptions {
         requests_per_connection: args.requests_per_connection,
@@ -158,16 +160,6 @@ fn opening(load: &LoadOptions, workload: &WorkloadOptions) -> Opening {
         (false, Some(_)) => Opening::FirstInClosedLoop,
         (false, None) => Opening::First,
     }
-}
-
-fn find_program(name: &str) -> Option<String> {
-    let path = std::env::var("PATH").unwrap_or_default();
-    let places: Vec<String> = match name.contains('/') {
-        true => vec![name.to_string()],
-        false => path.split(':').chain(["/usr/sbin", "/sbin"]).map(|folder| format!("{folder}/{name}")).collect(),
-    };
-    let found = places.into_iter().find(|place| Path::new(place).is_file())?;
-    std::path::absolute(found).ok()?.to_str().map(str::to_string)
 }
 
 #[cfg(test)]
