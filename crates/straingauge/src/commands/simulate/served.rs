@@ -8,13 +8,22 @@ use crate::quantity::{Count, Rate, Time};
 use crate::url::Target;
 use anyhow::{Context, Result};
 use serde::Serialize;
-use simulate::experiment::{Opening, ServerPlan};
-use simulate::guest::SERVER_ADDRESS;
+use simulate::SimulateError;
+use simulate::experiment::{GuestLoad, LoadCommand, PointPlan, ServerPlan};
+use simulate::guest::{Image, SERVER_ADDRESS};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where the load engine and what it reads lie in the guest.
+const PROGRAM: &str = "/straingauge/straingauge";
+const SCENARIO: &str = "/straingauge/load.toml";
+/// The load goes on a little longer than the count.
+const LONGER_MS: u64 = 200;
 
 /// A server, its load, and what the scenario says of the points.
 pub struct Served {
     pub plan: ServerPlan,
+    url: String,
     /// Of the scenario; what is typed wins.
     pub connections: Option<Count>,
     pub rate: Option<Rate>,
@@ -22,6 +31,57 @@ pub struct Served {
     load: LoadOptions,
     workload: WorkloadOptions,
     clients: ClientOptions,
+}
+
+/// The load engine in the guest: this very program.
+#[derive(Debug, Clone)]
+struct Engine {
+    program: PathBuf,
+    /// What it is told beside connections, rate and times.
+    scenario: String,
+    /// With the server's address in the guest.
+    url: String,
+    opening: Opening,
+    warmup_ms: u64,
+    window_ms: u64,
+}
+
+/// When a load opens its connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Opening {
+    /// All of them before its first request.
+    First,
+    /// The same in a closed loop; at a rate, when a request is due.
+    FirstInClosedLoop,
+    /// When a request is due.
+    WhenDue,
+}
+
+impl GuestLoad for Engine {
+    fn put(&self, image: &mut Image) -> Result<(), SimulateError> {
+        image.take_program(&self.program, Some(PROGRAM))?;
+        image.put(SCENARIO, self.scenario.clone().into_bytes(), false)
+    }
+
+    fn command(&self, point: &PointPlan) -> LoadCommand {
+        let connections = point.connections.to_string();
+        let [warmup, duration] = [self.warmup_ms, self.window_ms + LONGER_MS].map(|ms| format!("{ms}ms"));
+        let mut words = vec![PROGRAM, "load", &self.url, "--scenario", SCENARIO, "--json", "--threads", "1"];
+        words.extend(["--connections", &connections, "--warmup", &warmup, "--duration", &duration]);
+        let rate = point.rate_per_sec.to_string();
+        if point.rate_per_sec > 0 {
+            words.extend(["--rate", &rate]);
+        }
+        let opens_first = match self.opening {
+            Opening::First => true,
+            Opening::FirstInClosedLoop => point.rate_per_sec == 0,
+            Opening::WhenDue => false,
+        };
+        // Before any load it sees whether the server answers, and greets it where it speaks TLS.
+        let checks = if self.url.starts_with("https") { 2 } else { 1 };
+        let opened = checks + if opens_first { point.connections } else { 1 };
+        LoadCommand { words: words.into_iter().map(String::from).collect(), opened }
+    }
 }
 
 /// What the load engine reads in the guest.
@@ -93,19 +153,18 @@ pub fn resolve(args: &SimulateArgs) -> Result<Option<Served>> {
     files.extend(command[1..].iter().filter(|word| word.starts_with('/') && Path::new(word).exists()).map(Into::into));
     files.extend(files_of(&mut load, &mut workload, &mut clients)?);
     let in_guest = InGuest { load: &load, workload: &workload, clients: &clients };
-    let plan = ServerPlan {
-        command,
-        files,
-        folders: args.folder.clone(),
-        port,
-        url,
-        load_program: std::env::current_exe().context("cannot find this program's own file")?,
-        load_scenario: toml::to_string(&in_guest).context("the load cannot be written for the guest")?,
+    let warmup_ms = warmup.map_or(300, |time| time.nanos() / 1_000_000);
+    let engine = Engine {
+        program: std::env::current_exe().context("cannot find this program's own file")?,
+        scenario: toml::to_string(&in_guest).context("the load cannot be written for the guest")?,
+        url: url.clone(),
         opening: opening(&load, &workload),
-        warmup_ms: warmup.map_or(300, |time| time.nanos() / 1_000_000),
+        warmup_ms,
         window_ms,
     };
-    Ok(Some(Served { plan, connections, rate, delay: file.path.delay, load, workload, clients }))
+    let plan =
+        ServerPlan { command, files, folders: args.folder.clone(), port, load: Arc::new(engine), warmup_ms, window_ms };
+    Ok(Some(Served { plan, url, connections, rate, delay: file.path.delay, load, workload, clients }))
 }
 
 impl Served {
@@ -114,11 +173,11 @@ impl Served {
         let options = LoadOptions {
             connections: Some(Count(connections)),
             rate: (rate_per_sec > 0).then_some(Rate(rate_per_sec as f64)),
-            duration: Some(Time(std::time::Duration::from_millis(self.plan.window_ms + 200))),
+            duration: Some(Time(std::time::Duration::from_millis(self.plan.window_ms + LONGER_MS))),
             threads: Some(Count(1)),
             ..self.load.clone()
         };
-        let target = Target::parse(&self.plan.url)?;
+        let target = Target::parse(&self.url)?;
         let setting = Setting {
             addresses: target.resolve()?,
             resolved: crate::workload::resolve(&self.workload, &options, &target, false)?,
