@@ -42,7 +42,7 @@ pub struct RayPlan {
 /// What the helper says.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
-enum Said {
+enum HelperMessage {
     /// What is being done.
     Progress { what: String },
     /// Every worker has a socket.
@@ -93,7 +93,7 @@ impl Nodes {
         let (tell, said) = channel();
         std::thread::spawn(move || {
             let mut lines = Lines::new(stdout);
-            while let Ok(Some(message)) = lines.next::<Said>() {
+            while let Ok(Some(message)) = lines.next::<HelperMessage>() {
                 if tell.send(message).is_err() {
                     return;
                 }
@@ -101,9 +101,9 @@ impl Nodes {
         });
         loop {
             match said.recv_timeout(Duration::from_millis(20)) {
-                Ok(Said::Progress { what }) => progress(&clean(&what, 200)),
-                Ok(Said::Failed { why }) => return Err(unusable(clean(&why, 500))),
-                Ok(Said::Nodes { nodes: found }) => {
+                Ok(HelperMessage::Progress { what }) => progress(&clean(&what, 200)),
+                Ok(HelperMessage::Failed { why }) => return Err(unusable(clean(&why, 500))),
+                Ok(HelperMessage::Nodes { nodes: found }) => {
                     let source = |node: NodeSocket| Source::Node { name: clean(&node.name, 80), socket: node.socket };
                     nodes.sources = found.into_iter().map(source).collect();
                     return Ok(nodes);

@@ -5,11 +5,11 @@ mod beside;
 
 use super::load::parse_limits;
 use super::report::write_report;
-use super::session::{Session, Wanted, default_name, repeat_command};
+use super::session::{Session, default_name, repeat_command};
 use crate::cli::{FindArgs, ProfileWord, SweepWord};
 use crate::failure::{self, print};
 use crate::measure::{Sender, label};
-use crate::plan;
+use crate::plan::{self, LoadKind};
 use analyze::limit::Limit;
 use analyze::sweep::{ConnectionSweep, RateSearch, RateStep, Step};
 use anyhow::{Result, bail};
@@ -32,7 +32,7 @@ const OVERLOAD_CONNECT_TIMEOUT_NS: u64 = 500_000_000;
 
 /// Runs the command.
 pub fn run(args: FindArgs) -> Result<ExitCode> {
-    let mut drive = plan::drive(args.drive, "straingauge find http://127.0.0.1:8080/ -- SERVER ...")?;
+    let mut drive = plan::run_options(args.drive, "straingauge find http://127.0.0.1:8080/ -- SERVER ...")?;
     let find_options = args.find.over(std::mem::take(&mut drive.find_in_file));
     let mut sweep = plan::sweep_plan(&find_options, &drive.load)?;
     let has = |figure: &str| match figure {
@@ -104,7 +104,7 @@ pub(super) enum Purpose {
 }
 
 /// Measures all points into a run directory, and says what they mean.
-pub(super) fn search(mut drive: plan::Drive, hunt: Hunt, limits: &[Limit]) -> Result<ExitCode> {
+pub(super) fn search(mut drive: plan::RunOptions, hunt: Hunt, limits: &[Limit]) -> Result<ExitCode> {
     let Hunt { sweep, which, purpose } = hunt;
     let is_microbenchmark = matches!(purpose, Purpose::Microbenchmark { .. });
     let is_delay_varied = sweep.axis.as_ref().is_some_and(|axis| axis.axis == Axis::Delay);
@@ -113,7 +113,8 @@ pub(super) fn search(mut drive: plan::Drive, hunt: Hunt, limits: &[Limit]) -> Re
     }
     let output = &drive.output;
     RunWriter::check(Path::new("runs"), output.out.as_deref())?;
-    let mut session = Session::open(&Wanted { single_segments: is_microbenchmark, ..Wanted::sweep(&drive) })?;
+    let kind = if is_microbenchmark { LoadKind::Microbenchmark } else { LoadKind::Sweep };
+    let mut session = Session::open(&drive, kind)?;
     let most = most_connections(&sweep, which, &session.plan);
     if !session.runner.has_clients() {
         load::check(&LoadPlan { connections: most, ..session.plan.clone() }).map_err(anyhow::Error::from)?;

@@ -1,9 +1,6 @@
 //! What `load` and `find` share: the target, the server where one is started, the observer, the run's record.
 
-use crate::cli::{
-    ClientOptions, FleetOptions, IsolateWord, LoadOptions, PathOptions, ProfileWord, ServerOptions, WatchWord,
-    WatchingOptions, WorkloadOptions,
-};
+use crate::cli::{IsolateWord, ProfileWord, WatchWord};
 use crate::companions::layers::LayerSampler;
 use crate::companions::server::ServerWatch;
 use crate::companions::{MeteredPath, watch_requests};
@@ -12,7 +9,7 @@ use crate::failure::wrong_usage;
 use crate::fleet;
 use crate::measure::{Runner, Sender};
 use crate::plan::watching::request_watch_plan;
-use crate::plan::{self, Drive, Setting};
+use crate::plan::{self, LoadKind, RunOptions};
 use crate::progress::Progress;
 use crate::quantity::Time;
 use crate::server::{Server, ServerPlan};
@@ -42,96 +39,47 @@ pub struct Session {
     pub path: String,
 }
 
-/// What a session is made from.
-pub struct Wanted<'a> {
-    pub target: &'a Target,
-    pub load: &'a LoadOptions,
-    pub workload: &'a WorkloadOptions,
-    /// The plan is a sweep's: pace and window change from point to point.
-    pub is_sweep: bool,
-    pub clients: &'a ClientOptions,
-    pub fleet: &'a FleetOptions,
-    pub server: &'a ServerOptions,
-    pub watching: &'a WatchingOptions,
-    pub command: &'a [String],
-    pub path: &'a PathOptions,
-    /// Each segment is a packet of its own: nothing is left to segmentation offload.
-    pub single_segments: bool,
-    pub default_warmup: Duration,
-    pub is_quiet: bool,
-}
-
-impl<'a> Wanted<'a> {
-    /// A sweep of what was typed.
-    pub fn sweep(drive: &'a Drive) -> Self {
-        Wanted {
-            target: &drive.target,
-            load: &drive.load,
-            workload: &drive.workload,
-            is_sweep: true,
-            clients: &drive.clients,
-            fleet: &drive.fleet,
-            server: &drive.server,
-            watching: &drive.watching,
-            command: &drive.command,
-            path: &drive.path,
-            single_segments: false,
-            default_warmup: Duration::from_millis(200),
-            is_quiet: drive.output.quiet,
-        }
-    }
-}
-
 impl Session {
     /// Checks the options, starts the server if there is one to start, and prepares to watch.
-    pub fn open(wanted: &Wanted<'_>) -> Result<Session> {
+    pub fn open(run: &RunOptions, kind: LoadKind) -> Result<Session> {
         let stop = Stop::on_signals()?;
-        let mut progress = Progress::new(wanted.is_quiet);
+        let mut progress = Progress::new(run.output.quiet);
         machine::raise_descriptor_limit();
         for removed in wan::remove_stale() {
             progress.say(&format!("cleaned up after an earlier run: {removed}"));
         }
-        let resolved =
-            if wanted.command.is_empty() { wanted.target.resolve()? } else { vec![placeholder(wanted.target)] };
-        let (client_cpus, server_cpus) = placement(wanted)?;
-        let setting = Setting {
-            target: wanted.target,
-            addresses: resolved,
-            client_cpus: client_cpus.clone(),
-            default_warmup_ns: wanted.default_warmup.as_nanos() as u64,
-            resolved: crate::workload::resolve(wanted.workload, wanted.load, wanted.target, wanted.is_sweep)?,
-            clients: wanted.clients,
-        };
+        let resolved = if run.command.is_empty() { run.target.resolve()? } else { vec![placeholder(&run.target)] };
+        let (client_cpus, server_cpus) = placement(run)?;
         // Everything that can be refused is refused before a server is started.
-        let (mut plan, supplied) = plan::load_plan(wanted.load, setting)?;
+        let (mut plan, supplied) = plan::load_plan(run, kind, resolved, client_cpus.clone())?;
         let fleet = {
-            let starts_server = !wanted.command.is_empty();
-            let host = &wanted.target.name;
-            fleet::connect(wanted.fleet, wanted.load, starts_server, host, &plan, &stop, &mut progress)?
+            let starts_server = !run.command.is_empty();
+            let host = &run.target.name;
+            fleet::connect(&run.fleet, &run.load, starts_server, host, &plan, &stop, &mut progress)?
         };
         if fleet.is_none() {
             load::check(&plan).map_err(anyhow::Error::from)?;
         }
-        if wanted.fleet.watch_with.is_some() && !wanted.command.is_empty() {
+        if run.fleet.watch_with.is_some() && !run.command.is_empty() {
             return Err(wrong_usage(
                 "--watch-with is about a server elsewhere: a server that straingauge starts is watched here, so leave one of both out",
             ));
         }
-        let watch_unasked = if wanted.is_sweep || !wanted.command.is_empty() || wanted.fleet.watch_with.is_some() {
+        let watch_unasked = if kind.is_sweep() || !run.command.is_empty() || run.fleet.watch_with.is_some() {
             WatchWord::Default
         } else {
             WatchWord::Off
         };
-        let request_watch = request_watch_plan(wanted.watching, watch_unasked)?;
-        let path_plan = plan::path_plan(wanted.path, plan.seed)?;
-        if path_plan.is_some() && wanted.command.is_empty() {
+        let request_watch = request_watch_plan(&run.watching, watch_unasked)?;
+        let path_plan = plan::path_plan(&run.path, plan.seed)?;
+        if path_plan.is_some() && run.command.is_empty() {
             return Err(wrong_usage(
                 "a wide-area path lies before a server that straingauge starts: add -- SERVER ... (for another program see straingauge wan)",
             ));
         }
-        let server = match wanted.command {
-            [] => None,
-            argv => Some(start_server(argv, wanted, path_plan, &mut progress, &client_cpus, &server_cpus, &stop)?),
+        let server = match run.command.is_empty() {
+            true => None,
+            false => Some(start_server(run, kind, path_plan, &mut progress, &client_cpus, &server_cpus, &stop)?),
         };
         let mut doubts = Vec::new();
         let mut path = "to the given address".to_string();
@@ -141,12 +89,12 @@ impl Session {
             path = server.path.to_string();
         }
         doubts.extend(shared_cpus(&plan, &server_cpus));
-        let mut watch = match &wanted.fleet.watch_with {
+        let mut watch = match &run.fleet.watch_with {
             Some(command) => {
                 progress.show("starting the watcher");
                 ServerWatch::elsewhere(Watcher::connect(command, stop.flag())?)
             }
-            None => match observe_here(&plan, wanted.target.port, server.as_ref(), &server_cpus) {
+            None => match observe_here(&plan, run.target.port, server.as_ref(), &server_cpus) {
                 Ok(observer) => ServerWatch::here(observer),
                 Err(doubt) => ServerWatch::Not(doubt),
             },
@@ -156,7 +104,7 @@ impl Session {
         let mut runner = Runner::new(sender, stop.clone(), server_cpus.first().copied(), netns_pid);
         if let Some(how) = request_watch {
             progress.show("attaching the watch of requests");
-            let (here, why_not) = watch_requests(&how, &mut watch, wanted.target.port, server.as_ref(), &server_cpus);
+            let (here, why_not) = watch_requests(&how, &mut watch, run.target.port, server.as_ref(), &server_cpus);
             doubts.extend(why_not.map(|why| {
                 Doubt::new(
                     DoubtKind::NotWatched,
@@ -172,11 +120,11 @@ impl Session {
             runner.join(MeteredPath::new(meter));
         }
         runner.join(watch);
-        if let Some(cold) = wanted.load.cold.filter(|cold| cold.0 > 0) {
+        if let Some(cold) = run.load.cold.filter(|cold| cold.0 > 0) {
             runner.hold_cold(&plan, cold.0, &mut progress)?;
         }
-        let server_command = (!wanted.command.is_empty()).then(|| ServerCommand {
-            argv: wanted.command.to_vec(),
+        let server_command = (!run.command.is_empty()).then(|| ServerCommand {
+            argv: run.command.clone(),
             cpus: server_cpus,
             isolated: server.as_ref().is_some_and(Server::is_isolated),
         });
@@ -255,12 +203,12 @@ fn placeholder(target: &Target) -> SocketAddr {
 }
 
 /// Who runs where: with a server to start, its CPUs and the client's are kept apart.
-fn placement(wanted: &Wanted<'_>) -> Result<(Vec<usize>, Vec<usize>)> {
+fn placement(run: &RunOptions) -> Result<(Vec<usize>, Vec<usize>)> {
     let server_typed =
-        wanted.server.server_cpus.as_deref().map(|list| plan::allowed(list, "--server-cpus")).transpose()?;
-    let client_typed = wanted.load.cpus.as_deref().map(|list| plan::allowed(list, "--cpus")).transpose()?;
-    if wanted.command.is_empty() {
-        if server_typed.is_some() || wanted.server.isolate == Some(IsolateWord::Always) {
+        run.server.server_cpus.as_deref().map(|list| plan::allowed(list, "--server-cpus")).transpose()?;
+    let client_typed = run.load.cpus.as_deref().map(|list| plan::allowed(list, "--cpus")).transpose()?;
+    if run.command.is_empty() {
+        if server_typed.is_some() || run.server.isolate == Some(IsolateWord::Always) {
             return Err(wrong_usage(
                 "--server-cpus and --isolate are about a server that straingauge starts: add -- SERVER ...",
             ));
@@ -281,15 +229,15 @@ fn placement(wanted: &Wanted<'_>) -> Result<(Vec<usize>, Vec<usize>)> {
 }
 
 fn start_server(
-    argv: &[String],
-    wanted: &Wanted<'_>,
+    run: &RunOptions,
+    kind: LoadKind,
     path: Option<PathPlan>,
     progress: &mut Progress,
     client_cpus: &[usize],
     server_cpus: &[usize],
     stop: &Stop,
 ) -> Result<Server> {
-    let is_isolated = match wanted.server.isolate.unwrap_or(IsolateWord::Auto) {
+    let is_isolated = match run.server.isolate.unwrap_or(IsolateWord::Auto) {
         IsolateWord::Never if path.is_some() => {
             return Err(wrong_usage(
                 "--isolate never leaves no place for a wide-area path: it lies between two network namespaces",
@@ -313,24 +261,24 @@ fn start_server(
             }
         },
     };
-    let timeout = wanted.server.server_timeout.unwrap_or(Time(Duration::from_secs(10))).0;
-    progress.show(&format!("starting {} on CPU {}", argv[0], cpus::format_list(server_cpus)));
+    let timeout = run.server.server_timeout.unwrap_or(Time(Duration::from_secs(10))).0;
+    progress.show(&format!("starting {} on CPU {}", run.command[0], cpus::format_list(server_cpus)));
     let server_plan = ServerPlan {
-        argv,
-        port: wanted.target.port,
-        asked: wanted.target.literal_ip().filter(|ip| !ip.is_unspecified()),
+        argv: &run.command,
+        port: run.target.port,
+        asked: run.target.literal_ip().filter(|ip| !ip.is_unspecified()),
         server_cpus: server_cpus.to_vec(),
         client_cpus: client_cpus.to_vec(),
         is_isolated,
         path,
-        single_segments: wanted.single_segments,
+        single_segments: kind == LoadKind::Microbenchmark,
         timeout,
         timeout_option: Some("--server-timeout"),
     };
     let server = Server::start(&server_plan, stop)?;
     progress.say(&format!(
         "{} accepts on {}, server on CPU {}, client on CPU {}, {}",
-        argv[0],
+        run.command[0],
         server.address,
         cpus::format_list(server_cpus),
         cpus::format_list(client_cpus),

@@ -3,7 +3,7 @@
 
 use crate::cli::{ClientOptions, LoadOptions, PathOptions, SimulateArgs, WorkloadOptions};
 use crate::failure::wrong_usage;
-use crate::plan::{self, Setting};
+use crate::plan::{self, LoadKind, RunOptions};
 use crate::quantity::{Count, Rate, Time};
 use crate::url::Target;
 use anyhow::{Context, Result};
@@ -23,14 +23,12 @@ const LONGER_MS: u64 = 200;
 /// A server, its load, and what the scenario says of the points.
 pub struct Served {
     pub plan: ServerPlan,
-    url: String,
     /// Of the scenario; what is typed wins.
     pub connections: Option<Count>,
     pub rate: Option<Rate>,
     pub delay: Option<Time>,
-    load: LoadOptions,
-    workload: WorkloadOptions,
-    clients: ClientOptions,
+    /// What the load engine is told in the guest.
+    run: RunOptions,
 }
 
 /// The load engine in the guest: this very program.
@@ -164,7 +162,8 @@ pub fn resolve(args: &SimulateArgs) -> Result<Option<Served>> {
     };
     let plan =
         ServerPlan { command, files, folders: args.folder.clone(), port, load: Arc::new(engine), warmup_ms, window_ms };
-    Ok(Some(Served { plan, url, connections, rate, delay: file.path.delay, load, workload, clients }))
+    let run = RunOptions { load, workload, clients, ..RunOptions::of(&url)? };
+    Ok(Some(Served { plan, connections, rate, delay: file.path.delay, run }))
 }
 
 impl Served {
@@ -175,18 +174,10 @@ impl Served {
             rate: (rate_per_sec > 0).then_some(Rate(rate_per_sec as f64)),
             duration: Some(Time(std::time::Duration::from_millis(self.plan.window_ms + LONGER_MS))),
             threads: Some(Count(1)),
-            ..self.load.clone()
+            ..self.run.load.clone()
         };
-        let target = Target::parse(&self.url)?;
-        let setting = Setting {
-            addresses: target.resolve()?,
-            resolved: crate::workload::resolve(&self.workload, &options, &target, false)?,
-            target: &target,
-            client_cpus: Vec::new(),
-            default_warmup_ns: 0,
-            clients: &self.clients,
-        };
-        plan::load_plan(&options, setting).map(drop)
+        let run = RunOptions { load: options, ..self.run.clone() };
+        plan::load_plan(&run, LoadKind::Single, run.target.resolve()?, Vec::new()).map(drop)
     }
 }
 
