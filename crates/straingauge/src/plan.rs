@@ -320,6 +320,7 @@ pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan
         connections_max,
         repeats: u32::try_from(positive("--repeats", options.repeats, 5)?).unwrap_or(u32::MAX).min(1000),
         point_duration_ns: load.duration.map_or(1_000_000_000, |time| time.nanos()).max(10_000_000),
+        warmup_ns: load.warmup.map(|time| time.nanos()),
         budget_ns,
         open_connections: positive("--open-connections", options.open_connections, 1024)?,
         arrival: match load.arrival.unwrap_or(ArrivalWord::Poisson) {

@@ -16,6 +16,8 @@ use crate::cpu_clock;
 use crate::error::ObserveError;
 use crate::sampler::keep_away_from;
 use crate::sock_diag::STATES;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
 use record::time::monotonic_ns;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -213,7 +215,7 @@ struct Holder {
     own_before_ns: u64,
     is_in_window: bool,
     edges: Edges,
-    random: u64,
+    random: ChaCha8Rng,
 }
 
 impl Holder {
@@ -229,7 +231,7 @@ impl Holder {
             own_before_ns: 0,
             is_in_window: false,
             edges: Edges::default(),
-            random: monotonic_ns() | 1,
+            random: ChaCha8Rng::seed_from_u64(monotonic_ns()),
         }
     }
 
@@ -331,17 +333,9 @@ impl Holder {
     /// those in the first, as only one can be open.
     fn plan(&mut self, shares: Shares, pack: f64, budget: f64, planned_ns: u64) {
         let begin_ns = self.now.begin.at_ns;
-        let mut state = self.random;
-        let mut random = || {
-            // xorshift64: it only has to be out of step with the server.
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
         let cpus = record::machine::online_cpus() as u64;
         let mut hold = |shares: Shares, most: u64, from_ns: u64, act: Act| {
-            let held = windows(shares, planned_ns, most, &mut random);
+            let held = windows(shares, planned_ns, most, &mut self.random);
             for (at_ns, length_ns) in &held {
                 let opens_ns = begin_ns + from_ns + at_ns;
                 self.acts.push((opens_ns, act));
@@ -365,7 +359,6 @@ impl Holder {
                 );
             }
         }
-        self.random = state;
         if shares.counted < 1.0 {
             self.acts.push((begin_ns + (shares.counted * planned_ns as f64) as u64, Act::StopCounting));
         }

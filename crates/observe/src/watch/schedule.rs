@@ -1,5 +1,7 @@
 //! When windows open: seldom enough to stay within the budget, at moments that no period of the server can match.
 
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -39,7 +41,7 @@ pub struct Schedule {
     period: Duration,
     next_ns: u64,
     period_ends_ns: u64,
-    random: u64,
+    random: ChaCha8Rng,
     is_suspended: bool,
 }
 
@@ -50,7 +52,7 @@ impl Schedule {
             period: SHORTEST_PERIOD,
             next_ns: now_ns,
             period_ends_ns: now_ns,
-            random: seed | 1,
+            random: ChaCha8Rng::seed_from_u64(seed),
             is_suspended: false,
         };
         schedule.next_ns = now_ns + 200_000_000;
@@ -68,7 +70,7 @@ impl Schedule {
         let period_ns = self.period.as_nanos() as u64;
         let free_ns = period_ns.saturating_sub((WINDOW + DRAIN).as_nanos() as u64);
         let begins_ns = self.period_ends_ns.max(now_ns);
-        self.next_ns = begins_ns + self.random_below(free_ns.max(1));
+        self.next_ns = begins_ns + self.random.random_range(0..free_ns.max(1));
         self.period_ends_ns = begins_ns + period_ns;
     }
 
@@ -91,14 +93,6 @@ impl Schedule {
     /// The present period; `None` while suspended.
     pub fn period(&self) -> Option<Duration> {
         (!self.is_suspended).then_some(self.period)
-    }
-
-    fn random_below(&mut self, bound: u64) -> u64 {
-        // xorshift64: it only has to be out of step with the server.
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random % bound
     }
 }
 

@@ -8,7 +8,7 @@ use crate::cli::{
     ArrivalWord, LoadOptions, Method, OutputOptions, PathOptions, ProfileArgs, ServerOptions, SweepArgs, SweepAxis,
     SweepWord,
 };
-use crate::commands::find::{Hunt, Purpose, search};
+use crate::commands::find::{Purpose, SearchPlan, search};
 use crate::failure::wrong_usage;
 use crate::plan::Drive;
 use crate::quantity::{Count, Rate, Time};
@@ -47,8 +47,8 @@ pub(super) fn run(args: &ProfileArgs, axis: SweepAxis) -> Result<ExitCode> {
     if !matches!(args.accounting, None | Some(Method::Sampled)) {
         return Err(wrong_usage("--axis measures by samples: leave --accounting out"));
     }
-    let sweep = &args.sweep;
-    let is_server = !sweep.command.is_empty();
+    let typed = &args.sweep;
+    let is_server = !typed.command.is_empty();
     let url = match (&args.port, is_server) {
         (Some(url), true) => url.clone(),
         (None, false) => format!("http://127.0.0.1:{PORT}/"),
@@ -63,13 +63,14 @@ pub(super) fn run(args: &ProfileArgs, axis: SweepAxis) -> Result<ExitCode> {
             ));
         }
     };
-    let values = Values::of(sweep, axis, is_server)?;
+    let values = Values::of(typed, axis, is_server)?;
     let frequency_hz = frequency_hz(args)?.unwrap_or(FREQUENCY_HZ);
     let purpose = match is_server {
         true => Purpose::Profile { frequency_hz },
         false => Purpose::Microbenchmark { frequency_hz },
     };
-    let hunt = Hunt { sweep: values.plan(args, axis, is_server)?, which: SweepWord::Both, purpose };
+    let sweep = values.plan(args, axis, is_server)?;
+    let plan = SearchPlan { sweep, which: SweepWord::Both, purpose, second: None };
     let drive = Drive {
         target: Target::parse(&url)?,
         name: Some(format!("profile-{}", values.axis.word())),
@@ -80,18 +81,18 @@ pub(super) fn run(args: &ProfileArgs, axis: SweepAxis) -> Result<ExitCode> {
         path: values.path(is_server),
         fleet: Default::default(),
         watching: Default::default(),
-        server: ServerOptions { server_cpus: sweep.server_cpus.clone(), ..Default::default() },
+        server: ServerOptions { server_cpus: typed.server_cpus.clone(), ..Default::default() },
         output: OutputOptions {
-            out: sweep.out.clone(),
+            out: typed.out.clone(),
             json: args.json,
-            quiet: sweep.quiet,
+            quiet: typed.quiet,
             ..OutputOptions::default()
         },
-        command: if is_server { sweep.command.clone() } else { sender()? },
+        command: if is_server { typed.command.clone() } else { sender()? },
         find_in_file: Default::default(),
         what_ifs: Vec::new(),
     };
-    search(drive, hunt, &[])
+    search(drive, plan, &[])
 }
 
 /// This program in its other role.
@@ -199,6 +200,7 @@ impl Values {
             connections_max: self.most_connections(),
             repeats: repeats as u32,
             point_duration_ns: point.as_nanos() as u64,
+            warmup_ns: None,
             budget_ns: budget.as_nanos() as u64,
             open_connections: self.connections,
             arrival: if is_server { Arrival::Poisson } else { Arrival::Constant },
