@@ -4,6 +4,7 @@ mod cli;
 mod cold;
 mod commands;
 mod cpus;
+mod defaults;
 mod failure;
 mod layers;
 mod measure;

@@ -168,8 +168,12 @@ impl Planner for AxisSweep {
     }
 }
 
+/// Cold connections; the papers' figure goes to 2,000.
+pub const COLD: [f64; 6] = [0.0, 100.0, 250.0, 500.0, 1000.0, 2000.0];
+/// TIME_WAIT sockets.
+pub const TIME_WAIT: [f64; 2] = [0.0, 20_000.0];
 /// From a machine room to the other side of the world, each way.
-const DELAYS_MS: [f64; 7] = [0.0, 1.0, 5.0, 10.0, 20.0, 50.0, 100.0];
+pub const DELAYS_MS: [f64; 7] = [0.0, 1.0, 5.0, 10.0, 20.0, 50.0, 100.0];
 
 fn own_values(axis: &AxisPlan, plan: &SweepPlan, capacity_per_sec: Option<f64>) -> Vec<f64> {
     match axis.axis {
@@ -182,9 +186,8 @@ fn own_values(axis: &AxisPlan, plan: &SweepPlan, capacity_per_sec: Option<f64>) 
             // Round rates read better, and three digits are more than the capacity is known to.
             shares.into_iter().map(|share| rounded(share * capacity)).collect()
         }
-        // The papers' figure goes to 2,000.
-        Axis::Cold => vec![0.0, 100.0, 250.0, 500.0, 1000.0, 2000.0],
-        Axis::TimeWait => vec![0.0, 20_000.0],
+        Axis::Cold => COLD.into(),
+        Axis::TimeWait => TIME_WAIT.into(),
         Axis::Delay => DELAYS_MS.map(|delay_ms| delay_ms * 1e6).to_vec(),
         _ => Vec::new(),
     }

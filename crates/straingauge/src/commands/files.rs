@@ -30,7 +30,7 @@ pub fn run(args: FilesArgs) -> Result<ExitCode> {
         (Some(_), Some(_)) => return Err(wrong_usage("--mix and --trace exclude each other, except for --mix fitted")),
         (None, None) => return Err(wrong_usage("say which files: --mix webstone, --mix surge, or --trace LOG")),
     };
-    let made = make(&tree, &args.out, &limits, |done, all| {
+    let made = make(&tree, &args.into, &limits, |done, all| {
         progress.show(&format!("{} of {}", format_bytes(done as f64), format_bytes(all as f64)));
     })?;
     progress.clear();
@@ -39,7 +39,7 @@ pub fn run(args: FilesArgs) -> Result<ExitCode> {
 }
 
 fn open(log: &Path, args: &FilesArgs) -> Result<TraceReader> {
-    let format: Format = args.trace_format.parse().map_err(|error| wrong_usage(format!("{error}")))?;
+    let format: Format = args.trace_format.as_deref().unwrap_or(defaults::TRACE_FORMAT).parse().map_err(|error| wrong_usage(format!("{error}")))?;
     Ok(TraceReader::open(log, &format)?)
 }
 

@@ -7,6 +7,7 @@ mod second;
 
 use super::load::parse_limits;
 use crate::cli::{FindArgs, FleetOptions, ProfileWord, SweepWord};
+use crate::defaults;
 use crate::failure::wrong_usage;
 use crate::plan::{self, Drive};
 use analyze::limit::Limit;
@@ -44,17 +45,17 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
     if drive.workload.rate_series.is_some() {
         sweep.arrival = Arrival::Series;
     }
-    let mut which = options.sweep.unwrap_or(SweepWord::Both);
+    let mut which = options.sweep.unwrap_or_default();
     let second = match &options.compare_with {
         Some(with) => {
             refuse_beside_a_second(&sweep, options.sweep, &drive.fleet)?;
             which = SweepWord::Connections;
-            let threshold_ratio = options.threshold.map_or(analyze::compare::THRESHOLD_RATIO, |share| share.0);
+            let threshold_ratio = options.threshold.unwrap_or(defaults::THRESHOLD).0;
             Some(Second { command: second::command(with, &drive.command)?, threshold_ratio })
         }
         None => None,
     };
-    let purpose = Purpose::Zones(options.profile.unwrap_or(ProfileWord::Auto));
+    let purpose = Purpose::Zones(options.profile.unwrap_or_default());
     search(drive, SearchPlan { sweep, which, purpose, second }, &limits)
 }
 

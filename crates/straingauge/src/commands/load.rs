@@ -2,6 +2,7 @@
 
 use super::session::{Session, Wanted, default_name, repeat_command};
 use crate::cli::LoadArgs;
+use crate::defaults;
 use crate::failure::{self, print, wrong_usage};
 use crate::plan;
 use crate::worker::Sources;
@@ -31,7 +32,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
         RunWriter::check(out, Some(out))?;
     }
     let mut session =
-        Session::open(&Wanted { is_sweep: false, default_warmup: Duration::from_secs(1), ..Wanted::sweep(&drive) })?;
+        Session::open(&Wanted { is_sweep: false, default_warmup: defaults::WARMUP, ..Wanted::sweep(&drive) })?;
     if !session.gauge.has_clients() {
         knock(&session)?;
         greet_tls(&session)?;

@@ -10,7 +10,6 @@ use crate::layers::LayerGauge;
 use crate::measure::Gauge;
 use crate::plan::{self, Drive, Setting};
 use crate::progress::Progress;
-use crate::quantity::Time;
 use crate::requests::{RequestGauge, RequestWatchPlan};
 use crate::server::{Server, ServerPlan};
 use crate::signals::Stop;
@@ -74,7 +73,8 @@ impl<'a> Wanted<'a> {
             command: &drive.command,
             path: &drive.path,
             single_segments: false,
-            default_warmup: Duration::from_millis(200),
+            // A fifth of a point; each point has its own.
+            default_warmup: crate::defaults::POINT_DURATION / 5,
             is_quiet: drive.output.quiet,
         }
     }
@@ -287,7 +287,7 @@ fn start_server(
     server_cpus: &[usize],
     stop: &Stop,
 ) -> Result<Server> {
-    let is_isolated = match wanted.server.isolate.unwrap_or(IsolateWord::Auto) {
+    let is_isolated = match wanted.server.isolate.unwrap_or_default() {
         IsolateWord::Never if path.is_some() => {
             return Err(wrong_usage(
                 "--isolate never leaves no place for a wide-area path: it lies between two network namespaces",
@@ -311,7 +311,7 @@ fn start_server(
             }
         },
     };
-    let timeout = wanted.server.server_timeout.unwrap_or(Time(Duration::from_secs(10))).0;
+    let timeout = wanted.server.server_timeout.map_or(crate::defaults::SERVER_TIMEOUT, |time| time.0);
     progress.show(&format!("starting {} on CPU {}", argv[0], cpus::format_list(server_cpus)));
     let server_plan = ServerPlan {
         argv,

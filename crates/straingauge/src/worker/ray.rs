@@ -66,7 +66,7 @@ pub struct Nodes {
 impl Nodes {
     /// Starts the helper and waits until there is a worker on each node.
     pub fn start(options: &RayOptions, stop: &AtomicBool, progress: &mut Progress) -> Result<Nodes> {
-        let python = options.python.as_deref().unwrap_or("python3");
+        let python = options.python.as_deref().unwrap_or(crate::defaults::PYTHON);
         // A group of its own: Ctrl-C is for the driver, which then asks the workers for their results.
         let mut child = Command::new(python)
             .args(["-m", "straingauge.fleet"])
@@ -169,10 +169,10 @@ fn order(options: &RayOptions) -> Result<Order<'_>> {
         binary,
         address: options.address.as_deref(),
         workers: options.workers.map(|count| count.0),
-        worker_cpus: options.worker_cpus.unwrap_or(1.0),
+        worker_cpus: options.worker_cpus.unwrap_or(crate::defaults::WORKER_CPUS as f64),
         prefix: options.worker_prefix.as_deref(),
         arguments,
-        wait_s: options.node_timeout.map_or(60.0, |time| time.0.as_secs_f64()),
+        wait_s: options.node_timeout.map_or(crate::defaults::NODE_TIMEOUT, |time| time.0).as_secs_f64(),
     })
 }
 

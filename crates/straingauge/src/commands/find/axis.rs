@@ -3,14 +3,12 @@
 use super::search::Ended;
 use crate::cli::{LoadOptions, PathOptions};
 use crate::commands::session::Session;
+use crate::defaults::OVERLOAD_CONNECT_TIMEOUT;
 use crate::failure::wrong_usage;
 use crate::quantity::Time;
 use analyze::axis::value_words;
 use anyhow::Result;
 use record::{Axis, AxisPlace, AxisPlan, FixedBandwidth, LoadPlan};
-
-/// Connect timeout of an axis of rates, unless another is typed.
-const OVERLOAD_CONNECT_TIMEOUT_NS: u64 = 500_000_000;
 
 /// The longest delay that an axis of delays goes to by itself.
 const LONGEST_DELAY: std::time::Duration = std::time::Duration::from_millis(100);
@@ -32,7 +30,7 @@ pub(super) fn make_room_for_delay(path: &mut PathOptions, values: &[f64]) -> Res
 pub(super) fn adapt(plan: &mut LoadPlan, axis: &AxisPlan, typed: &LoadOptions) -> Result<()> {
     match axis.axis {
         // An attempt of an overloaded client is given up early, and repeated for the next request (Banga and Druschel 1997).
-        Axis::Rate if typed.connect_timeout.is_none() => plan.connect_timeout_ns = OVERLOAD_CONNECT_TIMEOUT_NS,
+        Axis::Rate if typed.connect_timeout.is_none() => plan.connect_timeout_ns = OVERLOAD_CONNECT_TIMEOUT.as_nanos() as u64,
         Axis::Conforming if plan.clients.bandwidth.is_none() => {
             if plan.clients.read_bytes_per_sec > 0 {
                 return Err(wrong_usage(
