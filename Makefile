@@ -5,7 +5,7 @@
 help:
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 20
 
-setup: ## install what building needs (root; others are told the line to run)
+setup: ## install what building needs (root; for others it prints the line to run)
 	@setup/install build
 
 build: setup ## target/release/straingauge
@@ -30,7 +30,7 @@ test-native: ## the C and C++ rooms only
 	@setup/install test
 	@.ci/suites native
 
-demo: ## find nginx's yield point, in about two minutes, and draw the report
+demo: ## find nginx's yield point and draw the report: five minutes with the build
 	@setup/install demo
 	@testbed/demo
 

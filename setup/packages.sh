@@ -1,6 +1,6 @@
 # Which Debian packages are missing, and their installation. Sourced by setup/install.
 #
-# A want must be there, or setup ends with the line to run; a wish that cannot be had is said, and setup goes on.
+# A want must be there, or setup ends with the line to run; setup reports a wish that cannot be had and goes on.
 # Programs are looked for, not packages: a program that was installed by other means is good.
 
 wanted= wished=

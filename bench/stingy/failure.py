@@ -112,7 +112,7 @@ def table(rows, options):
         for name, read in FIGURES:
             whole = [row for row in own if not math.isnan(read(row))]
             ratios, control, why = record.against_stock(whole, read, known)
-            controls.append(f"{name} {control}" + (f", **no ratio is told: {why}**" if why else ""))
+            controls.append(f"{name} {control}" + (f", **no ratio is given: {why}**" if why else ""))
             for version in known:
                 cells[version] += [f"{record.middle(whole, read, version):.0f}", ratios[version]]
         out += [f"| {version} | {' | '.join(cells[version])} |" for version in known]

@@ -74,7 +74,7 @@ def table(rows, options):
             used = record.middle(own, busy, version)
             limit = "" if used >= SATURATED else " (the client's limit)"
             out.append(f"| {version} | {record.middle(own, cpu_us, version):.2f} | {user_us(own, version):.2f} | {cpu[version]} | {record.middle(own, per_sec, version):.0f} | {throughput[version]} | {used:.2f}{limit} |")
-        out.append(f"\nA/A, stock against stock: CPU {cpu_control}, requests/s {throughput_control}{'; **no ratio is told: ' + (why or why_not) + '**' if why or why_not else ''}. "
+        out.append(f"\nA/A, stock against stock: CPU {cpu_control}, requests/s {throughput_control}{'; **no ratio is given: ' + (why or why_not) + '**' if why or why_not else ''}. "
                    f"The server waited {waited * 100:.1f} % of the time for its CPU. Measurements: {record.places(own)}.\n")
         if not why:
             out += ["Where the CPU time went:\n", *record.sources(own, cpu_us, versions.SOURCES[options.server])]

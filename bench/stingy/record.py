@@ -153,7 +153,7 @@ def ratio(rows, value, version, other, quantiles=T95):
 
 
 def control(rows, value):
-    """Stock against stock, and why no ratio may be told (None: it may)."""
+    """Stock against stock, and why no ratio may be given (None: it may)."""
     found, usual = ratio(rows, value, "control", "stock", T99), ratio(rows, value, "control", "stock")
     if found.count < 3:
         return found, "too few rounds for a control"
@@ -163,7 +163,7 @@ def control(rows, value):
 
 
 def against_stock(rows, value, known):
-    """{version: text of its ratio to stock}, and the control. Without a control that is 1.00 no ratio is told."""
+    """{version: text of its ratio to stock}, and the control. Without a control that is 1.00 no ratio is given."""
     found, why = control(rows, value)
     texts = {version: "not told" if why else str(ratio(rows, value, version, "stock")) for version in known}
     return {**texts, "stock": "1", "control": f"**{found}**"}, found, why

@@ -46,7 +46,7 @@ def table(rows, options):
         rounds = len({(row["run"], row["round"]) for row in own})
         out += [f"\n#### {connections} connections, {rounds} rounds\n", "| version | us/request | ratio to stock |", "|---|---|---|"]
         out += [f"| {version} | {record.middle(own, 'ns', version) / 1000:.2f} | {ratios[version]} |" for version in known]
-        out.append(f"\nA/A, stock against stock: {control}{'; **no ratio is told: ' + why + '**' if why else ''}.\n")
+        out.append(f"\nA/A, stock against stock: {control}{'; **no ratio is given: ' + why + '**' if why else ''}.\n")
         if not why:
             out += record.sources(own, "ns", versions.SOURCES[options.server])
     return "\n".join(["### User part alone, no kernel (medians; ratios with 95 % intervals, the A/A's with 99 %, from a fit of version, round and place)", *out]) + "\n"

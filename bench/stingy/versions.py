@@ -59,7 +59,7 @@ VERSIONS = {
     },
 }
 
-# Where a gain comes from: (name, of these two versions, what is told apart).
+# Where a gain comes from: (name, of these two versions, what they differ in).
 SOURCES = {
     "tux": [("allocator", "slab", "stock", "slab in place of malloc, stock's loop"),
             ("batching", "loop", "stock", "stage scheduler and cold connections; what epoll by edge saves the kernel is in it"),

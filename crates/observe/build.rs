@@ -1,4 +1,5 @@
-//! Compiles the BPF programs (bpf/*.bpf.c) with clang, into `OUT_DIR/<name>.bpf.o`.
+//! Compiles the BPF programs (bpf/*.bpf.c) with clang, into `OUT_DIR/<name>.bpf.o`, and generates the types that they share with
+//! this crate, into `OUT_DIR/<name>.skel.rs`.
 
 use std::path::Path;
 
@@ -37,13 +38,15 @@ fn compile() {
             continue;
         };
         let object = Path::new(&out).join(name.replace(".bpf.c", ".bpf.o"));
+        let skeleton = object.with_extension("").with_extension("skel.rs");
         let built = libbpf_cargo::SkeletonBuilder::new()
             .source(&source)
             .obj(&object)
+            .reference_obj(true)
             .clang(&clang)
             // Version 3 of the instruction set: atomic operations and 32-bit jumps (Linux 5.12).
             .clang_args([format!("-D__TARGET_ARCH_{arch}").as_str(), "-mcpu=v3", "-Wall", "-Werror", "-Ibpf"])
-            .build();
+            .build_and_generate(&skeleton);
         if let Err(error) = built {
             panic!("{}: {error:#}", source.display());
         }

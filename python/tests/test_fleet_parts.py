@@ -85,7 +85,7 @@ def test_a_worker_that_does_not_end_by_itself_is_ended(shipped: Path) -> None:
 
 
 class Echo:
-    """A member whose worker says again what it is told, then ends."""
+    """A member whose worker repeats what it receives, then ends."""
 
     name = "echo"
 

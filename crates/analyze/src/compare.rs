@@ -6,11 +6,10 @@
 //! that holds the threshold says neither: could not tell.
 
 mod subjects;
-mod text;
+mod words;
 
-pub use crate::report::beside::server_words;
-pub(crate) use text::row;
-pub use text::{headline, text};
+pub use subjects::server_words;
+pub use words::{headline, load_words};
 
 use crate::doubted;
 use crate::predict::regression::student;
@@ -418,9 +417,4 @@ fn doubts(a: &RunDir, b: &RunDir, differences: &[Difference]) -> Vec<String> {
         doubts.push("no load has two points in both runs, so nothing could be tested: measure with --repeats".into());
     }
     doubts
-}
-
-/// The comparison as JSON: `schema`, `kind`, `comparison`.
-pub fn json(comparison: &Comparison) -> serde_json::Value {
-    serde_json::json!({ "schema": crate::json::SCHEMA, "kind": "comparison", "comparison": comparison })
 }

@@ -19,14 +19,12 @@ pub mod question;
 pub mod readings;
 pub mod regression;
 pub mod server;
-mod text;
 pub mod usl;
 pub mod validate;
 pub mod what_if;
 
 pub use question::{Question, Rate};
 pub use readings::PredictError;
-pub use text::{text, what_ifs_text};
 
 use record::units::format_si;
 use record::{RunDir, WhatIf};
@@ -226,9 +224,4 @@ fn doubts(
         );
     }
     doubts
-}
-
-/// The prediction as JSON: `schema`, `kind`, `prediction`. Units stand beside the numbers.
-pub fn json(prediction: &Prediction) -> serde_json::Value {
-    serde_json::json!({ "schema": crate::json::SCHEMA, "kind": "prediction", "prediction": prediction })
 }

@@ -2,20 +2,16 @@
 //! FreeBSD network stack", 2005; Tables 1 to 3, Figures 4 to 7) for the kernel that was simulated. Every number is simulated,
 //! except cycles, which are modelled from them by stated costs; nothing measured stands beside them.
 //!
-//! [`stored`] reads `simulation.json`, [`tables`] and [`figures`] hold the numbers, [`text`] and [`page`] are the forms.
+//! [`stored`] reads `simulation.json`; the crate `report` draws the tables and figures.
 
-mod figures;
-pub mod page;
 pub mod stored;
-mod tables;
-pub mod text;
 
 pub use stored::{Simulation, SimulationError};
 
 use stored::{Point, Sample};
 
 /// The layers of the tables, in the paper's order, with their names in `simulation.json`.
-const LAYERS: [(&str, &str); 8] = [
+pub const LAYERS: [(&str, &str); 8] = [
     ("user", "User"),
     ("system-call", "System Call"),
     ("tcp", "TCP"),
@@ -27,7 +23,7 @@ const LAYERS: [(&str, &str); 8] = [
 ];
 
 /// `256 KiB`.
-fn size(bytes: f64) -> String {
+pub fn size(bytes: f64) -> String {
     match bytes {
         _ if bytes >= 1_048_576.0 && bytes % 1_048_576.0 == 0.0 => format!("{} MiB", bytes / 1_048_576.0),
         _ if bytes >= 1024.0 && bytes % 1024.0 == 0.0 => format!("{} KiB", bytes / 1024.0),
@@ -36,7 +32,7 @@ fn size(bytes: f64) -> String {
 }
 
 /// The mean over a point's samples of a count per packet; `None` without a sample.
-fn per_packet(point: &Point, count: impl Fn(&Sample) -> f64) -> Option<f64> {
+pub fn per_packet(point: &Point, count: impl Fn(&Sample) -> f64) -> Option<f64> {
     let each: Vec<f64> = point
         .samples
         .iter()
@@ -48,7 +44,7 @@ fn per_packet(point: &Point, count: impl Fn(&Sample) -> f64) -> Option<f64> {
 }
 
 /// The point with most misses of the stack: what objects and functions are shown of.
-fn foremost(simulation: &Simulation) -> Option<&Point> {
+pub fn foremost(simulation: &Simulation) -> Option<&Point> {
     let misses = |point: &Point| per_packet(point, |sample| sample.stack.l2_misses(0)).unwrap_or(0.0);
     simulation.points.iter().max_by(|a, b| misses(a).total_cmp(&misses(b)))
 }
@@ -113,19 +109,3 @@ pub fn sentences(simulation: &Simulation) -> Vec<String> {
     }
     said
 }
-
-/// As JSON: the counts as they were stored, and the tables made of them.
-pub fn json(run: &record::RunDir, simulation: &Simulation) -> serde_json::Value {
-    serde_json::json!({
-        "schema": record::run::SCHEMA,
-        "kind": "simulation",
-        "path": run.path.display().to_string(),
-        "record": run.record,
-        "simulation": simulation.value,
-        "sentences": sentences(simulation),
-        "tables": tables::of(simulation),
-    })
-}
-
-#[cfg(test)]
-mod tests;

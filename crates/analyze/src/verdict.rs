@@ -10,7 +10,8 @@ pub mod rules;
 mod waits;
 
 use crate::growth::Growth;
-use crate::text::{grouped, plain, shown};
+use crate::shown;
+use crate::text::{grouped, plain};
 use crate::zones::{Drift, Findings, Place, PointFinding, SweepFindings, Zone, percent};
 use record::units::{format_nanos, format_si};
 use record::{Criteria, Doubt, Point, RunDir, Sweep, names};
@@ -246,7 +247,7 @@ fn words(load: f64, sweep: Sweep) -> String {
 }
 
 /// The interval in brackets: ` (3 to 5)`, ` (3 or more)`.
-pub(crate) fn interval(found: &PointFinding, sweep: Sweep) -> String {
+pub fn interval(found: &PointFinding, sweep: Sweep) -> String {
     let number = |load: f64| match sweep {
         Sweep::Rate => format_si(load),
         _ => grouped(load),

@@ -4,15 +4,13 @@
 //! that stops at regular times shows.
 //!
 //! [`recording`] reads the lines, [`lines`] fits idle, user and kernel time against the rate, [`stalls`] finds silences and
-//! their period, [`tables`] holds the tables, `processes` the one by process; [`text`] and [`page`] are the forms.
+//! their period, [`tables`] holds the tables, `processes` the one by process; the crate `report` draws them.
 
 pub mod lines;
-pub mod page;
 mod processes;
 pub mod recording;
 pub mod stalls;
 pub mod tables;
-pub mod text;
 
 pub use recording::{Recording, RecordingError};
 

@@ -47,12 +47,12 @@ fn main() {
         eprintln!("{error}");
         std::process::exit(1);
     });
-    println!("{:?}", result.outcomes);
+    println!("{:?}", result.counts.outcomes);
     for (name, figure) in &result.figures(&plan).0 {
         println!("{name} = {:?} {}", figure.value, figure.unit);
     }
     println!("{:?}", result.engine);
-    println!("{:?} {:?}", result.first_errors, result.status_counts);
+    println!("{:?} {:?}", result.first_errors, result.counts.status_counts);
     for doubt in &result.doubts {
         println!("{:?}: {}; {}", doubt.kind, doubt.what, doubt.remedy);
     }

@@ -7,24 +7,7 @@
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Exp1};
-use record::Arrival;
-
-/// Which part of the load falls to one engine thread, or to one of several machines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Share {
-    /// This one, from 0.
-    pub index: usize,
-    /// How many there are, at least 1.
-    pub of: usize,
-}
-
-impl Share {
-    /// The part of `total` that falls to this one: equal parts, the first ones larger by one where it does not divide.
-    pub fn part(self, total: u64) -> u64 {
-        let (index, of) = (self.index as u64, self.of as u64);
-        total / of + u64::from(index < total % of)
-    }
-}
+use record::{Arrival, Share};
 
 /// The intended send times of one thread, in order, each in `[start_ns, end_ns)`.
 ///
@@ -79,9 +62,11 @@ impl<'a> Schedule<'a> {
     pub fn new(rate_per_sec: f64, arrival: Arrival, seed: u64, share: Share, start_ns: u64, end_ns: u64) -> Self {
         let gap_ns = 1e9 / rate_per_sec;
         let gaps = match arrival {
-            Arrival::Constant => Gaps::Constant { position: share.index as u64, stride: share.of as u64, gap_ns },
+            Arrival::Constant => {
+                Gaps::Constant { position: u64::from(share.index), stride: u64::from(share.of), gap_ns }
+            }
             Arrival::Poisson | Arrival::Series | Arrival::Trace => {
-                Gaps::Poisson(Poisson::new(gap_ns * share.of as f64, seed, share.index as u64))
+                Gaps::Poisson(Poisson::new(gap_ns * f64::from(share.of), seed, u64::from(share.index)))
             }
         };
         Schedule::of(gaps, start_ns, end_ns)
@@ -97,7 +82,7 @@ impl<'a> Schedule<'a> {
         times: Box<dyn Iterator<Item = u64> + Send + 'a>,
     ) -> Self {
         // A separate stream: the times were drawn from the first ones.
-        let before = Poisson::new(1e9 / rate_per_sec * share.of as f64, seed, 1 << 33 | share.index as u64);
+        let before = Poisson::new(1e9 / rate_per_sec * f64::from(share.of), seed, 1 << 33 | u64::from(share.index));
         Schedule::of(Gaps::Given { before: Some(before), begin_ns, times }, start_ns, end_ns)
     }
 
@@ -162,12 +147,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ALONE: Share = Share { index: 0, of: 1 };
-
     #[test]
     fn constant_arrivals_do_not_drift() {
         let times: Vec<u64> =
-            Schedule::new(3.0, Arrival::Constant, 1, ALONE, 1_000, 1_000 + 1_000_000_000_000).collect();
+            Schedule::new(3.0, Arrival::Constant, 1, Share::WHOLE, 1_000, 1_000 + 1_000_000_000_000).collect();
         assert_eq!(times.len(), 3000);
         assert_eq!(times[0], 1_000);
         assert_eq!(times[2997], 1_000 + 999_000_000_000);
@@ -185,7 +168,7 @@ mod tests {
 
     #[test]
     fn poisson_gaps_have_the_mean_and_spread_of_an_exponential() {
-        let times: Vec<u64> = Schedule::new(10_000.0, Arrival::Poisson, 7, ALONE, 0, 20_000_000_000).collect();
+        let times: Vec<u64> = Schedule::new(10_000.0, Arrival::Poisson, 7, Share::WHOLE, 0, 20_000_000_000).collect();
         let n = times.len() as f64;
         // 200,000 expected, standard deviation 447: six of them.
         assert!((n - 200_000.0).abs() < 6.0 * 447.0, "{n}");
@@ -199,7 +182,7 @@ mod tests {
     fn given_times_begin_with_the_window_and_the_warm_up_has_its_own() {
         let times = Box::new((0..100u64).map(|n| n * 10_000_000));
         let span = (500, 1_000_000_500, 2_000_000_500);
-        let all: Vec<u64> = Schedule::given(1000.0, 1, ALONE, span, times).collect();
+        let all: Vec<u64> = Schedule::given(1000.0, 1, Share::WHOLE, span, times).collect();
         assert!(all.windows(2).all(|pair| pair[0] <= pair[1]));
         let window: Vec<u64> = all.iter().copied().filter(|at| *at >= span.1).collect();
         assert_eq!(window, (0..100).map(|n| span.1 + n * 10_000_000).collect::<Vec<_>>());
@@ -219,7 +202,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn times_are_ordered_and_inside(rate in 0.01f64..1e6, poisson: bool, seed: u64, index in 0usize..4, span in 0u64..50_000_000) {
+        fn times_are_ordered_and_inside(rate in 0.01f64..1e6, poisson: bool, seed: u64, index in 0u32..4, span in 0u64..50_000_000) {
             let arrival = if poisson { Arrival::Poisson } else { Arrival::Constant };
             let start = 123_456;
             let mut last = start;
@@ -231,8 +214,8 @@ mod tests {
 
         #[test]
         fn cutting_keeps_what_came_before(cut in 0u64..2_000_000) {
-            let whole: Vec<u64> = Schedule::new(1e5, Arrival::Poisson, 3, ALONE, 0, 1_000_000).collect();
-            let mut schedule = Schedule::new(1e5, Arrival::Poisson, 3, ALONE, 0, 1_000_000);
+            let whole: Vec<u64> = Schedule::new(1e5, Arrival::Poisson, 3, Share::WHOLE, 0, 1_000_000).collect();
+            let mut schedule = Schedule::new(1e5, Arrival::Poisson, 3, Share::WHOLE, 0, 1_000_000);
             schedule.cut(cut);
             let kept: Vec<u64> = schedule.collect();
             let expected: Vec<u64> = whole.into_iter().filter(|at| *at < cut).collect();

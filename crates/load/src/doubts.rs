@@ -84,7 +84,7 @@ fn kept_waiting(result: &LoadResult) -> Option<Doubt> {
 }
 
 fn few_samples(result: &LoadResult) -> Option<Doubt> {
-    let count = result.response.len();
+    let count = result.counts.times.response.len();
     (count < SAMPLES_FOR_P99).then(|| {
         Doubt::new(
             DoubtKind::TooFewSamples,
@@ -96,8 +96,8 @@ fn few_samples(result: &LoadResult) -> Option<Doubt> {
 }
 
 fn late(result: &LoadResult) -> Option<Doubt> {
-    let lag = result.own_lag.quantile_ns(0.99)?;
-    let response = result.response.quantile_ns(0.5).unwrap_or(0);
+    let lag = result.counts.times.own_lag.quantile_ns(0.99)?;
+    let response = result.counts.times.response.quantile_ns(0.5).unwrap_or(0);
     let limit = LAG_LIMIT_NS.max((response as f64 * LAG_SHARE) as u64);
     (lag > limit).then(|| {
         Doubt::new(
@@ -106,7 +106,7 @@ fn late(result: &LoadResult) -> Option<Doubt> {
             format!(
                 "the client sent late: {} at p99 of {} requests",
                 format_nanos(lag as f64),
-                format_si(result.own_lag.len() as f64)
+                format_si(result.counts.times.own_lag.len() as f64)
             ),
             "give the client a CPU of its own (--cpus, --precise), more threads, or a lower rate; \
              response times include the lateness, service times do not",
@@ -115,10 +115,10 @@ fn late(result: &LoadResult) -> Option<Doubt> {
 }
 
 fn starved(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
-    let wait = result.connection_wait.quantile_ns(0.99)?;
-    let response = result.service.quantile_ns(0.5).unwrap_or(0);
+    let wait = result.counts.times.connection_wait.quantile_ns(0.99)?;
+    let response = result.counts.times.service.quantile_ns(0.5).unwrap_or(0);
     let limit = LAG_LIMIT_NS.max((response as f64 * LAG_SHARE) as u64);
-    (wait > limit || result.never_sent > 0).then(|| {
+    (wait > limit || result.counts.never_sent > 0).then(|| {
         let wait_words = format_nanos(wait as f64);
         let (mut what, remedy) = if plan.workload.trace.is_some() {
             (
@@ -134,8 +134,8 @@ fn starved(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
                 "more connections (--connections) if the server can serve them; else the offered rate is beyond the server",
             )
         };
-        if result.never_sent > 0 {
-            what.push_str(&format!("; {} never left", result.never_sent));
+        if result.counts.never_sent > 0 {
+            what.push_str(&format!("; {} never left", result.counts.never_sent));
         }
         Doubt::new(
             DoubtKind::ConnectionWait,
@@ -147,13 +147,13 @@ fn starved(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
 }
 
 fn unfinished(result: &LoadResult) -> Option<Doubt> {
-    let count = result.outcomes.unfinished;
+    let count = result.counts.outcomes.unfinished;
     // An interrupted run leaves its last requests unfinished by nature.
     if count == 0 || result.interrupted {
         return None;
     }
-    let share = count as f64 / result.outcomes.requests().max(1) as f64;
-    let oldest = result.unfinished_age.max_ns().unwrap_or(0);
+    let share = count as f64 / result.counts.outcomes.requests().max(1) as f64;
+    let oldest = result.counts.times.unfinished_age.max_ns().unwrap_or(0);
     Some(Doubt::new(
         DoubtKind::Censored,
         if share > 0.001 { Severity::Warning } else { Severity::Note },
@@ -169,8 +169,8 @@ fn unfinished(result: &LoadResult) -> Option<Doubt> {
 
 /// Connections that were never answered stand still: they make neither responses nor times.
 fn silent(result: &LoadResult) -> Option<Doubt> {
-    let ratio = result.outcomes.silent_ratio()?;
-    let (silent, used) = (result.outcomes.connections_silent, result.outcomes.connections_used);
+    let ratio = result.counts.outcomes.silent_ratio()?;
+    let (silent, used) = (result.counts.outcomes.connections_silent, result.counts.outcomes.connections_used);
     // An interrupted run gives the last requests no time.
     if silent == 0 || result.interrupted {
         return None;
@@ -195,19 +195,19 @@ fn silent(result: &LoadResult) -> Option<Doubt> {
 /// Little's law: the requests under way at a time are throughput times mean time. In a closed loop they are the connections,
 /// but for those that are being opened and those of [`silent`]; in no loop are they more.
 fn out_of_balance(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
-    if result.window_ns == 0 || result.completed_in_window == 0 || result.interrupted {
+    if result.window_ns == 0 || result.counts.completed_in_window == 0 || result.interrupted {
         return None;
     }
-    let answered = result.completed_in_window as f64;
-    let held = plan.connections.saturating_sub(result.outcomes.connections_silent) as f64;
-    let mean_ns = result.service.mean_ns()?;
+    let answered = result.counts.completed_in_window as f64;
+    let held = plan.connections.saturating_sub(result.counts.outcomes.connections_silent) as f64;
+    let mean_ns = result.counts.times.service.mean_ns()?;
     let under_way = |ns_each: f64| answered * ns_each / result.window_ns as f64;
     let (busy, tolerance) = (under_way(mean_ns), BALANCE_RATIO + held / answered);
     let is_closed = plan.pace == Pace::Closed && plan.workload.trace.is_none();
-    let reopened = result.outcomes.connects.saturating_sub(plan.connections) as f64;
-    let opens_each = (reopened / result.outcomes.completed().max(1) as f64).min(1.0);
+    let reopened = result.counts.outcomes.connects.saturating_sub(plan.connections) as f64;
+    let opens_each = (reopened / result.counts.outcomes.completed().max(1) as f64).min(1.0);
     let handshake_ns = result.tls.as_ref().and_then(|tls| tls.times.mean_ns()).unwrap_or(0.0);
-    let opening_ns = opens_each * (result.connect.mean_ns().unwrap_or(0.0) + handshake_ns + CLOSING_NS);
+    let opening_ns = opens_each * (result.counts.times.connect.mean_ns().unwrap_or(0.0) + handshake_ns + CLOSING_NS);
     let (what, remedy) = if busy > held * (1.0 + tolerance) {
         (
             format!(
@@ -235,14 +235,14 @@ fn out_of_balance(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
 }
 
 fn server_errors(result: &LoadResult) -> Option<Doubt> {
-    let ratio = result.outcomes.failed_ratio();
-    if ratio < 0.01 && result.stray_responses == 0 {
+    let ratio = result.counts.outcomes.failed_ratio();
+    if ratio < 0.01 && result.counts.stray_responses == 0 {
         return None;
     }
     let mut kinds: Vec<String> =
-        result.outcomes.failures().into_iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-    if result.stray_responses > 0 {
-        kinds.push(format!("{} times bytes that no request asked for", result.stray_responses));
+        result.counts.outcomes.failures().into_iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    if result.counts.stray_responses > 0 {
+        kinds.push(format!("{} times bytes that no request asked for", result.counts.stray_responses));
     }
     Some(Doubt::new(
         DoubtKind::ServerErrors,
@@ -263,9 +263,10 @@ mod tests {
         let mut plan = plan(([127, 0, 0, 1], 80).into());
         plan.connections = 100;
         let mut result = LoadResult::from(Outcome { window_ns: 1_000_000_000, ..Default::default() });
-        result.completed_in_window = answered;
-        (result.outcomes.ok, result.outcomes.connects, result.outcomes.connections_used) = (answered, 100, 100);
-        (0..answered).for_each(|_| result.service.record_ns(service_ns));
+        result.counts.completed_in_window = answered;
+        (result.counts.outcomes.ok, result.counts.outcomes.connects, result.counts.outcomes.connections_used) =
+            (answered, 100, 100);
+        (0..answered).for_each(|_| result.counts.times.service.record_ns(service_ns));
         more(&mut result, &mut plan);
         out_of_balance(&result, &plan).map(|doubt| doubt.what)
     }
@@ -284,12 +285,12 @@ mod tests {
 
     #[test]
     fn what_explains_a_difference_is_no_doubt() {
-        let silent = |result: &mut LoadResult, _: &mut LoadPlan| result.outcomes.connections_silent = 80;
+        let silent = |result: &mut LoadResult, _: &mut LoadPlan| result.counts.outcomes.connections_silent = 80;
         assert_eq!(balance(10_000, 2_000_000, silent), None);
         // A connection a request: the other four fifths of the time went to connecting.
         let reopening = |result: &mut LoadResult, _: &mut LoadPlan| {
-            result.outcomes.connects = 10_100;
-            (0..10_100).for_each(|_| result.connect.record_ns(7_000_000));
+            result.counts.outcomes.connects = 10_100;
+            (0..10_100).for_each(|_| result.counts.times.connect.record_ns(7_000_000));
         };
         assert_eq!(balance(10_000, 2_000_000, reopening), None);
         // Two answers a connection may both lie a little outside the window.

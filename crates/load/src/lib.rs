@@ -9,7 +9,7 @@
 //!
 //! load::check(plan)?;
 //! let result = load::run(plan, &AtomicBool::new(false), &mut Silent)?;
-//! assert_eq!(result.outcomes.sum(), result.outcomes.sent);
+//! assert_eq!(result.counts.outcomes.sum(), result.counts.outcomes.requests());
 //! # Ok(()) }
 //! ```
 //!

@@ -13,39 +13,11 @@ impl LoadResult {
     /// the caller's to say; the course is left as it is ([`SeriesSum`] adds those of many). Results by class, bandwidths and
     /// handshakes are not split over machines, and not added.
     pub fn merge(&mut self, other: &LoadResult) {
-        let weights = (self.outcomes.connects, other.outcomes.connects);
+        let weights = (self.counts.outcomes.connects, other.counts.outcomes.connects);
         self.engine.merge(&other.engine, weights);
         self.window_ns = self.window_ns.max(other.window_ns);
-        self.outcomes.add(&other.outcomes);
-        for (mine, theirs) in [
-            (&mut self.response, &other.response),
-            (&mut self.service, &other.service),
-            (&mut self.first_byte, &other.first_byte),
-            (&mut self.lag, &other.lag),
-            (&mut self.connection_wait, &other.connection_wait),
-            (&mut self.own_lag, &other.own_lag),
-            (&mut self.connect, &other.connect),
-            (&mut self.unfinished_age, &other.unfinished_age),
-        ] {
-            mine.merge(theirs);
-        }
-        for (mine, theirs) in [
-            (&mut self.never_sent, other.never_sent),
-            (&mut self.body_bytes, other.body_bytes),
-            (&mut self.received_bytes, other.received_bytes),
-            (&mut self.sent_bytes, other.sent_bytes),
-            (&mut self.completed_in_window, other.completed_in_window),
-            (&mut self.ok_in_window, other.ok_in_window),
-            (&mut self.received_in_window_bytes, other.received_in_window_bytes),
-            (&mut self.stray_responses, other.stray_responses),
-        ] {
-            *mine = mine.saturating_add(theirs);
-        }
+        self.counts.add(&other.counts);
         self.answered_in_all = self.answered_in_all.zip(other.answered_in_all).map(|(mine, theirs)| mine + theirs);
-        for (status, count) in &other.status_counts {
-            let mine = self.status_counts.entry(*status).or_default();
-            *mine = mine.saturating_add(*count);
-        }
         let room = MAX_EXAMPLES.saturating_sub(self.first_errors.len());
         self.first_errors.extend(other.first_errors.iter().take(room).cloned());
         self.interrupted |= other.interrupted;

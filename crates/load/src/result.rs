@@ -3,16 +3,12 @@
 use crate::TlsTally;
 use crate::cost::EngineCost;
 use record::figure::{Figure, Figures, Origin};
-use record::{Doubt, Latency, LoadPlan, Outcomes, Pace, names};
-use std::collections::BTreeMap;
+use record::{Doubt, Latency, LoadCounts, LoadPlan, Pace, names};
+use serde::{Deserialize, Serialize};
 
-/// The measured window of one load.
-///
-/// Two ways of counting stand side by side. [`LoadResult::outcomes`], `body_bytes`, `received_bytes` and the latencies are
-/// about the *requests of the window*: those whose intended send lies in it, whenever they ended, and those that were under
-/// way when it began. `sent_bytes` is about the former. The `*_in_window` counts are about what *happened in the window*,
-/// whatever its request: rates are made of them.
-#[derive(Debug, Clone)]
+/// The measured window of one load. As JSON it is what a worker sends: results by class, bandwidths and handshakes are not
+/// split over machines, and not sent.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct LoadResult {
     /// When the window began, Unix milliseconds.
     pub started_unix_ms: u64,
@@ -20,58 +16,28 @@ pub struct LoadResult {
     pub window_ns: u64,
     /// Load before the window.
     pub warmup_ns: u64,
-    /// What became of every request of the window; `sum()` equals `requests()`.
-    pub outcomes: Outcomes,
-    /// Last byte minus intended send of complete responses.
-    pub response: Latency,
-    /// Last byte minus actual send of complete responses.
-    pub service: Latency,
-    /// First byte minus actual send of complete responses.
-    pub first_byte: Latency,
-    /// Actual minus intended send of requests that left since the window began; empty in a closed loop, where there is no
-    /// schedule.
-    pub lag: Latency,
-    /// The part of the lag spent waiting for a free connection; 1 ns stands for none.
-    pub connection_wait: Latency,
-    /// The rest of the lag: the generator's own lateness.
-    pub own_lag: Latency,
-    /// Time to establish a connection, of all connections opened by the run.
-    pub connect: Latency,
-    /// Age, since the intended send, of the requests counted as unfinished: their response time is at least this.
-    pub unfinished_age: Latency,
-    /// Unfinished requests that had not even left, as no connection was free for them.
-    pub never_sent: u64,
-    /// Response body bytes since the window began, framing removed. Truncated responses count with what came of them.
-    pub body_bytes: u64,
-    /// Response bytes since the window began, headers and framing included.
-    pub received_bytes: u64,
-    /// Request bytes sent.
-    pub sent_bytes: u64,
-    /// Complete responses whose last byte came inside the window.
-    pub completed_in_window: u64,
-    /// Those with status 2xx or 3xx.
-    pub ok_in_window: u64,
-    /// Response bytes that came inside the window.
-    pub received_in_window_bytes: u64,
+    /// What was counted and timed.
+    #[serde(flatten)]
+    pub counts: LoadCounts,
     /// Complete responses since the load began, warm-up and last answers included; `None` where other machines sent it.
+    #[serde(skip)]
     pub answered_in_all: Option<u64>,
-    /// Bytes that came on connections without a request under way, counted as arrivals: the server breaks HTTP.
-    pub stray_responses: u64,
     /// The course of the window, as CSV with a header line.
     pub series_csv: String,
     /// What the engine itself used.
     pub engine: EngineCost,
-    /// Complete responses by status code.
-    pub status_counts: BTreeMap<u16, u64>,
     /// An example of each kind of failure, in words; at most eight.
     pub first_errors: Vec<String>,
     /// What each connection of a paced client received in the window, bits per second; empty for other clients.
+    #[serde(skip)]
     pub bits_per_sec: Vec<f64>,
     /// TLS handshakes; absent without TLS.
+    #[serde(skip)]
     pub tls: Option<TlsTally>,
     /// The caller stopped the run before its end.
     pub interrupted: bool,
     /// Results by class of request, and what was replayed.
+    #[serde(skip)]
     pub workload: record::WorkloadResult,
     /// Reasons not to trust the figures.
     pub doubts: Vec<Doubt>,
@@ -85,15 +51,7 @@ impl LoadResult {
 
     /// The histograms by name, as they are written to an `.hlog`.
     pub fn latencies(&self) -> Vec<(&str, &Latency)> {
-        let mut all = vec![
-            ("response", &self.response),
-            ("service", &self.service),
-            ("first-byte", &self.first_byte),
-            ("lag", &self.lag),
-            ("connection-wait", &self.connection_wait),
-            ("connect", &self.connect),
-            ("unfinished-age", &self.unfinished_age),
-        ];
+        let mut all: Vec<_> = self.counts.times.tagged().into_iter().filter(|(tag, _)| *tag != "own-lag").collect();
         all.extend(self.tls.iter().map(|tls| ("tls-handshake", &tls.times)));
         all
     }
@@ -108,29 +66,31 @@ impl LoadResult {
             (names::RESPONSE_P99, 0.99),
             (names::RESPONSE_P999, 0.999),
         ] {
-            figures.set(name, quantile_us(&self.response, quantile));
+            figures.set(name, quantile_us(&self.counts.times.response, quantile));
         }
-        figures.set(names::RESPONSE_MEAN, timed_us(self.response.mean_ns(), &self.response));
-        figures.set(names::RESPONSE_MAX, max_us(&self.response));
-        figures.set(names::SERVICE_P50, quantile_us(&self.service, 0.5));
-        figures.set(names::SERVICE_P99, quantile_us(&self.service, 0.99));
-        figures.set(names::SERVICE_MAX, max_us(&self.service));
-        figures.set(names::FIRST_BYTE_P50, quantile_us(&self.first_byte, 0.5));
-        figures.set(names::FIRST_BYTE_P99, quantile_us(&self.first_byte, 0.99));
+        figures.set(names::RESPONSE_MEAN, timed_us(self.counts.times.response.mean_ns(), &self.counts.times.response));
+        figures.set(names::RESPONSE_MAX, max_us(&self.counts.times.response));
+        figures.set(names::SERVICE_P50, quantile_us(&self.counts.times.service, 0.5));
+        figures.set(names::SERVICE_P99, quantile_us(&self.counts.times.service, 0.99));
+        figures.set(names::SERVICE_MAX, max_us(&self.counts.times.service));
+        figures.set(names::FIRST_BYTE_P50, quantile_us(&self.counts.times.first_byte, 0.5));
+        figures.set(names::FIRST_BYTE_P99, quantile_us(&self.counts.times.first_byte, 0.99));
         figures.set(
             names::SILENT,
-            match self.outcomes.connections_used {
+            match self.counts.outcomes.connections_used {
                 0 => Figure::not_measured("connections", "no connection had a request in the window"),
-                used => Figure::new(self.outcomes.connections_silent as f64, "connections", used, Origin::Counted),
+                used => {
+                    Figure::new(self.counts.outcomes.connections_silent as f64, "connections", used, Origin::Counted)
+                }
             },
         );
-        figures.set(names::CONNECT_P50, quantile_us(&self.connect, 0.5));
-        figures.set(names::CONNECT_P99, quantile_us(&self.connect, 0.99));
+        figures.set(names::CONNECT_P50, quantile_us(&self.counts.times.connect, 0.5));
+        figures.set(names::CONNECT_P99, quantile_us(&self.counts.times.connect, 0.99));
         let lag = [
-            (names::LAG_P50, quantile_us(&self.lag, 0.5)),
-            (names::LAG_P99, quantile_us(&self.lag, 0.99)),
-            (names::LAG_MAX, max_us(&self.lag)),
-            (names::CONNECTION_WAIT_P99, quantile_us(&self.connection_wait, 0.99)),
+            (names::LAG_P50, quantile_us(&self.counts.times.lag, 0.5)),
+            (names::LAG_P99, quantile_us(&self.counts.times.lag, 0.99)),
+            (names::LAG_MAX, max_us(&self.counts.times.lag)),
+            (names::CONNECTION_WAIT_P99, quantile_us(&self.counts.times.connection_wait, 0.99)),
         ];
         let is_closed = plan.pace == Pace::Closed;
         for (name, figure) in lag {
@@ -175,26 +135,26 @@ impl LoadResult {
     fn rates(&self, plan: &LoadPlan, figures: &mut Figures) {
         let seconds = self.window_s();
         let per_sec = |count: u64, unit: &str| Figure::new(count as f64 / seconds, unit, count, Origin::Counted);
-        figures.set(names::THROUGHPUT, per_sec(self.completed_in_window, "1/s"));
-        figures.set(names::GOODPUT, per_sec(self.ok_in_window, "1/s"));
+        figures.set(names::THROUGHPUT, per_sec(self.counts.completed_in_window, "1/s"));
+        figures.set(names::GOODPUT, per_sec(self.counts.ok_in_window, "1/s"));
         figures.set(
             names::OFFERED,
             match plan.pace {
                 // What the schedule held, not what was asked for: a Poisson schedule varies.
-                Pace::Open { .. } => per_sec(self.outcomes.sent, "1/s"),
+                Pace::Open { .. } => per_sec(self.counts.outcomes.sent, "1/s"),
                 Pace::Closed => Figure::not_measured("1/s", "a closed loop offers what the server takes"),
             },
         );
-        figures.set(names::RECEIVED, per_sec(self.received_in_window_bytes, "bytes/s"));
-        let responses = self.outcomes.completed();
+        figures.set(names::RECEIVED, per_sec(self.counts.received_in_window_bytes, "bytes/s"));
+        let responses = self.counts.outcomes.completed();
         let bytes = |count: u64, n: u64| Figure::new(count as f64, "bytes", n, Origin::Counted);
-        figures.set(names::BODY_BYTES, bytes(self.body_bytes, responses));
-        figures.set(names::RECEIVED_BYTES, bytes(self.received_bytes, responses));
-        figures.set(names::SENT_BYTES, bytes(self.sent_bytes, self.outcomes.sent));
+        figures.set(names::BODY_BYTES, bytes(self.counts.body_bytes, responses));
+        figures.set(names::RECEIVED_BYTES, bytes(self.counts.received_bytes, responses));
+        figures.set(names::SENT_BYTES, bytes(self.counts.sent_bytes, self.counts.outcomes.sent));
     }
 
     fn costs(&self, figures: &mut Figures) {
-        let done = self.completed_in_window;
+        let done = self.counts.completed_in_window;
         let cpu_us = (self.engine.cpu_user_ns + self.engine.cpu_system_ns) as f64 / 1e3;
         figures.set(names::CLIENT_CPU, Figure::new(cpu_us / done as f64, "us", done, Origin::Timed));
         figures.set(
@@ -207,7 +167,12 @@ impl LoadResult {
         );
         figures.set(
             names::CLIENT_MEMORY,
-            Figure::new(self.engine.memory_bytes_per_connection, "bytes", self.outcomes.connects, Origin::Counted),
+            Figure::new(
+                self.engine.memory_bytes_per_connection,
+                "bytes",
+                self.counts.outcomes.connects,
+                Origin::Counted,
+            ),
         );
     }
 }

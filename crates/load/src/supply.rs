@@ -1,9 +1,8 @@
 //! What a plan names but cannot hold: the arrivals of a measured rate series, and the requests of a log. The caller
 //! supplies them, each engine thread takes its part.
 
-use crate::arrival::Share;
-use record::LoadPlan;
 use record::workload::ReplayResult;
+use record::{LoadPlan, Share};
 
 /// Gives each engine thread its part of what the plan names. Every thread asks once, and each part is used by one thread.
 pub trait Supply: Sync {

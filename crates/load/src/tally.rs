@@ -7,8 +7,7 @@
 use crate::framing::{HTTP_2, is_http_2};
 use crate::series::Series;
 use crate::socket::Errno;
-use record::{Latency, Outcomes};
-use std::collections::BTreeMap;
+use record::{Latency, LoadCounts};
 
 /// Connections that take longer than this to open count as slow: a lost SYN is repeated after 1 s.
 const SLOW_CONNECT_NS: u64 = 1_000_000_000;
@@ -100,41 +99,19 @@ pub(crate) struct Tally {
     /// The measured window, `[begin, end)`; the end moves only when a run is cut short.
     pub(crate) begin_ns: u64,
     pub(crate) end_ns: u64,
-    pub(crate) outcomes: Outcomes,
+    /// What the result keeps. Before [`Tally::finish`] the service times and times to first byte of responses that came
+    /// in one piece are not in it.
+    pub(crate) counts: LoadCounts,
     /// Service times of responses that came in one piece: their first byte is their last. One record instead of two.
-    pub(crate) whole: Latency,
-    /// Service times and times to first byte of the others.
-    pub(crate) pieces: Latency,
-    pub(crate) pieces_first: Latency,
-    /// Open loop only; in a closed loop the response time is the service time.
-    pub(crate) response: Latency,
-    pub(crate) lag: Latency,
-    pub(crate) connection_wait: Latency,
-    /// The part of the lag that is the generator's own lateness.
-    pub(crate) own_lag: Latency,
-    pub(crate) connect: Latency,
-    /// Age of the requests that were unfinished at the end.
-    pub(crate) unfinished_age: Latency,
-    /// Unfinished requests that never left.
-    pub(crate) never_sent: u64,
-    pub(crate) body_bytes: u64,
-    pub(crate) received_bytes: u64,
-    pub(crate) sent_bytes: u64,
-    pub(crate) completed_in_window: u64,
-    pub(crate) ok_in_window: u64,
-    pub(crate) received_in_window: u64,
-    pub(crate) status_counts: BTreeMap<u16, u64>,
+    whole: Latency,
     /// The status of the last responses, not yet in the map: a run of equal ones is one insertion.
     last_status: (u16, u64),
     pub(crate) series: Series,
     pub(crate) examples: Vec<(&'static str, String)>,
-    /// Bytes that came on a connection with no request under way.
-    pub(crate) stray_responses: u64,
-    /// Complete and failed requests since the start, warm-up included: for the progress line.
-    pub(crate) completed_total: u64,
-    pub(crate) failed_in_window: u64,
     /// Complete responses since the start, warm-up included.
-    pub(crate) answered_total: u64,
+    pub(crate) completed_total: u64,
+    /// For the progress line.
+    pub(crate) failed_in_window: u64,
 }
 
 impl Tally {
@@ -142,41 +119,19 @@ impl Tally {
         Tally {
             begin_ns,
             end_ns,
-            outcomes: Outcomes::default(),
+            counts: LoadCounts::default(),
             whole: Latency::new(),
-            pieces: Latency::new(),
-            pieces_first: Latency::new(),
-            response: Latency::new(),
-            lag: Latency::new(),
-            connection_wait: Latency::new(),
-            own_lag: Latency::new(),
-            connect: Latency::new(),
-            unfinished_age: Latency::new(),
-            never_sent: 0,
-            body_bytes: 0,
-            received_bytes: 0,
-            sent_bytes: 0,
-            completed_in_window: 0,
-            ok_in_window: 0,
-            received_in_window: 0,
-            status_counts: BTreeMap::new(),
             last_status: (0, 0),
             series: Series::new(begin_ns, end_ns.saturating_sub(begin_ns)),
             examples: Vec::new(),
-            stray_responses: 0,
             completed_total: 0,
             failed_in_window: 0,
-            answered_total: 0,
         }
     }
 
-    /// Takes over what was counted before the window was known: connections, and examples of what went wrong.
+    /// Takes over what was counted before the window was known: connections, stray bytes, and examples of what went wrong.
     pub(crate) fn take_connections(&mut self, before: Tally) {
-        self.outcomes.connects += before.outcomes.connects;
-        self.outcomes.connects_slow += before.outcomes.connects_slow;
-        self.outcomes.connects_failed += before.outcomes.connects_failed;
-        self.connect.merge(&before.connect);
-        self.stray_responses += before.stray_responses;
+        self.counts.add(&before.counts);
         for (kind, words) in before.examples {
             self.example(kind, || words);
         }
@@ -205,7 +160,7 @@ impl Tally {
     #[inline]
     fn is_over(&mut self, intended_ns: u64, end_ns: u64) -> bool {
         let belongs = self.belongs(intended_ns, end_ns);
-        self.outcomes.carried_in += u64::from(belongs == Belongs::CarriedIn);
+        self.counts.outcomes.carried_in += u64::from(belongs == Belongs::CarriedIn);
         belongs.is_counted()
     }
 
@@ -213,7 +168,7 @@ impl Tally {
     #[inline]
     pub(crate) fn issued(&mut self, intended_ns: u64) {
         if self.covers(intended_ns) {
-            self.outcomes.sent += 1;
+            self.counts.outcomes.sent += 1;
         }
     }
 
@@ -222,9 +177,9 @@ impl Tally {
     pub(crate) fn left(&mut self, intended_ns: u64, actual_ns: u64, wait_ns: u64) {
         let lag_ns = actual_ns.saturating_sub(intended_ns);
         if self.belongs(intended_ns, actual_ns).is_counted() {
-            self.lag.record_ns(lag_ns);
-            self.connection_wait.record_ns(wait_ns);
-            self.own_lag.record_ns(lag_ns.saturating_sub(wait_ns));
+            self.counts.times.lag.record_ns(lag_ns);
+            self.counts.times.connection_wait.record_ns(wait_ns);
+            self.counts.times.own_lag.record_ns(lag_ns.saturating_sub(wait_ns));
         }
         self.series.lag(actual_ns, lag_ns);
     }
@@ -232,18 +187,18 @@ impl Tally {
     #[inline]
     pub(crate) fn sent(&mut self, intended_ns: u64, bytes: usize) {
         if self.covers(intended_ns) {
-            self.sent_bytes += bytes as u64;
+            self.counts.sent_bytes += bytes as u64;
         }
     }
 
     #[inline]
     pub(crate) fn received(&mut self, intended_ns: u64, now_ns: u64, bytes: usize, body: usize) {
         if self.belongs(intended_ns, now_ns).is_counted() {
-            self.received_bytes += bytes as u64;
-            self.body_bytes += body as u64;
+            self.counts.received_bytes += bytes as u64;
+            self.counts.body_bytes += body as u64;
         }
         if self.covers(now_ns) {
-            self.received_in_window += bytes as u64;
+            self.counts.received_in_window_bytes += bytes as u64;
             self.series.received(now_ns, bytes as u64);
         }
     }
@@ -266,16 +221,16 @@ impl Tally {
             if first_byte_ns == 0 {
                 self.whole.record_ns(service_ns);
             } else {
-                self.pieces.record_ns(service_ns);
-                self.pieces_first.record_ns(first_byte_ns.saturating_sub(actual_ns));
+                self.counts.times.service.record_ns(service_ns);
+                self.counts.times.first_byte.record_ns(first_byte_ns.saturating_sub(actual_ns));
             }
             if is_open {
-                self.response.record_ns(response_ns);
+                self.counts.times.response.record_ns(response_ns);
             }
             if is_ok {
-                self.outcomes.ok += 1;
+                self.counts.outcomes.ok += 1;
             } else {
-                self.outcomes.non_2xx += 1;
+                self.counts.outcomes.non_2xx += 1;
             }
             if self.last_status.0 == status {
                 self.last_status.1 += 1;
@@ -288,26 +243,25 @@ impl Tally {
             }
         }
         if self.covers(now_ns) {
-            self.completed_in_window += 1;
-            self.ok_in_window += u64::from(is_ok);
+            self.counts.completed_in_window += 1;
+            self.counts.ok_in_window += u64::from(is_ok);
             self.failed_in_window += u64::from(!is_ok);
             self.series.completed(now_ns, response_ns);
         }
         self.completed_total += 1;
-        self.answered_total += 1;
     }
 
     fn settle_status(&mut self) {
         let (status, count) = std::mem::take(&mut self.last_status);
         if count > 0 {
-            *self.status_counts.entry(status).or_default() += count;
+            *self.counts.status_counts.entry(status).or_default() += count;
         }
     }
 
     /// A request ends without a complete response. [`Tally::issued`] was called for it.
     pub(crate) fn failed(&mut self, intended_ns: u64, now_ns: u64, failure: Failure) {
         if self.is_over(intended_ns, now_ns) {
-            let outcomes = &mut self.outcomes;
+            let outcomes = &mut self.counts.outcomes;
             *match failure {
                 Failure::Refused => &mut outcomes.refused,
                 Failure::Reset => &mut outcomes.reset,
@@ -331,32 +285,32 @@ impl Tally {
     /// A request that was still under way, or had not left, when the run ended. [`Tally::issued`] was called for it.
     pub(crate) fn unfinished(&mut self, intended_ns: u64, now_ns: u64, has_left: bool) {
         if self.is_over(intended_ns, now_ns) {
-            self.outcomes.unfinished += 1;
-            self.unfinished_age.record_ns(now_ns.saturating_sub(intended_ns));
-            self.never_sent += u64::from(!has_left);
+            self.counts.outcomes.unfinished += 1;
+            self.counts.times.unfinished_age.record_ns(now_ns.saturating_sub(intended_ns));
+            self.counts.never_sent += u64::from(!has_left);
         }
     }
 
     /// A connection that was to carry requests in the window; whether it received a byte since the window began.
     pub(crate) fn used(&mut self, has_heard: bool) {
-        self.outcomes.connections_used += 1;
-        self.outcomes.connections_silent += u64::from(!has_heard);
+        self.counts.outcomes.connections_used += 1;
+        self.counts.outcomes.connections_silent += u64::from(!has_heard);
     }
 
     pub(crate) fn connected(&mut self, took_ns: u64) {
-        self.outcomes.connects += 1;
-        self.outcomes.connects_slow += u64::from(took_ns > SLOW_CONNECT_NS);
-        self.connect.record_ns(took_ns);
+        self.counts.outcomes.connects += 1;
+        self.counts.outcomes.connects_slow += u64::from(took_ns > SLOW_CONNECT_NS);
+        self.counts.times.connect.record_ns(took_ns);
     }
 
     pub(crate) fn connect_failed(&mut self, failure: Failure) {
-        self.outcomes.connects_failed += 1;
+        self.counts.outcomes.connects_failed += 1;
         self.example(failure.kind(), || failure.words());
     }
 
     /// Bytes came on a connection that had no request under way.
     pub(crate) fn stray(&mut self, bytes: &[u8]) {
-        self.stray_responses += 1;
+        self.counts.stray_responses += 1;
         self.example("stray", || match is_http_2(bytes) {
             true => HTTP_2.0.into(),
             false => "the server sent bytes on a connection that had no request under way".into(),
@@ -369,51 +323,26 @@ impl Tally {
         }
     }
 
-    /// Adds another thread's tally of the same window.
-    pub(crate) fn merge(&mut self, mut other: Tally) {
+    /// Ends the counting: what was buffered is settled. In a closed loop the response time is the service time.
+    pub(crate) fn finish(&mut self, is_open: bool) {
         self.settle_status();
-        other.settle_status();
+        let times = &mut self.counts.times;
+        times.service.merge(&self.whole);
+        times.first_byte.merge(&self.whole);
+        self.whole = Latency::new();
+        if !is_open {
+            times.response = times.service.clone();
+        }
+    }
+
+    /// Adds another thread's tally of the same window; both are finished.
+    pub(crate) fn merge(&mut self, other: Tally) {
         self.end_ns = self.end_ns.max(other.end_ns);
-        self.outcomes.add(&other.outcomes);
-        for (mine, theirs) in [
-            (&mut self.whole, &other.whole),
-            (&mut self.pieces, &other.pieces),
-            (&mut self.pieces_first, &other.pieces_first),
-            (&mut self.response, &other.response),
-            (&mut self.lag, &other.lag),
-            (&mut self.connection_wait, &other.connection_wait),
-            (&mut self.own_lag, &other.own_lag),
-            (&mut self.connect, &other.connect),
-            (&mut self.unfinished_age, &other.unfinished_age),
-        ] {
-            mine.merge(theirs);
-        }
-        for (mine, theirs) in [
-            (&mut self.never_sent, other.never_sent),
-            (&mut self.body_bytes, other.body_bytes),
-            (&mut self.received_bytes, other.received_bytes),
-            (&mut self.sent_bytes, other.sent_bytes),
-            (&mut self.completed_in_window, other.completed_in_window),
-            (&mut self.ok_in_window, other.ok_in_window),
-            (&mut self.received_in_window, other.received_in_window),
-            (&mut self.stray_responses, other.stray_responses),
-            (&mut self.completed_total, other.completed_total),
-            (&mut self.failed_in_window, other.failed_in_window),
-            (&mut self.answered_total, other.answered_total),
-        ] {
-            *mine += theirs;
-        }
-        for (status, count) in other.status_counts {
-            *self.status_counts.entry(status).or_default() += count;
-        }
+        self.counts.add(&other.counts);
+        self.completed_total += other.completed_total;
         for (kind, words) in other.examples {
             self.example(kind, || words);
         }
         self.series.merge(other.series);
-    }
-
-    /// Ends the counting: what was buffered is settled.
-    pub(crate) fn finish(&mut self) {
-        self.settle_status();
     }
 }

@@ -76,8 +76,8 @@ fn child_client() {
     plan.timeout_ns = 30_000 * MS;
     plan.connect_timeout_ns = 30_000 * MS;
     let result = run(&plan);
-    assert_eq!(result.outcomes.connects, wanted, "{:?}", result.outcomes);
-    assert_eq!(result.outcomes.connects_failed, 0, "{:?}", result.first_errors);
+    assert_eq!(result.counts.outcomes.connects, wanted, "{:?}", result.counts.outcomes);
+    assert_eq!(result.counts.outcomes.connects_failed, 0, "{:?}", result.first_errors);
     assert!(result.engine.memory_bytes_per_connection <= 1024.0);
 }
 

@@ -14,14 +14,14 @@ fn every_scheduled_request_is_sent_on_its_schedule() {
         let result = run(&plan);
         let scheduled: usize = (0..2)
             .map(|index| {
-                let share = load::arrival::Share { index, of: 2 };
+                let share = record::Share { index, of: 2 };
                 load::arrival::Schedule::new(1000.0, arrival, plan.seed, share, 0, 500 * MS).count()
             })
             .sum();
-        assert_eq!(result.outcomes.sent, scheduled as u64);
-        assert_eq!(result.outcomes.ok, scheduled as u64);
-        assert_eq!(result.lag.len(), result.outcomes.sent);
-        assert!(result.response.max_ns() >= result.service.max_ns());
+        assert_eq!(result.counts.outcomes.sent, scheduled as u64);
+        assert_eq!(result.counts.outcomes.ok, scheduled as u64);
+        assert_eq!(result.counts.times.lag.len(), result.counts.outcomes.sent);
+        assert!(result.counts.times.response.max_ns() >= result.counts.times.service.max_ns());
     }
 }
 
@@ -37,10 +37,10 @@ fn a_slow_server_gets_every_request_late_rather_than_never() {
     let mut plan = open(server.address, 200.0, Arrival::Constant);
     (plan.connections, plan.duration_ns) = (1, 300 * MS);
     let result = run(&plan);
-    assert_eq!(result.outcomes.sent, 60);
-    assert_eq!(result.outcomes.ok + result.outcomes.unfinished, 60, "{:?}", result.outcomes);
+    assert_eq!(result.counts.outcomes.sent, 60);
+    assert_eq!(result.counts.outcomes.ok + result.counts.outcomes.unfinished, 60, "{:?}", result.counts.outcomes);
     // The 50th request cannot end before 50 x 20 ms, and was meant to leave at 245 ms.
-    assert!(result.response.max_ns().unwrap() >= 700 * MS);
+    assert!(result.counts.times.response.max_ns().unwrap() >= 700 * MS);
 }
 
 #[test]
@@ -53,8 +53,8 @@ fn a_connection_for_each_request_is_opened_when_the_request_is_due() {
     let mut plan = open(server.address, 300.0, Arrival::Poisson);
     (plan.connections, plan.requests_per_connection) = (20, 1);
     let result = run(&plan);
-    assert_eq!(result.outcomes.ok, result.outcomes.sent, "{:?}", result.outcomes);
-    assert_eq!(result.outcomes.connects, result.outcomes.sent);
+    assert_eq!(result.counts.outcomes.ok, result.counts.outcomes.sent, "{:?}", result.counts.outcomes);
+    assert_eq!(result.counts.outcomes.connects, result.counts.outcomes.sent);
 }
 
 #[test]
@@ -68,8 +68,8 @@ fn a_server_that_closes_idle_connections_costs_no_request() {
     let mut plan = open(server.address, 10.0, Arrival::Constant);
     (plan.connections, plan.duration_ns) = (2, 500 * MS);
     let result = run(&plan);
-    assert_eq!(result.outcomes.ok, 5, "{:?}", result.outcomes);
-    assert!(result.outcomes.connects > 2);
+    assert_eq!(result.counts.outcomes.ok, 5, "{:?}", result.counts.outcomes);
+    assert!(result.counts.outcomes.connects > 2);
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn precise_waiting_is_reported_with_what_was_in_force() {
     // A machine that wakes every one of a run's sleeps too late leaves nothing to poll for; another run finds it quieter.
     let polled = (0..50).any(|_| {
         let result = run(&plan);
-        assert_eq!(result.outcomes.ok, 100);
+        assert_eq!(result.counts.outcomes.ok, 100);
         assert!(result.engine.wait_method.contains("polling"), "{:?}", result.engine);
         assert!(["normal", "SCHED_FIFO, priority 10"].contains(&result.engine.scheduling.as_str()));
         result.engine.polling_ns > 0

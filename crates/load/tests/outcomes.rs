@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Runs a closed loop against a server that handles each connection so; at least one request must have been sent.
 fn outcomes_of(handle: impl Fn(TcpStream) + Send + Sync + 'static) -> Outcomes {
     let server = serve(handle);
-    let outcomes = run(&plan(server.address)).outcomes;
+    let outcomes = run(&plan(server.address)).counts.outcomes;
     assert!(outcomes.sent > 0);
     outcomes
 }
@@ -28,7 +28,7 @@ fn after_request(then: impl Fn(TcpStream) + Send + Sync + 'static) -> Outcomes {
 /// Answers every request so.
 fn answered(answer: &[u8]) -> Outcomes {
     let server = answering(answer);
-    run(&plan(server.address)).outcomes
+    run(&plan(server.address)).counts.outcomes
 }
 
 fn finished(outcomes: Outcomes) -> u64 {
@@ -39,14 +39,14 @@ fn finished(outcomes: Outcomes) -> u64 {
 fn a_plain_server_answers_everything() {
     let server = answering(SMALL);
     let result = run(&plan(server.address));
-    let outcomes = result.outcomes;
+    let outcomes = result.counts.outcomes;
     assert!(outcomes.ok > 10);
     assert_eq!(outcomes.ok, outcomes.sent);
     assert_eq!(outcomes.connects, 2);
     assert_eq!(server.requests.load(Ordering::SeqCst), outcomes.sent, "the server's own count");
-    assert_eq!(result.body_bytes, 5 * outcomes.ok);
-    assert_eq!(result.received_bytes, SMALL.len() as u64 * outcomes.ok);
-    assert_eq!(result.status_counts.get(&200), Some(&outcomes.ok));
+    assert_eq!(result.counts.body_bytes, 5 * outcomes.ok);
+    assert_eq!(result.counts.received_bytes, SMALL.len() as u64 * outcomes.ok);
+    assert_eq!(result.counts.status_counts.get(&200), Some(&outcomes.ok));
     let rows = result.series_csv.lines().count();
     assert_eq!(rows, 3, "a header and two steps of 100 ms: {}", result.series_csv);
 }
@@ -57,19 +57,19 @@ fn threads_share_connections_and_add_up() {
     let mut plan = plan(server.address);
     (plan.connections, plan.threads) = (7, 3);
     let result = run(&plan);
-    assert_eq!(result.outcomes.connects, 7);
-    assert_eq!(server.requests.load(Ordering::SeqCst), result.outcomes.sent);
+    assert_eq!(result.counts.outcomes.connects, 7);
+    assert_eq!(server.requests.load(Ordering::SeqCst), result.counts.outcomes.sent);
     assert_eq!(result.engine.threads, 3);
 }
 
 #[test]
 fn a_closed_port_is_refused_without_a_busy_loop() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let outcomes = run(&plan(port)).outcomes;
+    let outcomes = run(&plan(port)).counts.outcomes;
     assert_eq!(outcomes.refused, outcomes.sent);
     // Two slots; back-off of 10, 20, 40, 80 ms.
     assert!((1..=12).contains(&outcomes.connects_failed), "{outcomes:?}");
-    let open_outcomes = run(&open(port, 500.0, Arrival::Constant)).outcomes;
+    let open_outcomes = run(&open(port, 500.0, Arrival::Constant)).counts.outcomes;
     assert_eq!((open_outcomes.sent, open_outcomes.refused), (100, 100));
 }
 
@@ -84,7 +84,7 @@ fn silence_times_out() {
     let server = serve(|mut stream| while read_request(&mut stream).is_some() {});
     let mut plan = plan(server.address);
     plan.timeout_ns = 60 * MS;
-    let outcomes = run(&plan).outcomes;
+    let outcomes = run(&plan).counts.outcomes;
     assert!(outcomes.timed_out >= 2, "{outcomes:?}");
     assert_eq!(outcomes.timed_out, finished(outcomes), "{outcomes:?}");
 }
@@ -136,7 +136,7 @@ fn a_header_of_ten_megabytes_is_malformed_and_not_read_to_its_end() {
         }
     });
     let result = run(&plan(server.address));
-    let outcomes = result.outcomes;
+    let outcomes = result.counts.outcomes;
     assert!(outcomes.malformed > 0, "{outcomes:?}");
     assert_eq!(outcomes.malformed, finished(outcomes), "{outcomes:?}");
     assert!(result.first_errors.iter().any(|words| words.contains("64 KiB")), "{:?}", result.first_errors);
@@ -164,7 +164,7 @@ fn bytes_on_an_idle_connection_are_counted_as_stray() {
     plan.connections = 1;
     plan.duration_ns = 400 * MS;
     let result = run(&plan);
-    assert!(result.stray_responses >= 1, "{:?}", result.outcomes);
+    assert!(result.counts.stray_responses >= 1, "{:?}", result.counts.outcomes);
     assert!(result.doubts.iter().any(|doubt| doubt.what.contains("no request asked for")), "{:?}", result.doubts);
 }
 
@@ -206,9 +206,9 @@ fn a_close_delimited_body_ends_with_the_connection() {
         }
     });
     let result = run(&plan(server.address));
-    assert_eq!(result.outcomes.ok, result.outcomes.sent, "{:?}", result.outcomes);
-    assert!(result.outcomes.ok > 2);
-    assert_eq!(result.body_bytes, 9 * result.outcomes.ok);
+    assert_eq!(result.counts.outcomes.ok, result.counts.outcomes.sent, "{:?}", result.counts.outcomes);
+    assert!(result.counts.outcomes.ok > 2);
+    assert_eq!(result.counts.body_bytes, 9 * result.counts.outcomes.ok);
 }
 
 #[test]
@@ -250,9 +250,9 @@ fn a_body_of_a_hundred_megabytes_is_counted_to_the_byte() {
     plan.duration_ns = 50 * MS;
     plan.timeout_ns = 60_000 * MS;
     let result = run(&plan);
-    if result.outcomes.unfinished == 0 {
-        assert!(result.outcomes.ok >= 1);
-        assert_eq!(result.body_bytes, SIZE as u64 * result.outcomes.ok);
+    if result.counts.outcomes.unfinished == 0 {
+        assert!(result.counts.outcomes.ok >= 1);
+        assert_eq!(result.counts.body_bytes, SIZE as u64 * result.counts.outcomes.ok);
     } else {
         println!("not checked: this machine did not move 100 MiB over loopback in 2 s");
     }
@@ -266,19 +266,19 @@ fn a_large_request_body_arrives_whole() {
     plan.body = vec![b'b'; 3 << 20];
     plan.timeout_ns = 60_000 * MS;
     let result = run(&plan);
-    let outcomes = result.outcomes;
+    let outcomes = result.counts.outcomes;
     assert!(outcomes.ok > 0);
     assert_eq!(outcomes.ok, finished(outcomes), "{outcomes:?}");
     assert_eq!(server.requests.load(Ordering::SeqCst), outcomes.ok);
     if outcomes.unfinished == 0 {
-        assert!(result.sent_bytes > outcomes.ok * (3 << 20));
+        assert!(result.counts.sent_bytes > outcomes.ok * (3 << 20));
     }
 }
 
 #[test]
 fn head_responses_have_no_body() {
     let server = answering(&b"HTTP/1.1 200 OK\r\nContent-Length: 12345\r\n\r\n"[..]);
-    let outcomes = run(&LoadPlan { method: "HEAD".into(), ..plan(server.address) }).outcomes;
+    let outcomes = run(&LoadPlan { method: "HEAD".into(), ..plan(server.address) }).counts.outcomes;
     assert!(outcomes.ok > 2);
     assert_eq!(outcomes.ok, outcomes.sent);
 }
@@ -290,7 +290,7 @@ fn one_request_a_connection_reconnects_each_time_and_says_so() {
         let says_close = String::from_utf8_lossy(&request).contains("Connection: close");
         let _ = stream.write_all(if says_close { SMALL_CLOSE } else { b"HTTP/1.1 500 No\r\n\r\n" });
     });
-    let outcomes = run(&LoadPlan { requests_per_connection: 1, ..plan(server.address) }).outcomes;
+    let outcomes = run(&LoadPlan { requests_per_connection: 1, ..plan(server.address) }).counts.outcomes;
     assert!(outcomes.ok > 2);
     assert_eq!(outcomes.ok, outcomes.sent, "{outcomes:?}");
     assert!(outcomes.connects >= outcomes.ok);
@@ -307,7 +307,7 @@ fn a_server_that_closes_after_each_response_is_reconnected() {
             read_request(&mut stream);
         }
     });
-    let outcomes = run(&plan(server.address)).outcomes;
+    let outcomes = run(&plan(server.address)).counts.outcomes;
     assert!(outcomes.ok > 2, "{outcomes:?}");
     assert_eq!(outcomes.ok + outcomes.closed_early + outcomes.reset, outcomes.sent, "{outcomes:?}");
     assert!(outcomes.connects > 2);
@@ -346,7 +346,7 @@ fn ipv6_works_like_ipv4() {
             let _ = stream.write_all(SMALL);
         }
     });
-    let outcomes = run(&plan(server.address)).outcomes;
+    let outcomes = run(&plan(server.address)).counts.outcomes;
     assert!(outcomes.ok > 2);
     assert_eq!(outcomes.ok, outcomes.sent);
 }
@@ -357,7 +357,7 @@ fn addresses_are_tried_in_turn() {
     let server = answering(SMALL);
     let mut plan = plan(server.address);
     plan.addresses.insert(0, closed);
-    let outcomes = run(&plan).outcomes;
+    let outcomes = run(&plan).counts.outcomes;
     assert!(outcomes.ok > 2);
     assert_eq!(outcomes.ok, outcomes.sent, "{outcomes:?}");
 }
@@ -386,7 +386,7 @@ fn stopping_keeps_what_was_measured() {
     let mut events = StopLater(&stop, Heard::default());
     let result = load::run(&plan, &stop, &mut events).unwrap();
     assert_books(&result);
-    assert!(result.interrupted && result.outcomes.ok > 0);
+    assert!(result.interrupted && result.counts.outcomes.ok > 0);
     assert!(result.window_ns < plan.duration_ns && result.window_ns > 0);
     assert!(result.doubts.iter().any(|doubt| doubt.kind == record::DoubtKind::Interrupted));
     assert_eq!((events.1.begins, events.1.ends), (1, 1));
@@ -401,6 +401,6 @@ fn a_warm_up_is_not_counted() {
     let mut heard = Heard::default();
     let result = load::run(&plan, &AtomicBool::new(false), &mut heard).unwrap();
     assert_books(&result);
-    assert!(server.requests.load(Ordering::SeqCst) > result.outcomes.sent);
+    assert!(server.requests.load(Ordering::SeqCst) > result.counts.outcomes.sent);
     assert!(heard.progress.iter().any(|progress| progress.in_warmup));
 }

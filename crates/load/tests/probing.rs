@@ -122,6 +122,6 @@ fn first_error(handle: impl Fn(std::net::TcpStream) + Send + Sync + 'static) -> 
     plan.duration_ns = 50 * MS;
     plan.timeout_ns = 200 * MS;
     let result = run(&plan);
-    assert_eq!(result.outcomes.completed(), 0);
+    assert_eq!(result.counts.outcomes.completed(), 0);
     result.first_errors.first().cloned().unwrap_or_default()
 }

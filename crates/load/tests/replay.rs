@@ -1,10 +1,9 @@
 //! Replay: the order of a client, sessions on connections, bounds, and servers that do not play along.
 
 use crate::servers::*;
-use load::arrival::Share;
 use load::{LoadResult, ReplayRequest, ReplaySource, ReplayStep, Supply};
 use record::workload::{ReplayResult, RequestClass, TraceSource};
-use record::{Arrival, LoadPlan, Pace};
+use record::{Arrival, LoadPlan, Pace, Share};
 use std::collections::HashMap;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -38,7 +37,7 @@ impl ReplaySource for Steps<'_> {
                 return self.log.failure.clone().filter(|_| is_first).map(Err);
             };
             self.position += 1;
-            if client % self.share.of as u64 != self.share.index as u64 {
+            if !self.share.holds(client) {
                 continue;
             }
             self.told += 1;
@@ -128,7 +127,12 @@ fn sessions_are_connections_and_clients_keep_their_order() {
             .collect();
         let plan = LoadPlan { threads, connections, ..replaying(server.address, is_paced) };
         let result = replay(&plan, lines);
-        assert_eq!((result.outcomes.sent, result.outcomes.ok), (240, 240), "{:?}", result.outcomes);
+        assert_eq!(
+            (result.counts.outcomes.sent, result.counts.outcomes.ok),
+            (240, 240),
+            "{:?}",
+            result.counts.outcomes
+        );
         let told = result.workload.replay.expect("a replay has a result");
         assert!(told.is_whole && told.failure.is_none());
         assert_eq!((told.sizes_equal, told.statuses_equal, told.got_bytes), (240, 240, 1200));
@@ -160,11 +164,11 @@ fn late_requests_leave_and_none_is_dropped() {
         }
     });
     let result = replay(&replaying(server.address, true), (0..20).map(|n| (0, 0, n)).collect());
-    assert_eq!(result.outcomes.ok, 20);
-    assert_eq!(result.outcomes.connects, 1);
+    assert_eq!(result.counts.outcomes.ok, 20);
+    assert_eq!(result.counts.outcomes.connects, 1);
     // The last one was meant to leave after 19 ms, and waited for 19 answers of 20 ms.
-    assert!(result.response.max_ns().unwrap() > 300 * MS, "{:?}", result.response.max_ns());
-    assert!(result.connection_wait.max_ns().unwrap() > 300 * MS, "the lateness is the server's");
+    assert!(result.counts.times.response.max_ns().unwrap() > 300 * MS, "{:?}", result.counts.times.response.max_ns());
+    assert!(result.counts.times.connection_wait.max_ns().unwrap() > 300 * MS, "the lateness is the server's");
 }
 
 #[test]
@@ -172,12 +176,12 @@ fn a_duration_ends_a_log_before_its_end() {
     let server = answering(SMALL);
     let plan = LoadPlan { duration_ns: 100 * MS, ..replaying(server.address, true) };
     let result = replay(&plan, (0..1000).map(|n| (n % 5, n % 5, n * 10)).collect());
-    assert_eq!(result.outcomes.sent, 10, "those of the first 100 ms");
+    assert_eq!(result.counts.outcomes.sent, 10, "those of the first 100 ms");
     assert!(!result.workload.replay.expect("a result").is_whole);
     let endless = (0..2_000_000).map(|n| (n % 50, n % 50, 0)).collect();
     let result = replay(&LoadPlan { duration_ns: 100 * MS, ..replaying(server.address, false) }, endless);
-    assert_eq!(result.outcomes.sent, result.outcomes.ok + result.outcomes.unfinished);
-    assert!(result.outcomes.ok > 0 && !result.workload.replay.expect("a result").is_whole);
+    assert_eq!(result.counts.outcomes.sent, result.counts.outcomes.ok + result.counts.outcomes.unfinished);
+    assert!(result.counts.outcomes.ok > 0 && !result.workload.replay.expect("a result").is_whole);
 }
 
 #[test]
@@ -188,11 +192,16 @@ fn a_server_that_resets_or_refuses_fails_every_request_once_and_the_run_ends() {
     });
     for is_paced in [false, true] {
         let result = replay(&replaying(resetting.address, is_paced), (0..12).map(|n| (n % 4, n % 4, n)).collect());
-        assert_eq!((result.outcomes.sent, result.outcomes.errors()), (12, 12), "{:?}", result.outcomes);
+        assert_eq!(
+            (result.counts.outcomes.sent, result.counts.outcomes.errors()),
+            (12, 12),
+            "{:?}",
+            result.counts.outcomes
+        );
     }
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let result = replay(&replaying(closed, true), (0..4).map(|n| (n, n, 0)).collect());
-    assert_eq!((result.outcomes.sent, result.outcomes.refused), (4, 4), "{:?}", result.outcomes);
+    assert_eq!((result.counts.outcomes.sent, result.counts.outcomes.refused), (4, 4), "{:?}", result.counts.outcomes);
 }
 
 #[test]
@@ -203,7 +212,7 @@ fn a_server_that_closes_after_each_answer_gets_the_rest_on_new_connections() {
         }
     });
     let result = replay(&replaying(server.address, false), (0..10).map(|n| (n % 2, n % 2, 0)).collect());
-    assert_eq!((result.outcomes.ok, result.outcomes.connects), (10, 10), "{:?}", result.outcomes);
+    assert_eq!((result.counts.outcomes.ok, result.counts.outcomes.connects), (10, 10), "{:?}", result.counts.outcomes);
 }
 
 #[test]
@@ -214,7 +223,7 @@ fn a_log_that_breaks_off_is_sent_up_to_there_and_says_so() {
     plan.workload.classes =
         vec![RequestClass { label: "all".into(), kind: record::workload::Kind::Static, largest_bytes: None }];
     let result = load::run_supplied(&plan, &log, &AtomicBool::new(false), &mut Heard::default()).expect("it runs");
-    assert_eq!(result.outcomes.ok, 6);
+    assert_eq!(result.counts.outcomes.ok, 6);
     let replay = result.workload.replay.expect("a result");
     assert_eq!(replay.failure.as_deref(), Some("line 7 is missing"));
     assert!(!replay.is_whole);

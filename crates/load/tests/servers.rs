@@ -162,13 +162,13 @@ pub fn run(plan: &LoadPlan) -> LoadResult {
 
 /// Every request ended in exactly one outcome, and the histograms have as many values as the outcomes say.
 pub fn assert_books(result: &LoadResult) {
-    let outcomes = result.outcomes;
+    let outcomes = result.counts.outcomes;
     assert_eq!(outcomes.sum(), outcomes.requests(), "{outcomes:?}");
     assert!(outcomes.connections_silent <= outcomes.connections_used, "{outcomes:?}");
-    assert_eq!(result.response.len(), outcomes.completed());
-    assert_eq!(result.service.len(), outcomes.completed());
-    assert_eq!(result.first_byte.len(), outcomes.completed());
-    assert_eq!(result.status_counts.values().sum::<u64>(), outcomes.completed());
-    assert_eq!(result.unfinished_age.len(), outcomes.unfinished);
-    assert_eq!(result.connect.len(), outcomes.connects);
+    assert_eq!(result.counts.times.response.len(), outcomes.completed());
+    assert_eq!(result.counts.times.service.len(), outcomes.completed());
+    assert_eq!(result.counts.times.first_byte.len(), outcomes.completed());
+    assert_eq!(result.counts.status_counts.values().sum::<u64>(), outcomes.completed());
+    assert_eq!(result.counts.times.unfinished_age.len(), outcomes.unfinished);
+    assert_eq!(result.counts.times.connect.len(), outcomes.connects);
 }

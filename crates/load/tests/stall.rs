@@ -34,17 +34,21 @@ fn stalled_server_does_not_hide_latency() {
     plan.connections = 1;
     plan.duration_ns = 3 * SECOND;
     let result = run(&plan);
-    assert_eq!(result.outcomes.ok, 1200, "{:?}", result.outcomes);
+    assert_eq!(result.counts.outcomes.ok, 1200, "{:?}", result.counts.outcomes);
     // 400 requests were meant to leave during the stall, a third of all. Their users waited for up to a second, half of
     // them for half of it: the stall itself makes these lower bounds, not the speed of this machine.
-    assert!(result.response.max_ns().unwrap() >= 900 * MS);
-    assert!(result.response.quantile_ns(0.9).unwrap() >= 600 * MS, "{:?}", result.response.quantile_ns(0.9));
+    assert!(result.counts.times.response.max_ns().unwrap() >= 900 * MS);
+    assert!(
+        result.counts.times.response.quantile_ns(0.9).unwrap() >= 600 * MS,
+        "{:?}",
+        result.counts.times.response.quantile_ns(0.9)
+    );
     // Service time counts from the actual send, and only one request was under way: the 99th percentile knows nothing.
     let waited = |latency: &record::Latency| latency.len() - latency.count_at_most(400 * MS);
-    assert_eq!(waited(&result.service), 1, "one request met the stall on its connection");
-    assert!(waited(&result.response) >= 200, "{}", waited(&result.response));
-    assert!(result.lag.max_ns().unwrap() >= 900 * MS);
-    assert!(result.connection_wait.max_ns().unwrap() >= 900 * MS);
+    assert_eq!(waited(&result.counts.times.service), 1, "one request met the stall on its connection");
+    assert!(waited(&result.counts.times.response) >= 200, "{}", waited(&result.counts.times.response));
+    assert!(result.counts.times.lag.max_ns().unwrap() >= 900 * MS);
+    assert!(result.counts.times.connection_wait.max_ns().unwrap() >= 900 * MS);
     let kinds: Vec<_> = result.doubts.iter().map(|doubt| doubt.kind).collect();
     assert!(kinds.contains(&record::DoubtKind::ConnectionWait), "{kinds:?}");
 }
@@ -56,8 +60,13 @@ fn a_closed_loop_hides_the_same_stall() {
     plan.connections = 1;
     plan.duration_ns = 2 * SECOND;
     let result = run(&plan);
-    let waited = result.response.len() - result.response.count_at_most(400 * MS);
-    assert_eq!(waited, 1, "the loop waits together with the server: of {} requests", result.response.len());
+    let waited = result.counts.times.response.len() - result.counts.times.response.count_at_most(400 * MS);
+    assert_eq!(
+        waited,
+        1,
+        "the loop waits together with the server: of {} requests",
+        result.counts.times.response.len()
+    );
 }
 
 #[test]
@@ -67,8 +76,8 @@ fn a_stall_at_the_end_of_the_window_is_waited_for() {
     plan.connections = 2;
     plan.duration_ns = 600 * MS;
     let result = run(&plan);
-    assert_eq!(result.outcomes.unfinished, 0, "{:?}", result.outcomes);
-    assert!(result.response.max_ns().unwrap() >= 800 * MS);
+    assert_eq!(result.counts.outcomes.unfinished, 0, "{:?}", result.counts.outcomes);
+    assert!(result.counts.times.response.max_ns().unwrap() >= 800 * MS);
 }
 
 #[test]
@@ -82,10 +91,10 @@ fn requests_that_nobody_answers_are_unfinished_and_doubted() {
     plan.duration_ns = 300 * MS;
     plan.timeout_ns = 60 * SECOND;
     let result = run(&plan);
-    assert_eq!(result.outcomes.sent, 30);
-    assert_eq!(result.outcomes.unfinished, 30, "{:?}", result.outcomes);
-    assert_eq!(result.never_sent, 28, "two connections took one each");
-    assert!(result.unfinished_age.max_ns().unwrap() >= 2 * SECOND, "the grace was given");
+    assert_eq!(result.counts.outcomes.sent, 30);
+    assert_eq!(result.counts.outcomes.unfinished, 30, "{:?}", result.counts.outcomes);
+    assert_eq!(result.counts.never_sent, 28, "two connections took one each");
+    assert!(result.counts.times.unfinished_age.max_ns().unwrap() >= 2 * SECOND, "the grace was given");
     let censored = result.doubts.iter().find(|doubt| doubt.kind == record::DoubtKind::Censored).expect("a doubt");
     assert!(censored.what.contains("30 requests"), "{censored:?}");
 }
@@ -93,12 +102,12 @@ fn requests_that_nobody_answers_are_unfinished_and_doubted() {
 /// Before the window, through all of it, and beyond: a stall of a second around a window of 300 ms.
 fn stall_around_the_window(plan: LoadPlan) -> LoadResult {
     let result = run(&LoadPlan { warmup_ns: 300 * MS, duration_ns: 300 * MS, ..plan });
-    let outcomes = result.outcomes;
+    let outcomes = result.counts.outcomes;
     assert!(outcomes.carried_in > 0, "{outcomes:?}");
     assert_eq!(outcomes.unfinished, 0, "{outcomes:?}");
-    assert!(result.response.max_ns().unwrap() >= 900 * MS, "the stall began before the window");
+    assert!(result.counts.times.response.max_ns().unwrap() >= 900 * MS, "the stall began before the window");
     assert_eq!(
-        (result.completed_in_window, outcomes.connections_silent),
+        (result.counts.completed_in_window, outcomes.connections_silent),
         (0, 0),
         "the answers came after it: {outcomes:?}"
     );
@@ -109,8 +118,8 @@ fn stall_around_the_window(plan: LoadPlan) -> LoadResult {
 fn a_closed_loop_shows_a_stall_that_began_in_the_warm_up() {
     let server = stalling(Duration::from_millis(150));
     let result = stall_around_the_window(plan(server.address));
-    assert_eq!((result.outcomes.sent, result.outcomes.carried_in, result.outcomes.ok), (0, 2, 2));
-    assert_eq!(result.service.len(), 2);
+    assert_eq!((result.counts.outcomes.sent, result.counts.outcomes.carried_in, result.counts.outcomes.ok), (0, 2, 2));
+    assert_eq!(result.counts.times.service.len(), 2);
 }
 
 #[test]
@@ -118,8 +127,8 @@ fn an_open_loop_shows_a_stall_that_began_in_the_warm_up() {
     let server = stalling(Duration::from_millis(150));
     let result = stall_around_the_window(open(server.address, 100.0, Arrival::Constant));
     // 30 were meant for the window, 15 waited since the stall began: in a connection, or for one.
-    assert_eq!(result.outcomes.sent, 30);
-    assert!(result.outcomes.carried_in >= 10, "{:?}", result.outcomes);
+    assert_eq!(result.counts.outcomes.sent, 30);
+    assert!(result.counts.outcomes.carried_in >= 10, "{:?}", result.counts.outcomes);
 }
 
 #[test]
@@ -133,7 +142,7 @@ fn a_request_that_hangs_through_the_whole_run_is_unfinished_however_early_it_was
         let plan =
             LoadPlan { pace, warmup_ns: 200 * MS, duration_ns: 100 * MS, timeout_ns: 700 * MS, ..plan(server.address) };
         let result = run(&plan);
-        let outcomes = result.outcomes;
+        let outcomes = result.counts.outcomes;
         assert_eq!(outcomes.timed_out, 2, "sent in the warm-up, given up after the window: {outcomes:?}");
         assert_eq!((outcomes.connections_used, outcomes.connections_silent), (2, 2), "{outcomes:?}");
         let silent = result.doubts.iter().find(|doubt| doubt.kind == DoubtKind::SilentConnections).expect("a doubt");
@@ -155,7 +164,7 @@ fn connections_that_the_server_does_not_serve_are_counted_and_doubted() {
     let mut plan = plan(server.address);
     (plan.connections, plan.warmup_ns, plan.timeout_ns) = (8, 100 * MS, 600 * MS);
     let result = run(&plan);
-    let outcomes = result.outcomes;
+    let outcomes = result.counts.outcomes;
     assert_eq!((outcomes.connections_used, outcomes.connections_silent), (8, 6), "{outcomes:?}");
     assert_eq!(outcomes.timed_out + outcomes.unfinished, 6, "{outcomes:?}");
     let kinds: Vec<_> = result.doubts.iter().map(|doubt| doubt.kind).collect();
@@ -170,7 +179,7 @@ fn a_server_that_answers_everybody_keeps_to_littles_law() {
         let mut plan = plan(server.address);
         (plan.connections, plan.warmup_ns) = (8, 100 * MS);
         let result = run(&plan);
-        let outcomes = result.outcomes;
+        let outcomes = result.counts.outcomes;
         assert!(outcomes.carried_in <= 8, "one a connection: {outcomes:?}");
         assert_eq!((outcomes.connections_used, outcomes.connections_silent), (8, 0), "{outcomes:?}");
         assert_eq!(outcomes.ok, outcomes.requests());
@@ -196,5 +205,10 @@ fn a_run_that_is_stopped_in_its_warm_up_counts_nothing() {
     let result = load::run(&plan, &stop, &mut Stopping(&stop)).expect("the load runs");
     assert_books(&result);
     assert!(result.interrupted);
-    assert_eq!((result.outcomes.requests(), result.outcomes.connections_used), (0, 0), "{:?}", result.outcomes);
+    assert_eq!(
+        (result.counts.outcomes.requests(), result.counts.outcomes.connections_used),
+        (0, 0),
+        "{:?}",
+        result.counts.outcomes
+    );
 }

@@ -44,9 +44,9 @@ static __always_inline void record_boundaries(struct request *r, struct mark *m,
 #pragma unroll
     for (int p = 0; p < PHASES; p++) {
         __sync_fetch_and_add(&row->elapsed_ns[p], elapsed[p]);
-        __sync_fetch_and_add(&row->elapsed[p][bucket_of(elapsed[p])], 1);
+        __sync_fetch_and_add(&row->elapsed[p].buckets[bucket_of(elapsed[p])], 1);
         __sync_fetch_and_add(&row->cpu_ns[p], cpu[p]);
-        __sync_fetch_and_add(&row->cpu[p][bucket_of(cpu[p] > 0 ? cpu[p] : 0)], 1);
+        __sync_fetch_and_add(&row->cpu[p].buckets[bucket_of(cpu[p] > 0 ? cpu[p] : 0)], 1);
     }
 }
 

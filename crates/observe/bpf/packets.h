@@ -26,7 +26,7 @@ static __always_inline __u64 hook_begins(void);
 static __always_inline void hook_ends(__u64 began_ns);
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-/* The part behind ___ is no part of the name that libbpf compares. */
+/* libbpf does not compare the part of a name after ___. */
 struct net_device___profile {
     possible_net_t nd_net;
 };
@@ -71,8 +71,8 @@ struct packet {
     __u32 payload_bytes;
 };
 
-/* Reads the TCP header behind the IP header at `ip`, of which `linear` bytes may be read. False: not TCP, not a first
- * fragment, or behind IPv6 extension headers. */
+/* Reads the TCP header after the IP header at `ip`, of which `linear` bytes may be read. False: not TCP, not a first
+ * fragment, or after IPv6 extension headers. */
 static __always_inline bool parse(const unsigned char *ip, __u32 linear, __u32 skb_len, struct packet *packet,
                                   struct cpu_row *own) {
     __u8 head[40], tcp[20];
@@ -163,7 +163,7 @@ static __always_inline void packet_leaves(struct sk_buff___profile *skb) {
     struct sock *sk = skb->sk;
     __u16 port = sk ? sk->__sk_common.skc_num : 0;
     if (port) {
-        /* The usual case reads no header: TCP keeps what it sends behind the linear part. */
+        /* The usual case reads no header: TCP keeps what it sends outside the linear part. */
         if (port != target.port || !is_tcp(sk))
             return;
         packet.payload_bytes = skb->data_len;

@@ -164,7 +164,7 @@ static __always_inline void record_finished(struct request *r, __u64 bytes_out, 
     if (elapsed > 0) {
         row->timed++;
         row->elapsed_ns += elapsed;
-        row->elapsed[bucket_of(elapsed)]++;
+        row->elapsed.buckets[bucket_of(elapsed)]++;
     }
 }
 
@@ -184,7 +184,7 @@ static __always_inline void record_finished_atomically(struct request *r, __u64 
     if (elapsed > 0) {
         __sync_fetch_and_add(&row->timed, 1);
         __sync_fetch_and_add(&row->elapsed_ns, elapsed);
-        __sync_fetch_and_add(&row->elapsed[bucket_of(elapsed)], 1);
+        __sync_fetch_and_add(&row->elapsed.buckets[bucket_of(elapsed)], 1);
     }
 }
 

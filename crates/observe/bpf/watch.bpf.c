@@ -49,9 +49,9 @@ static __always_inline void record_phases(struct request *r, __u64 bytes_out, st
             c->phase_cpu_ns[p] += cpu;
         }
         row->elapsed_ns[p] += elapsed[p];
-        row->elapsed[p][bucket_of(elapsed[p])]++;
+        row->elapsed[p].buckets[bucket_of(elapsed[p])]++;
         row->cpu_ns[p] += cpu;
-        row->cpu[p][bucket_of(cpu > 0 ? cpu : 0)]++;
+        row->cpu[p].buckets[bucket_of(cpu > 0 ? cpu : 0)]++;
     }
 }
 
@@ -82,7 +82,7 @@ static __always_inline void first_read(struct request *r, __u64 now_ns, __s64 ac
         elapsed = 0;
     __sync_fetch_and_add(&counts.connects, 1);
     __sync_fetch_and_add(&counts.connect_elapsed_ns, elapsed);
-    __sync_fetch_and_add(&counts.connect_elapsed[bucket_of(elapsed)], 1);
+    __sync_fetch_and_add(&counts.connect_elapsed.buckets[bucket_of(elapsed)], 1);
     if (accept_cpu_ns) {
         c->other_cpu_ns -= accept_cpu_ns;
         __sync_fetch_and_add(&counts.connect_cpu_ns, accept_cpu_ns);

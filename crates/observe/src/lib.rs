@@ -31,6 +31,8 @@
 //! `neighbours` (what follows). A further source, such as a BPF program, is one more reader beside `network`: read at
 //! both edges into [`window::Edge`], or by the sampler into its samples, and turned into figures in `window`.
 
+#[cfg(feature = "bpf")]
+mod bpf;
 mod capabilities;
 mod cpu_clock;
 mod error;

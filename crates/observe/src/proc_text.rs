@@ -2,21 +2,24 @@
 //!
 //! The text is the kernel's, but process names in it are anybody's, and a file may be cut short: no input panics, what is
 //! missing or malformed is `None` or left out, and what is kept is bounded.
+//!
+//! Not the crate procfs: it has no `softnet_stat`, `TcpExt`, `interrupts`, `softirqs` or control groups' `cpu.stat`, panics on a
+//! `stat` that is cut short, and reads all fields where a few are wanted every few milliseconds.
 
 use std::net::{IpAddr, SocketAddr};
 
 /// More CPUs than Linux supports (CONFIG_NR_CPUS is at most 8192).
 const MAX_CPUS: usize = 8192;
 
-fn number(field: &[u8]) -> Option<u64> {
+pub(crate) fn number(field: &[u8]) -> Option<u64> {
     std::str::from_utf8(field).ok()?.parse().ok()
 }
 
-fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty())
 }
 
-fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| *byte == b'\n')
 }
 

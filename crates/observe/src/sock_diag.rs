@@ -3,7 +3,8 @@
 //!
 //! The port is filtered in the kernel by a small program (INET_DIAG_REQ_BYTECODE), which saves copying what is not
 //! wanted; the kernel still walks its hash of connections. A dump of listeners only walks the listeners and is cheap.
-//! Message layout: include/uapi/linux/{netlink,sock_diag,inet_diag}.h.
+//! Message layout: include/uapi/linux/{netlink,sock_diag,inet_diag}.h. Not netlink-packet-sock-diag: its requests carry no
+//! bytecode, it does not know the interface that answers for both families, and it makes an object of each socket.
 
 use record::time::monotonic_ns;
 use rustix::fd::OwnedFd;
@@ -245,7 +246,7 @@ pub(crate) fn request(port: u16, scope: Scope, interface: Interface, sequence: u
         }
     };
     // "source port >= port and source port <= port": each operation is followed by its operand; `yes` skips both, `no`
-    // jumps 4 bytes behind the end, which rejects. Equality as one operation is not known to kernels before 4.16.
+    // jumps 4 bytes past the end, which rejects. Equality as one operation is not known to kernels before 4.16.
     let operation = |code: u8, no: u16| {
         let [no_low, no_high] = no.to_ne_bytes();
         let [port_low, port_high] = port.to_ne_bytes();

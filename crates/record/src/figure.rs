@@ -78,6 +78,16 @@ impl Figures {
         self.0.insert(name.into(), figure);
     }
 
+    /// Stores a number under a name of [`crate::names`], which gives its unit.
+    pub fn measured(&mut self, name: &str, value: f64, n: u64, origin: Origin) {
+        self.set(name, Figure::new(value, crate::names::unit(name), n, origin));
+    }
+
+    /// Stores under a name of [`crate::names`] why there is no number.
+    pub fn not_measured(&mut self, name: &str, why: &str) {
+        self.set(name, Figure::not_measured(crate::names::unit(name), why));
+    }
+
     /// The value, if the figure exists and was measured.
     pub fn value(&self, name: &str) -> Option<f64> {
         self.0.get(name).and_then(|figure| figure.value)

@@ -49,7 +49,7 @@ impl Latency {
     /// Adds another histogram's counts; nothing is lost, as all have the same buckets.
     pub fn merge(&mut self, other: &Latency) {
         self.histogram.add(&other.histogram).expect("all latency histograms have the same bounds");
-        self.clamped += other.clamped;
+        self.clamped = self.clamped.saturating_add(other.clamped);
     }
 
     /// The whole histogram as text: HdrHistogram's V2 compressed encoding in base64, as it stands in an `.hlog`.

@@ -11,6 +11,11 @@ macro_rules! names {
     };
 }
 
+/// The unit of a figure of this name; empty where the name is not known.
+pub fn unit(name: &str) -> &'static str {
+    ALL.iter().find(|(known, ..)| *known == name).map_or("", |(_, unit, _)| unit)
+}
+
 names! {
     /// Complete responses per second of the window.
     THROUGHPUT = "client.throughput_per_sec", "1/s";

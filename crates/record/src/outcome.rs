@@ -1,6 +1,7 @@
 //! What became of every request of the window: those sent in it, and those under way when it began. The sum of the outcomes
 //! equals both together.
 
+use crate::sum::adds_up;
 use serde::{Deserialize, Serialize};
 
 /// Counts of requests by what became of them. Every request of the window ends in exactly one of the counts that
@@ -49,6 +50,29 @@ pub struct Outcomes {
     /// Those of them that got not one byte of a response from the beginning of the window to the end of the run.
     pub connections_silent: u64,
 }
+
+adds_up!(Outcomes {
+    sent,
+    carried_in,
+    ok,
+    non_2xx,
+    refused,
+    reset,
+    timed_out,
+    connect_timed_out,
+    truncated,
+    closed_early,
+    malformed,
+    local_limit,
+    tls_failed,
+    other_error,
+    unfinished,
+    connects,
+    connects_slow,
+    connects_failed,
+    connections_used,
+    connections_silent,
+});
 
 impl Outcomes {
     /// The requests of the window: sent in it, or under way when it began.
@@ -102,35 +126,6 @@ impl Outcomes {
         if finished == 0 { 0.0 } else { self.failed() as f64 / finished as f64 }
     }
 
-    /// Adds another worker's or point's counts.
-    pub fn add(&mut self, other: &Outcomes) {
-        let pairs = [
-            (&mut self.sent, other.sent),
-            (&mut self.carried_in, other.carried_in),
-            (&mut self.ok, other.ok),
-            (&mut self.non_2xx, other.non_2xx),
-            (&mut self.refused, other.refused),
-            (&mut self.reset, other.reset),
-            (&mut self.timed_out, other.timed_out),
-            (&mut self.connect_timed_out, other.connect_timed_out),
-            (&mut self.truncated, other.truncated),
-            (&mut self.closed_early, other.closed_early),
-            (&mut self.malformed, other.malformed),
-            (&mut self.local_limit, other.local_limit),
-            (&mut self.tls_failed, other.tls_failed),
-            (&mut self.other_error, other.other_error),
-            (&mut self.unfinished, other.unfinished),
-            (&mut self.connects, other.connects),
-            (&mut self.connects_slow, other.connects_slow),
-            (&mut self.connects_failed, other.connects_failed),
-            (&mut self.connections_used, other.connections_used),
-            (&mut self.connections_silent, other.connections_silent),
-        ];
-        for (mine, theirs) in pairs {
-            *mine = mine.saturating_add(theirs);
-        }
-    }
-
     /// The kinds that occurred, as (words for a person, count), without `sent`, `ok` and the connection counts.
     pub fn failures(&self) -> Vec<(&'static str, u64)> {
         [
@@ -171,38 +166,5 @@ mod tests {
         assert_eq!(outcomes.sum(), outcomes.requests());
         assert_eq!(outcomes.errors(), 3);
         assert!((outcomes.failed_ratio() - 4.0 / 9.0).abs() < 1e-12);
-    }
-
-    #[test]
-    fn adding_workers_adds_every_count() {
-        let one = Outcomes {
-            sent: 1,
-            ok: 2,
-            non_2xx: 3,
-            refused: 4,
-            reset: 5,
-            timed_out: 6,
-            connect_timed_out: 7,
-            truncated: 8,
-            closed_early: 9,
-            malformed: 10,
-            local_limit: 11,
-            other_error: 12,
-            unfinished: 13,
-            connects: 14,
-            connects_slow: 15,
-            connects_failed: 16,
-            tls_failed: 17,
-            carried_in: 18,
-            connections_used: 19,
-            connections_silent: 20,
-        };
-        let mut twice = one;
-        twice.add(&one);
-        let before = serde_json::to_value(one).unwrap();
-        let after = serde_json::to_value(twice).unwrap();
-        for (name, value) in before.as_object().unwrap() {
-            assert_eq!(after[name].as_u64(), Some(2 * value.as_u64().unwrap()), "{name}");
-        }
     }
 }

@@ -183,6 +183,22 @@ pub fn format_si(value: f64) -> String {
     format!("{scaled:.decimals$}{suffix}")
 }
 
+/// A whole number with thousands separated: `4,096`.
+pub fn grouped(value: f64) -> String {
+    if !value.is_finite() {
+        return "-".into();
+    }
+    let digits = format!("{:.0}", value.abs());
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if value < -0.5 { format!("-{text}") } else { text }
+}
+
 /// Prints nanoseconds in the unit a person would choose: `850 ns`, `12.3 us`, `4.56 ms`, `1.20 s`.
 pub fn format_nanos(nanos: f64) -> String {
     if !nanos.is_finite() {
@@ -235,6 +251,14 @@ pub fn format_bytes(bytes: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn thousands_are_separated() {
+        assert_eq!(grouped(4096.0), "4,096");
+        assert_eq!(grouped(999.0), "999");
+        assert_eq!(grouped(-1_234_567.0), "-1,234,567");
+        assert_eq!(grouped(f64::NAN), "-");
+    }
 
     #[test]
     fn a_bandwidth_names_its_unit() {

@@ -9,6 +9,7 @@ use crate::kernel_types::{Btf, is_structure_or_cache, kernel_map};
 use crate::machine::{Limits, Qemu, Resumed, Saved};
 use crate::objects::Packing;
 use crate::objects_found::{ObjectRow, compared, named, packed};
+pub use crate::result::PointPlan;
 use crate::result::{Cost, FunctionCounts, PointReport, Report, RowCounts, Sample};
 use record::layers::Layer;
 use std::collections::BTreeMap;
@@ -40,17 +41,6 @@ pub struct Experiment {
     pub kernel: Option<PathBuf>,
     /// The emulator, or the one in PATH.
     pub qemu: Option<PathBuf>,
-}
-
-/// A load.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PointPlan {
-    /// Open connections.
-    pub connections: u64,
-    /// Packets (of the microbenchmark) or requests a second, over all connections; for a server 0 is a closed loop.
-    pub rate_per_sec: u64,
-    /// One-way delay of the path.
-    pub delay_us: u64,
 }
 
 /// What runs.

@@ -1,9 +1,19 @@
 //! What was counted. Every number here is simulated: exact for the model, whatever a real processor would have done.
 
 use crate::cache::{Counts, MOST_L2, Setup};
-use crate::experiment::PointPlan;
 use crate::objects_found::{ObjectRow, PackedRow};
 use record::layers::{Layer, Row};
+
+/// A load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PointPlan {
+    /// Open connections.
+    pub connections: u64,
+    /// Packets (of the microbenchmark) or requests a second, over all connections; for a server 0 is a closed loop.
+    pub rate_per_sec: u64,
+    /// One-way delay of the path.
+    pub delay_us: u64,
+}
 
 /// All points.
 #[derive(Debug, Clone)]
@@ -115,7 +125,7 @@ pub struct FunctionCounts {
     pub caches: Counts,
 }
 
-/// What the load engine counted in the guest, in a window of its own that ends a little behind the count.
+/// What the load engine counted in the guest, in a window of its own that ends a little after the count.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LoadAccount {
     /// Complete responses.

@@ -1,5 +1,6 @@
 //! Exit codes, and the one sentence that an error becomes.
 
+use remote::RemoteError;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -48,6 +49,11 @@ impl std::error::Error for Interrupted {}
 /// The error of a run that a signal ended early: `interrupted while the server was starting`.
 pub fn interrupted(meanwhile: &'static str) -> anyhow::Error {
     anyhow::Error::new(Interrupted(meanwhile))
+}
+
+fn is_interruption(cause: &(dyn std::error::Error + 'static)) -> bool {
+    let elsewhere = cause.downcast_ref::<RemoteError>();
+    cause.is::<Interrupted>() || matches!(elsewhere, Some(RemoteError::Interrupted(_)))
 }
 
 /// What wrk, wrk2, ab, hey, oha and k6 call it, and how it is asked for here.
@@ -122,7 +128,9 @@ fn habit(error: &clap::Error) -> Option<String> {
     // What find and load have in common had the same names in both.
     let command = if matches!(command.as_str(), "load" | "fleet") { "find" } else { &command };
     if command == "scale" && COMPARED_BY_SCALE.contains(&typed.as_str()) {
-        return Some(format!("there is no {typed}: both are measured by straingauge find URL --compare-with scale -- SERVER ..."));
+        return Some(format!(
+            "there is no {typed}: both are measured by straingauge find URL --compare-with scale -- SERVER ..."
+        ));
     }
     let is_meant = |(of, _, options): &&(&str, &str, &[&str])| *of == command && options.contains(&typed.as_str());
     if let Some((_, section, _)) = IN_SCENARIO.iter().find(is_meant) {
@@ -179,7 +187,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     let _ = writeln!(std::io::stderr(), "straingauge: {sentence}");
     ExitCode::from(if error.chain().any(|cause| cause.is::<UsageError>()) {
         USAGE
-    } else if error.chain().any(|cause| cause.is::<Interrupted>()) {
+    } else if error.chain().any(is_interruption) {
         INTERRUPTED
     } else {
         FAILED
@@ -188,16 +196,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
 
 /// The error and its causes in one sentence. A cause that the message before it already quotes is not said twice.
 pub fn sentence(error: &anyhow::Error) -> String {
-    let mut text = String::new();
-    for cause in error.chain() {
-        let words = cause.to_string();
-        if text.is_empty() {
-            text = words;
-        } else if !text.contains(&words) {
-            text = format!("{text}: {words}");
-        }
-    }
-    text
+    record::sentence(error.as_ref())
 }
 
 /// Prints to standard output. A reader that went away ends the command as done.

@@ -6,6 +6,8 @@ mod commands;
 mod cpus;
 mod defaults;
 mod failure;
+mod fleet;
+mod input;
 mod layers;
 mod measure;
 mod plan;
@@ -18,7 +20,6 @@ mod signals;
 mod time_wait;
 mod url;
 mod watching;
-mod worker;
 mod workload;
 
 use std::process::ExitCode;

@@ -7,7 +7,6 @@ use crate::requests::{RequestGauge, client_side};
 use crate::signals::Stop;
 use crate::time_wait::TimeWait;
 use crate::watching::{Ended, Watch};
-use crate::worker::{Fleet, leave_out_uncounted};
 use crate::workload::Supplied;
 use anyhow::{Context, Result, bail};
 use load::cold::ColdCounts;
@@ -16,6 +15,7 @@ use record::point::Sweep;
 use record::run::{PointFiles, SCHEMA};
 use record::units::{format_nanos, format_si};
 use record::{Doubt, DoubtKind, LoadPlan, Pace, Point, RunWriter, Severity};
+use remote::{Fleet, leave_out_uncounted};
 use wan::{PathMeter, PathTally};
 
 /// Length of the yardstick's arithmetic.
@@ -233,7 +233,7 @@ impl Gauge {
             started_unix_ms: result.started_unix_ms,
             warmup_ns: 0,
             duration_ns: result.window_ns,
-            outcomes: result.outcomes,
+            outcomes: result.counts.outcomes,
             figures: Default::default(),
             connection_states: Default::default(),
             workload: Default::default(),
@@ -340,7 +340,7 @@ impl Gauge {
             started_unix_ms: result.started_unix_ms,
             warmup_ns: result.warmup_ns,
             duration_ns: result.window_ns,
-            outcomes: result.outcomes,
+            outcomes: result.counts.outcomes,
             figures: own_figures.unwrap_or_else(|| result.figures(plan)),
             connection_states: Default::default(),
             workload: result.workload.clone(),
@@ -349,7 +349,7 @@ impl Gauge {
             doubts: result.doubts.clone(),
         };
         let seen = match (&mut self.watch, window) {
-            (Ok(watch), Some(window)) => watch.seen(window, result.completed_in_window, &client_side(&result)),
+            (Ok(watch), Some(window)) => watch.seen(window, client_side(&result)),
             (Ok(_), None) => Err(trouble.unwrap_or_else(|| "the window never began".into())),
             (Err(doubt), _) => Err(doubt.what.clone()),
         };
@@ -435,8 +435,8 @@ fn segments_label(plan: &LoadPlan) -> String {
 fn pace_of(plan: &LoadPlan, result: &LoadResult) -> Pace {
     let is_single_replay = plan.workload.trace.as_ref().is_some_and(|trace| !trace.is_repeated);
     match plan.pace {
-        Pace::Open { arrival, .. } if is_single_replay && result.window_ns > 0 && result.outcomes.sent > 0 => {
-            Pace::Open { rate_per_sec: result.outcomes.sent as f64 / result.window_s(), arrival }
+        Pace::Open { arrival, .. } if is_single_replay && result.window_ns > 0 && result.counts.outcomes.sent > 0 => {
+            Pace::Open { rate_per_sec: result.counts.outcomes.sent as f64 / result.window_s(), arrival }
         }
         pace => pace,
     }

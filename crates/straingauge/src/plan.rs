@@ -10,10 +10,11 @@ use crate::cli::{
 use crate::cpus;
 use crate::defaults;
 use crate::failure::wrong_usage;
+use crate::input::read_file;
 use crate::quantity::{Count, Time};
 use crate::url::Target;
 use crate::workload::{Resolved, Supplied};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use record::path::PathError;
 use record::scenario::SweepPlan;
 use record::{Arrival, Criteria, LoadPlan, Pace, PathMechanism, PathPlan, WhatIf};
@@ -119,18 +120,6 @@ pub fn path_plan(options: &PathOptions, seed: u64) -> Result<Option<PathPlan>> {
     };
     plan.check().map_err(|error| wrong_usage(error.to_string()))?;
     Ok(Some(plan))
-}
-
-/// Reads a file that must not be larger than `limit`.
-pub fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>> {
-    use std::io::Read;
-    let file = std::fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let mut bytes = Vec::new();
-    file.take(limit + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read {}", path.display()))?;
-    if bytes.len() as u64 > limit {
-        return Err(wrong_usage(format!("{} has more than {limit} bytes: is it the right file?", path.display())));
-    }
-    Ok(bytes)
 }
 
 /// What a command needs to know before it makes a plan.
@@ -322,7 +311,9 @@ pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan
     Ok(SweepPlan {
         connections_min,
         connections_max,
-        repeats: u32::try_from(positive("--repeats", options.repeats, defaults::REPEATS)?).unwrap_or(u32::MAX).min(1000),
+        repeats: u32::try_from(positive("--repeats", options.repeats, defaults::REPEATS)?)
+            .unwrap_or(u32::MAX)
+            .min(1000),
         point_duration_ns: Time::nanos_or(load.duration, defaults::POINT_DURATION).max(10_000_000),
         warmup_ns: load.warmup.map(|time| time.nanos()),
         budget_ns,

@@ -1,15 +1,11 @@
 //! Who watches the server: the observer of this machine, or a watcher on the server's (`--watch-with`).
 
-use crate::worker::{Watcher, WireClient};
 use observe::watch::point::ClientSide;
 use observe::{Observer, Window};
 use record::figure::{Figure, Figures};
 use record::{Doubt, Watched};
+use remote::Watcher;
 use std::collections::BTreeMap;
-use std::time::Duration;
-
-/// How often connection states are read during a window.
-pub const STATES_INTERVAL: Duration = Duration::from_millis(100);
 
 /// One of both.
 pub enum Watch {
@@ -63,11 +59,11 @@ impl Watch {
         }
     }
 
-    /// What was seen in it, with the number of requests that the load completed, and the client's own counts.
-    pub fn seen(&mut self, ended: Ended, completed: u64, client: &ClientSide) -> Result<Seen, String> {
+    /// What was seen in it, with the client's own counts.
+    pub fn seen(&mut self, ended: Ended, client: ClientSide) -> Result<Seen, String> {
         match (self, ended) {
             (_, Ended::Here(window)) => {
-                let seen = window.observation(completed);
+                let seen = window.observation(client.completed_in_window);
                 Ok(Seen {
                     figures: seen.figures,
                     connection_states: seen.connection_states,
@@ -76,13 +72,7 @@ impl Watch {
                 })
             }
             (Watch::There(watcher), Ended::There) => {
-                let client = WireClient {
-                    completed_in_window: client.completed_in_window,
-                    window_ns: client.window_ns,
-                    answered_in_all: client.answered_in_all,
-                    given_up: client.given_up,
-                };
-                let seen = watcher.observation(completed, client)?;
+                let seen = watcher.observation(client)?;
                 Ok(Seen {
                     figures: seen.figures,
                     connection_states: seen.connection_states,

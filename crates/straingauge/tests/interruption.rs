@@ -7,23 +7,42 @@ use crate::rig::{
 };
 use crate::server::{Kind, serve_words};
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// The network namespaces other than ours in which a server with this state folder lives.
-pub fn server_namespaces(state: &Path) -> BTreeSet<PathBuf> {
-    let own = std::fs::read_link("/proc/self/ns/net").expect("/proc is mounted");
-    processes_of(state)
-        .into_iter()
-        .filter_map(|pid| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok())
-        .filter(|namespace| *namespace != own)
-        .collect()
+/// Network namespaces other than ours, held open: the kernel would give the number of one that is gone to the next that anybody
+/// makes.
+#[derive(Default)]
+pub struct Namespaces {
+    names: BTreeSet<PathBuf>,
+    _held: Vec<File>,
+}
+
+impl Namespaces {
+    /// Those in which these processes live.
+    pub fn of(pids: impl IntoIterator<Item = i32>) -> Namespaces {
+        let own = std::fs::read_link("/proc/self/ns/net").expect("/proc is mounted");
+        let mut found = Namespaces::default();
+        for held in pids.into_iter().filter_map(|pid| File::open(format!("/proc/{pid}/ns/net")).ok()) {
+            let name = std::fs::read_link(format!("/proc/self/fd/{}", held.as_raw_fd())).expect("it is open");
+            if name != own && found.names.insert(name) {
+                found._held.push(held);
+            }
+        }
+        found
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
 }
 
 /// Asserts that neither the server nor a namespace of its lives on: no process in one, no name for one.
 #[track_caller]
-pub fn assert_nothing_is_left(pid: i32, state: &Path, namespaces: &BTreeSet<PathBuf>) {
+pub fn assert_nothing_is_left(pid: i32, state: &Path, namespaces: &Namespaces) {
     let servers = processes_of(state);
     assert!(servers.is_empty(), "the server is still there: {servers:?}");
     let inhabited: Vec<i32> = processes_in(namespaces);
@@ -37,19 +56,19 @@ pub fn assert_nothing_is_left(pid: i32, state: &Path, namespaces: &BTreeSet<Path
     assert!(!texts.into_iter().any(|text| text.contains(&owned)), "a state file of the pair is left");
 }
 
-fn processes_in(namespaces: &BTreeSet<PathBuf>) -> Vec<i32> {
+fn processes_in(namespaces: &Namespaces) -> Vec<i32> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
-        .filter(|pid| std::fs::read_link(format!("/proc/{pid}/ns/net")).is_ok_and(|ns| namespaces.contains(&ns)))
+        .filter(|pid| std::fs::read_link(format!("/proc/{pid}/ns/net")).is_ok_and(|ns| namespaces.names.contains(&ns)))
         .collect()
 }
 
 /// Mounts that keep one of the namespaces alive without a process, as `ip netns` makes them.
-fn names_of(namespaces: &BTreeSet<PathBuf>) -> Vec<String> {
+fn names_of(namespaces: &Namespaces) -> Vec<String> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let is_one = |line: &&str| namespaces.iter().any(|ns| line.contains(&*ns.to_string_lossy()));
+    let is_one = |line: &&str| namespaces.names.iter().any(|ns| line.contains(&*ns.to_string_lossy()));
     mounts.lines().filter(is_one).map(String::from).collect()
 }
 
@@ -59,7 +78,7 @@ struct Sweep {
     state: PathBuf,
     out: PathBuf,
     running: Running,
-    namespaces: BTreeSet<PathBuf>,
+    namespaces: Namespaces,
 }
 
 /// Starts a sweep that would go on for a while and returns when two points are whole.
@@ -70,7 +89,7 @@ fn sweep_under_way(isolate: &str) -> Sweep {
     let mut command = find(&state, &out, isolate);
     let mut running = Running::start(&mut command);
     running.wait_until("two points", || points(&out).len() >= 2);
-    let namespaces = server_namespaces(&state);
+    let namespaces = Namespaces::of(processes_of(&state));
     assert_eq!(namespaces.is_empty(), isolate == "never" || !is_root(), "root's server has a namespace of its own");
     Sweep { _dir: dir, state, out, running, namespaces }
 }
@@ -168,7 +187,7 @@ fn kill_9_loses_at_most_the_point_in_progress_and_the_next_run_cleans_up() {
 
 /// Asserts that everything of a sweep comes to its end.
 #[track_caller]
-fn assert_ends(pid: i32, state: &Path, namespaces: &BTreeSet<PathBuf>) {
+fn assert_ends(pid: i32, state: &Path, namespaces: &Namespaces) {
     let started = Instant::now();
     while !(processes_in(namespaces).is_empty() && processes_of(state).is_empty())
         && started.elapsed() < Duration::from_secs(10)

@@ -1,12 +1,12 @@
 //! `straingauge profile --axis`: the microbenchmark and a web server, profiled against one quantity.
 
+use crate::interruption::{Namespaces, assert_nothing_is_left};
 use crate::rig::{
     Running, Said, free_port, is_root, member, needs_server, open_dir, points, run, run_record, skip_unless,
     straingauge,
 };
 use crate::server::{Kind, serve_words};
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 /// A short sweep of the microbenchmark; `more` comes after the rest.
@@ -146,21 +146,14 @@ fn a_web_server_is_profiled_against_its_connections() {
     assert!(page.contains("Goodput") && page.contains("CPU time per packet by layer"));
 }
 
-/// Network namespaces of the processes that `pid` started.
-fn namespaces_of_children(pid: i32) -> BTreeSet<PathBuf> {
-    let own = std::fs::read_link("/proc/self/ns/net").expect("/proc is mounted");
-    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    let of = |child: &str| std::fs::read_link(format!("/proc/{child}/ns/net")).ok();
-    children.split_whitespace().filter_map(of).filter(|namespace| *namespace != own).collect()
-}
-
 #[test]
 fn an_ended_or_killed_sweep_keeps_its_points_and_leaves_nothing() {
     skip_unless!(is_root(), "needs root, for namespaces and to sample stacks with BPF");
     for signal in [libc::SIGINT, libc::SIGKILL] {
         let dir = open_dir();
         let out = dir.path().join("run");
-        let mut command = sweep("connections", &out, &["--axis-values", "1,2", "--packet-rate", "1k", "--repeats", "100"]);
+        let mut command =
+            sweep("connections", &out, &["--axis-values", "1,2", "--packet-rate", "1k", "--repeats", "100"]);
         let mut running = Running::start(&mut command);
         let pid = running.pid();
         while on_axis(&out).is_empty() && !running.has_ended() {
@@ -170,7 +163,8 @@ fn an_ended_or_killed_sweep_keeps_its_points_and_leaves_nothing() {
             assert!(!is_done(&running.wait()), "it ended before it was told to");
             return;
         }
-        let namespaces = namespaces_of_children(pid);
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        let namespaces = Namespaces::of(children.split_whitespace().filter_map(|child| child.parse().ok()));
         assert!(!namespaces.is_empty(), "the sender has a namespace of its own");
         running.signal(signal);
         let said = running.wait();
@@ -189,7 +183,7 @@ fn an_ended_or_killed_sweep_keeps_its_points_and_leaves_nothing() {
         let again = run(straingauge(["report"]).arg(&out)).exits_with(0);
         assert!(again.out.contains("Overall"), "{}", again.out);
         assert_eq!(on_axis(&out).len(), kept);
-        crate::interruption::assert_nothing_is_left(pid, &out, &namespaces);
+        assert_nothing_is_left(pid, &out, &namespaces);
     }
 }
 

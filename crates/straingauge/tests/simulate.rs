@@ -325,7 +325,8 @@ fn a_log_is_replayed_in_the_guest_as_a_scenario_says_and_one_that_ends_early_is_
     std::fs::write(&scenario, text).expect("a scenario");
     let place = at.join("run").display().to_string();
     // What is typed wins over the file.
-    let words = ["--scenario", &scenario, "--axis", "connections", "--axis-values", "1,64", "--no-caches", "--out", &place];
+    let words =
+        ["--scenario", &scenario, "--axis", "connections", "--axis-values", "1,64", "--no-caches", "--out", &place];
     nginx.simulate(&words).exits_with(1).complains_of(&["the load ended in the guest before the count did", "log"]);
     // The point before is kept.
     let json = run(&mut straingauge(["report", &place, "--json"])).exits_with(0).json();

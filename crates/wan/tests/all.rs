@@ -293,6 +293,8 @@ fn a_killed_owner_leaves_nothing_after_the_next_run() {
     let words: Vec<&str> = line.split(' ').collect();
     let (server, daemon): (u32, u32) = (words[1].parse().unwrap(), words[2].parse().unwrap());
     let namespace = format!("net:[{}]", words[3]);
+    // Held open, so that no other namespace gets its number.
+    let _held = std::fs::File::open(format!("/proc/{server}/ns/net")).unwrap();
     assert!(is_alive(server) && is_alive(daemon));
 
     wan::remove_stale();

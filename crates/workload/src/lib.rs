@@ -15,25 +15,6 @@ pub mod mix;
 pub mod replay;
 pub mod trace;
 
-/// Which part of a workload one of several replayers or engine threads issues.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Share {
-    /// This part, from 0; less than `of`.
-    pub index: u32,
-    /// Number of parts, at least 1.
-    pub of: u32,
-}
-
-impl Share {
-    /// All of it.
-    pub const WHOLE: Share = Share { index: 0, of: 1 };
-
-    /// Whether what has this key belongs to this part. Every key belongs to exactly one part.
-    pub fn holds(self, key: u64) -> bool {
-        key % u64::from(self.of.max(1)) == u64::from(self.index)
-    }
-}
-
 /// SipHash-1-3 with a zero key: stable across machines and versions, so that replayers on several machines split one
 /// log alike, and documents get the same content everywhere.
 pub(crate) fn stable_hash(bytes: &[u8]) -> u64 {

@@ -41,7 +41,7 @@ pub use connections::Grouping;
 pub use plan::{Plan, PlanCounts};
 pub use shape::Shape;
 
-use crate::Share;
+use record::Share;
 
 /// How a log is replayed.
 #[derive(Debug, Clone, PartialEq)]

@@ -56,7 +56,7 @@ static long control(struct sp_thread *t, int operation, int fd, unsigned groups,
     return sp_real.syscall(SYS_epoll_ctl, atomic_load_explicit(&t->epfd, memory_order_relaxed), operation, fd, &event);
 }
 
-/* The name of an anonymous inode, such as "[eventfd]", is told by its link in /proc. 1 it is this one, 0 it is not, -1
+/* The name of an anonymous inode, such as "[eventfd]", is given by its link in /proc. 1 it is this one, 0 it is not, -1
  * /proc does not say. */
 static int has_link(int fd, const char *kind) {
     char link[40] = "/proc/thread-self/fd/", name[40];

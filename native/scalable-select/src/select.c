@@ -106,7 +106,7 @@ static int scan(struct sp_call *c, const struct sets *s, bool is_first) {
 }
 
 /* Returns the results so far, or SCAN_FAILED if only the kernel can tell: a descriptor was closed unseen, or one that
- * cannot be watched is ready in a way that select does not report, and ppoll cannot be told to ignore that. */
+ * cannot be watched is ready in a way that select does not report, and ppoll cannot be made to ignore that. */
 static int collect(struct sp_thread *t, const struct sets *s, int ready, bool is_first) {
     bool is_stuck = false;
     for (int i = 1; i <= t->examine_count; i++) {

@@ -56,7 +56,7 @@ int sp_watchdog(struct sp_thread *t) {
     if (sp_harvest(t) < 0)
         return gone(t);
     int count = list_quiet(t);
-    /* A file shows itself ready a moment before its waiters are told: look again before calling a hint lost. */
+    /* A file is ready a moment before its waiters are woken: look again before calling a hint lost. */
     for (int look = 0; look < 2 && count > 0; look++) {
         struct pollfd epoll = {.fd = atomic_load(&t->epfd), .events = POLLIN};
         if (look > 0)

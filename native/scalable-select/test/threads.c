@@ -105,7 +105,7 @@ static void *churner(void *context) {
         pthread_mutex_lock(&s->lock);
         replace(s, random >> 24);
         long expected = s->received + 1;
-        /* The owner is told that its set has changed; the token may come before or after it looks. */
+        /* The owner learns that its set has changed; the token may come before or after it looks. */
         bool token_first = (random >> 27) & 1;
         char token = (char)which;
         if (token_first)

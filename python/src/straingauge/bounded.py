@@ -114,7 +114,7 @@ class JsonFile:
         return RunError(self.path, f"{printable(name)} {why}", self.line_of(keys))
 
     def line_of(self, keys: Sequence[Key]) -> int:
-        """The line on which the field's last key that exists is found, looking for one key behind the other."""
+        """The line on which the field's last key that exists is found, looking for one key after the other."""
         position = 0
         for key in keys:
             found = self.text.find(json.dumps(key), position) if isinstance(key, str) else -1

@@ -159,7 +159,7 @@ def _measure(plain: bytes) -> None:
 
 
 def _zigzag(data: bytes, position: int) -> Tuple[int, int]:
-    """A ZigZag LEB128 number of HdrHistogram (the ninth byte holds eight bits), and the position behind it."""
+    """A ZigZag LEB128 number of HdrHistogram (the ninth byte holds eight bits), and the position after it."""
     value = 0
     for place in range(9):
         if position >= len(data):

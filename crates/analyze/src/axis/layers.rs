@@ -107,7 +107,7 @@ fn is_stack(word: &str) -> bool {
 }
 
 /// CPU time per packet of the whole stack at one point.
-pub(crate) fn stack_us(point: &Point) -> Option<f64> {
+pub fn stack_us(point: &Point) -> Option<f64> {
     LAYERS.iter().filter(|(word, ..)| is_stack(word)).map(|(.., name)| point.value(name)).sum()
 }
 

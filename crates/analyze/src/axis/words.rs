@@ -2,8 +2,8 @@
 
 use super::layers::OVERALL;
 use super::{AxisFindings, Change};
+use crate::shown::percent;
 use crate::text::grouped;
-use crate::zones::percent;
 use record::Axis;
 use record::units::{format_bytes, format_nanos, format_si};
 
@@ -25,7 +25,7 @@ pub fn value_words(value: f64, axis: Axis) -> String {
 }
 
 /// A value without its unit, as it stands in tables.
-pub(crate) fn value_cell(value: f64, axis: Axis) -> String {
+pub fn value_cell(value: f64, axis: Axis) -> String {
     match axis {
         Axis::Rate | Axis::PacketRate => format_si(value),
         Axis::Delay => format_nanos(value),

@@ -6,6 +6,17 @@ use record::{ClientPlan, RunDir};
 /// Longest part of a text that is quoted.
 const QUOTED: usize = 70;
 
+/// The server's command of a run, to be told apart from the other's.
+pub fn server_words(run: &RunDir) -> String {
+    let argv = run.record.scenario.server.as_ref().map(|server| match server.argv.as_slice() {
+        [program, scale, ..] if scale == "scale" && program.ends_with("/straingauge") => {
+            format!("straingauge {}", server.argv[1..].join(" "))
+        }
+        words => words.join(" "),
+    });
+    plain(argv.as_deref().unwrap_or("the server"), 160)
+}
+
 /// Doubts about a comparison of runs that measured different servers or sent different requests. What a run does not say of its
 /// server (one that was not watched, a version that nobody noted) is no difference.
 pub(super) fn doubts(a: &RunDir, b: &RunDir) -> Vec<String> {

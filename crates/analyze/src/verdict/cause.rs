@@ -34,7 +34,8 @@ pub(super) fn saturated_first(evidence: &Evidence<'_>, closed: &SweepFindings, c
     }
     let beyond = match found.estimate {
         Some(_) => closed.beyond_yield(),
-        None if found.place == Place::Below => closed.levels.first(),
+        // Doubling the lowest load brought little: what was full, was so at the next.
+        None if found.place == Place::Below => closed.levels.get(1).or(closed.levels.first()),
         None => None,
     };
     beyond.map(|level| saturated_at(evidence, level, causes))
@@ -85,7 +86,8 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, causes: &[Cause]) -> Str
                 "Throughput stopped following load at {at} although no CPU of the server was saturated ({} busy)",
                 percent(busiest)
             );
-            if evidence.unquiet().is_some() {
+            // What slows with each request was another server at the end of the sweep than at its beginning.
+            if evidence.unquiet().is_some() || causes.iter().any(|cause| cause.rule == "slows-with-time") {
                 return format!("{seen}.");
             }
             if explains_waiting(causes) {

@@ -208,11 +208,15 @@ pub fn spin(evidence: &Evidence<'_>) -> Option<Told> {
 type Visit<'a> = (&'a Point, f64);
 
 /// A figure at the first and the last visit of each load, the loads that were visited twice.
-fn visits<'a>(evidence: &Evidence<'a>, value: impl Fn(&Point) -> Option<f64>) -> Vec<(Visit<'a>, Visit<'a>)> {
+fn visits<'a>(
+    evidence: &Evidence<'a>,
+    with_disturbed: bool,
+    value: impl Fn(&Point) -> Option<f64>,
+) -> Vec<(Visit<'a>, Visit<'a>)> {
     let Some(sweep) = evidence.sweep() else { return Vec::new() };
     let mut by_load: BTreeMap<u64, Vec<(&Point, f64)>> = BTreeMap::new();
-    // Other work comes and goes with time, as what is looked for here does.
-    for point in evidence.run.points.iter().filter(|point| point.sweep == sweep.sweep && !is_disturbed(point)) {
+    let points = evidence.run.points.iter().filter(|point| point.sweep == sweep.sweep);
+    for point in points.filter(|point| with_disturbed || !is_disturbed(point)) {
         let load = point.offered_per_sec().unwrap_or(point.connections as f64);
         if let Some(value) = value(point).filter(|value| value.is_finite() && *value > 0.0) {
             by_load.entry(load.to_bits()).or_default().push((point, value));
@@ -236,7 +240,11 @@ pub fn slows_with_time(evidence: &Evidence<'_>) -> Option<Told> {
     // Without softirq, which other work on the server's CPUs has, too.
     let cost =
         |point: &Point| point.value(names::SERVER_CPU).filter(|_| point.outcomes.completed() as f64 >= LEAST_REQUESTS);
-    let visits = visits(evidence, cost);
+    // Other work comes and goes with time, as what is looked for here does. Where no points
+    // are quiet, only a cost that rose with each request counts: other work makes steps.
+    let quiet = visits(evidence, false, cost);
+    let is_unquiet = quiet.len() < LEAST_LOADS;
+    let visits = if is_unquiet { visits(evidence, true, cost) } else { quiet };
     if visits.len() < LEAST_LOADS {
         return None;
     }
@@ -253,11 +261,15 @@ pub fn slows_with_time(evidence: &Evidence<'_>) -> Option<Told> {
         _ => 1.0,
     };
     let rose = median(&ratios)? / machine;
-    if rose < TIME_GROWTH_RATIO || ratios.iter().any(|ratio| ratio / machine < 1.1) {
+    if is_unquiet && !is_straight(evidence, cost) {
+        return None;
+    }
+    let least = if is_unquiet { UNQUIET_TIME_GROWTH } else { TIME_GROWTH_RATIO };
+    if rose < least || ratios.iter().any(|ratio| ratio / machine < 1.1) {
         return None;
     }
     // A server that mostly sleeps has a CPU cost that wanders with what the CPU did before; nobody waits longer for that.
-    let waits: Vec<f64> = self::visits(evidence, |point| point.value(names::RESPONSE_P50))
+    let waits: Vec<f64> = self::visits(evidence, is_unquiet, |point| point.value(names::RESPONSE_P50))
         .iter()
         .map(|((_, first), (_, last))| last / first)
         .collect();
@@ -283,6 +295,13 @@ pub fn slows_with_time(evidence: &Evidence<'_>) -> Option<Told> {
         ),
         &[command],
     )
+}
+
+/// Whether a straight line by the requests served before explains most of what a request cost, at all loads together.
+fn is_straight(evidence: &Evidence<'_>, cost: impl Fn(&Point) -> Option<f64>) -> bool {
+    let points = evidence.run.points.iter().filter(|point| point.sweep != Sweep::Yardstick);
+    let costs: Vec<_> = points.filter_map(|point| Some((served_before(evidence, point.index), cost(point)?))).collect();
+    line(&costs).is_some_and(|(slope, share)| slope > 0.0 && share >= UNQUIET_EXPLAINED)
 }
 
 /// Memory that grows with each request and is not given back: a leak, or what a short run cannot tell from one.

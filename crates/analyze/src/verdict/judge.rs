@@ -221,7 +221,10 @@ pub fn scalable_select(evidence: &Evidence<'_>) -> Option<Told> {
     let server = of_server(run);
     let (scale, both) = (
         format!("straingauge scale -- {server}"),
-        format!("straingauge find {} --compare-with scale --cold {idle:.0} -- {server}", quoted(&run.record.scenario.url)),
+        format!(
+            "straingauge find {} --compare-with scale --cold {idle:.0} -- {server}",
+            quoted(&run.record.scenario.url)
+        ),
     );
     told(
         format!(

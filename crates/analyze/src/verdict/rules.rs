@@ -83,6 +83,10 @@ pub const SPIN_RATIO: f64 = 2.0;
 pub const SPIN_WAITED: f64 = 1.0;
 /// CPU time of a request at the last visit of a load over that at the first, and loads that were visited twice.
 pub const TIME_GROWTH_RATIO: f64 = 1.25;
+/// See [`TIME_GROWTH_RATIO`]; where other work disturbed the points, and the share that a line by requests served explains.
+pub const UNQUIET_TIME_GROWTH: f64 = 1.5;
+/// See [`UNQUIET_TIME_GROWTH`].
+pub const UNQUIET_EXPLAINED: f64 = 0.85;
 /// See [`TIME_GROWTH_RATIO`].
 pub const LEAST_LOADS: usize = 3;
 /// A leak: bytes, their ratio, points, the share that a line explains, the late slope over the early one, bytes a request.
@@ -208,7 +212,7 @@ pub const RULES: [Rule; 17] = [
         id: "slows-with-time",
         cause: "the server slows down with each request served",
         evidence: "`server.cpu_us_per_request` at the first and the last visit of each load, points that nothing disturbed; the yardstick",
-        threshold: "1.25 times in the median of three loads or more, 1.1 times at each of them, the median response time 1.1 times, the machine's own change (yardstick) taken off",
+        threshold: "1.25 times in the median of three loads or more, 1.1 times at each of them, the median response time 1.1 times, the machine's own change (yardstick) taken off; where other work disturbed the points, 1.5 times, and a straight line by requests served explains 85 % of all costs",
         refuted_by: "a new start of the server brings no speed back",
         remedy: "`perf top -p PID` names the function; bound what is kept for each request",
         source: "comparison within a load: time, not load",

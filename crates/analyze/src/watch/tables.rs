@@ -1,4 +1,4 @@
-//! The tables of a recording, as numbers; [`super::text`] and [`super::page`] write them. After Almeida, Almeida and Yates
+//! The tables of a recording, as numbers. After Almeida, Almeida and Yates
 //! (1996): requests by class (their Table 5), machine (Table 8), sources against each other (Tables 6 and 9), connections by state
 //! (Table 10).
 

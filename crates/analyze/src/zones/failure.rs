@@ -1,9 +1,9 @@
 //! When a trial counts as failed, and between which loads failure begins.
 
 use super::curve::isotonic;
+use crate::shown::{nanos_against, percent_against};
 use crate::statistics::{interval_of, random};
 use crate::text::grouped;
-use crate::text::shown::{nanos_against, percent_against};
 use rand::RngExt;
 use record::{Criteria, Pace, Point, names};
 use std::collections::{BTreeMap, BTreeSet};
@@ -81,17 +81,6 @@ fn offered_per_sec(point: &Point) -> Option<f64> {
     let seconds = point.duration_ns as f64 / 1e9;
     let issued = point.outcomes.sent as f64 / seconds;
     Some(if seconds > 0.0 && issued > 0.0 { issued.min(nominal) } else { nominal }).filter(|rate| *rate > 0.0)
-}
-
-pub(crate) fn percent(ratio: f64) -> String {
-    let percent = ratio * 100.0;
-    if percent != 0.0 && percent.abs() < 0.095 {
-        format!("{percent:.2} %")
-    } else if percent.abs() < 9.95 && percent.fract().abs() > 1e-9 {
-        format!("{percent:.1} %")
-    } else {
-        format!("{percent:.0} %")
-    }
 }
 
 /// One trial of a load: whether it failed, the repeat it belongs to, and its weight (share of a full-length point).
@@ -201,6 +190,7 @@ pub(super) fn repeats_at(trials: &[Trial], bracket: Bracket) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shown::percent;
 
     fn trial(load: f64, repeat: u32, failed: bool) -> Trial {
         Trial { load, repeat, failed, weight: 1.0 }

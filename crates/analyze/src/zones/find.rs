@@ -2,10 +2,10 @@
 
 use super::curve::{BlockCurve, Crossing};
 use super::doubts;
-use super::failure::{self, Bracket, Trial, percent};
+use super::failure::{self, Bracket, Trial};
 use super::{CpuGrowth, Drift, Findings, Level, Peak, Place, PointFinding, SweepFindings, Zone, levels};
+use crate::shown::{cost_us, percent, rate};
 use crate::statistics::{DRAWS, coefficient_of_variation, interval_of, median, random};
-use crate::text::shown::{cost_us, rate};
 use record::{Criteria, Point, RunDir, Sweep, names};
 
 /// Seeds differ by use, so that no two bootstraps draw alike; they are fixed, so that a run always reads the same.
@@ -42,11 +42,11 @@ fn sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> Option<SweepFin
     let trials = levels::trials(&groups, criteria);
     let bracket = failure::bracket(&trials);
     let throughput = BlockCurve::fit(&levels::readings(&groups, |point| point.value(names::THROUGHPUT)));
-    let cpu = BlockCurve::fit(&levels::readings(&groups, levels::cpu_us));
+    let cpu = BlockCurve::fit(&levels::readings(&groups, crate::point::cpu_us));
     let failure_point = failure_point(&trials, bracket, &levels, sweep, criteria);
     let mut yield_point = match sweep {
         Sweep::Rate => {
-            let busy = BlockCurve::fit(&levels::readings(&groups, levels::saturation));
+            let busy = BlockCurve::fit(&levels::readings(&groups, crate::point::saturation));
             open_yield(busy.as_ref(), others_cpus(&groups), criteria)
         }
         _ => closed_yield(throughput.as_ref(), &levels, criteria),
@@ -89,7 +89,7 @@ fn sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> Option<SweepFin
 }
 
 /// A load with its unit: `64 connections`, `81200/s`.
-pub(crate) fn load_words(load: f64, sweep: Sweep) -> String {
+pub fn load_words(load: f64, sweep: Sweep) -> String {
     match sweep {
         Sweep::Rate => format!("{}/s", record::units::format_si(load)),
         _ if load.round() == 1.0 => "1 connection".into(),
@@ -350,25 +350,41 @@ fn peak(curve: &BlockCurve, levels: &[Level], criteria: &Criteria) -> Option<Pea
 
 /// Requests below which what one cost is chance.
 const REQUESTS_FOR_COST: u64 = 30;
-/// CPU time of all of them below which it is chance, too: part of it (softirq) is told by ticks of 10 ms.
+/// CPU time of all of them below which it is chance, too: part of it (softirq) is counted in ticks of 10 ms.
 const CPU_FOR_COST_US: f64 = 100_000.0;
+/// What ticks may have missed of less CPU time than that.
+const CPU_MISSED_US: f64 = 50_000.0;
 
-/// The cheapest load and the dearest beyond it, by the medians that the table shows.
+/// The cheapest load and the dearest beyond it, by the medians that the table shows. A load of little CPU time is the cheapest only
+/// where it is so with what ticks may have missed.
 fn growth(curve: &BlockCurve, groups: &[(f64, Vec<&Point>)], levels: &[Level]) -> Option<CpuGrowth> {
     let completed =
         |points: &[&Point]| points.iter().fold(0u64, |sum, point| sum.saturating_add(point.outcomes.completed()));
-    let known: Vec<(&Level, f64)> = groups
+    struct Cost<'a> {
+        level: &'a Level,
+        us: f64,
+        at_most_us: f64,
+        is_sure: bool,
+    }
+    let known: Vec<Cost<'_>> = groups
         .iter()
         .zip(levels)
         .filter_map(|((_, points), level)| Some((completed(points), level, level.cpu_us_per_request?.median)))
-        .filter(|(requests, _, us)| *requests >= REQUESTS_FOR_COST && *requests as f64 * us >= CPU_FOR_COST_US)
-        .map(|(_, level, us)| (level, us))
+        .filter(|(requests, _, _)| *requests >= REQUESTS_FOR_COST)
+        .map(|(requests, level, us)| {
+            let is_sure = requests as f64 * us >= CPU_FOR_COST_US;
+            let at_most_us = if is_sure { us } else { us + CPU_MISSED_US / requests as f64 };
+            Cost { level, us, at_most_us, is_sure }
+        })
         .collect();
-    let lowest = (0..known.len()).reduce(|best, at| if known[at].1 < known[best].1 { at } else { best })?;
-    let beyond = lowest..known.len();
-    let highest = beyond.reduce(|best, at| if known[at].1 > known[best].1 { at } else { best })?;
-    let ((low, _), (high, _)) = (known[lowest], known[highest]);
-    let (lowest_us, highest_us) = (cost_us(known[lowest].1), cost_us(known[highest].1));
+    // Few requests at high loads are of a server that fails: they are no low end.
+    let first_sure = known.iter().position(|cost| cost.is_sure)?;
+    let ends = (0..known.len()).filter(|at| known[*at].is_sure || *at < first_sure);
+    let lowest = ends.reduce(|best, at| if known[at].at_most_us < known[best].at_most_us { at } else { best })?;
+    let beyond = (lowest..known.len()).filter(|at| known[*at].is_sure);
+    let highest = beyond.reduce(|best, at| if known[at].us > known[best].us { at } else { best })?;
+    let (low, high) = (known[lowest].level, known[highest].level);
+    let (lowest_us, highest_us) = (cost_us(known[lowest].us), cost_us(known[highest].us));
     let parts = [
         ("user", low.cpu_user_us_per_request, high.cpu_user_us_per_request),
         ("system", low.cpu_system_us_per_request, high.cpu_system_us_per_request),

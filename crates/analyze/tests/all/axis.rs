@@ -1,53 +1,9 @@
 //! An axis, planned and found, against a synthetic server.
 
+use crate::fixture::{axis_plan, axis_point};
+use analyze::axis;
 use analyze::sweep::{AxisSweep, Load, Planner, Step};
-use analyze::{axis, report, text, verdict, zones};
-use record::{Axis, AxisPlace, AxisPlan, Criteria, Figure, Origin, Pace, Point, RunDir, Sweep, names};
-
-fn axis_plan(axis: Axis, values: &[f64]) -> AxisPlan {
-    AxisPlan { axis, values: values.to_vec(), overload_ratio: 3.0, conforming_ratio: 1.0 }
-}
-
-/// A server whose CPU per request grows by 10 % for each 100 cold connections, and whose speed drifts by repeat.
-fn point(axis: Axis, value: f64, repeat: u32, index: u32) -> Point {
-    let drift = 1.0 + 0.1 * f64::from(repeat);
-    let jitter = 1.0 + 0.004 * (f64::from(index * 7 % 5) - 2.0);
-    let cpu_us = 10.0 * (1.0 + value / 1000.0) * drift * jitter;
-    let mut point = Point {
-        schema: 1,
-        index,
-        sweep: Sweep::Axis,
-        repeat,
-        axis: Some(AxisPlace { axis, value }),
-        connections: 20,
-        pace: Pace::Closed,
-        started_unix_ms: 1_763_757_412_000,
-        warmup_ns: 200_000_000,
-        duration_ns: 1_000_000_000,
-        outcomes: Default::default(),
-        figures: Default::default(),
-        connection_states: Default::default(),
-        functions: Default::default(),
-        watched: None,
-        workload: Default::default(),
-        doubts: Vec::new(),
-    };
-    point.outcomes.sent = 50_000;
-    point.outcomes.ok = 50_000;
-    let conforming = if value <= 137.0 { 1.0 } else { 137.0 / value };
-    for (name, value, unit) in [
-        (names::THROUGHPUT, 1e6 / cpu_us, "1/s"),
-        (names::GOODPUT, 1e6 / cpu_us, "1/s"),
-        (names::RESPONSE_P50, 20.0 * cpu_us, "us"),
-        (names::RESPONSE_P99, 50.0 * cpu_us, "us"),
-        (names::SERVER_CPU, cpu_us, "us"),
-        (names::COLD, value, "connections"),
-        (names::CONFORMING, conforming, "ratio"),
-    ] {
-        point.figures.set(name, Figure::new(value, unit, 50_000, Origin::Counted));
-    }
-    point
-}
+use record::{Axis, AxisPlan, Criteria, Point};
 
 /// Drives the planner to its end.
 fn measured(plan: &AxisPlan, connections_max: u64, budget_s: u64) -> (Vec<Point>, String) {
@@ -58,7 +14,7 @@ fn measured(plan: &AxisPlan, connections_max: u64, budget_s: u64) -> (Vec<Point>
         match planner.next(&points, elapsed_ns) {
             Step::Measure(trial) => {
                 let Load::Place(place) = trial.load else { panic!("{trial:?}") };
-                points.push(point(place.axis, place.value, trial.repeat, points.len() as u32));
+                points.push(axis_point(place.axis, place.value, trial.repeat, points.len() as u32));
                 elapsed_ns += trial.duration_ns + trial.warmup_ns + 50_000_000;
             }
             Step::Yardstick => elapsed_ns += 400_000_000,
@@ -125,32 +81,4 @@ fn rates_go_beyond_the_capacity_as_far_as_asked() {
     let (points, _) = measured(&AxisPlan { overload_ratio: 2.5, ..axis_plan(Axis::Rate, &[]) }, 4096, 200);
     let highest = points.iter().map(|point| point.axis.unwrap().value).fold(0.0, f64::max);
     assert_eq!(highest, 136_000.0, "2.5 x 54,321 to three digits");
-}
-
-#[test]
-fn an_axis_is_told_in_text_json_and_report() {
-    let folder = tempfile::tempdir().unwrap();
-    let (points, _) = measured(&axis_plan(Axis::Cold, &[0.0, 100.0, 2000.0]), 4096, 90);
-    let mut record = crate::fixture::record();
-    if let Some(sweep) = &mut record.scenario.sweep {
-        sweep.axis = Some(axis_plan(Axis::Cold, &[0.0, 100.0, 2000.0]));
-    }
-    let run: RunDir = crate::fixture::write(folder.path(), record, &points);
-    let findings = zones::of_run(&run);
-    let verdict = verdict::sentences(&run, &findings);
-    let words = text::run(&run, &findings, &verdict);
-    assert!(
-        words.lines().filter(|line| !line.starts_with("repeat")).all(|line| line.chars().count() <= text::WIDTH),
-        "{words}"
-    );
-    for part in ["CPU per request grew", "cold connections, 5 repeats", "2,000"] {
-        assert!(words.contains(part), "{part} is not in:\n{words}");
-    }
-    let json = analyze::json::run(&run, &findings, &verdict);
-    assert_eq!(json["findings"]["axes"][0]["levels"].as_array().unwrap().len(), 3);
-    let page = report::html(&run);
-    for part in ["Axis: cold connections", "CPU time per request", "spread2", "Goodput"] {
-        assert!(page.contains(part), "{part} is not in the report");
-    }
-    assert!(!page.contains("NaN"));
 }

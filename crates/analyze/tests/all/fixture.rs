@@ -1,11 +1,12 @@
 //! A small run directory, the same on every machine, made by the synthetic server.
 
 use crate::server::{Bench, Server, plan};
+use proptest::prelude::*;
 use record::run::PointFiles;
 use record::scenario::{RequestTarget, ServerCommand};
 use record::{
-    Doubt, DoubtKind, Figure, Latency, LoadPlan, Origin, Pace, Point, RunDir, RunRecord, RunWriter, Scenario, Severity,
-    Status, Sweep, names,
+    Arrival, Axis, AxisPlace, AxisPlan, Doubt, DoubtKind, Figure, Latency, LoadPlan, Origin, Outcomes, Pace, Point,
+    RunDir, RunRecord, RunWriter, Scenario, Severity, Status, Sweep, names,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -136,6 +137,104 @@ fn latency(point: &Point) -> Latency {
         latency.record_ns((p50_us * 1e3 * (sigma * normal).exp()) as u64);
     }
     latency
+}
+
+/// A point with any numbers whatever.
+pub fn any_point() -> impl Strategy<Value = Point> {
+    let sweep = prop_oneof![Just(Sweep::Connections), Just(Sweep::Rate), Just(Sweep::Yardstick), Just(Sweep::Single)];
+    let value = prop_oneof![4 => 0.0f64..1e6, 1 => any::<f64>()];
+    let figures = prop::collection::btree_map(prop::sample::select(names::ALL.to_vec()), value, 0..14);
+    let outcomes = prop_oneof![Just(u64::MAX), 0u64..1000, any::<u64>()];
+    (
+        sweep,
+        0u32..6,
+        prop_oneof![1u64..5000, any::<u64>()],
+        any::<f64>(),
+        any::<u64>(),
+        figures,
+        prop::array::uniform4(outcomes),
+    )
+        .prop_map(|(sweep, repeat, connections, rate_per_sec, duration_ns, figures, counts)| {
+            let pace = match sweep {
+                Sweep::Rate => Pace::Open { rate_per_sec, arrival: Arrival::Poisson },
+                _ => Pace::Closed,
+            };
+            let mut point = Point {
+                schema: 1,
+                index: 0,
+                sweep,
+                repeat,
+                axis: None,
+                connections,
+                pace,
+                started_unix_ms: 0,
+                warmup_ns: 0,
+                duration_ns,
+                outcomes: Outcomes {
+                    sent: counts[0],
+                    ok: counts[1],
+                    refused: counts[2],
+                    non_2xx: counts[3],
+                    ..Default::default()
+                },
+                figures: Default::default(),
+                connection_states: Default::default(),
+                workload: Default::default(),
+                functions: Vec::new(),
+                watched: None,
+                doubts: vec![],
+            };
+            for ((name, unit, _), value) in figures {
+                point.figures.set(name, Figure { value: Some(value), ..Figure::new(0.0, unit, 1, Origin::Counted) });
+            }
+            point
+        })
+}
+
+/// A sweep along an axis.
+pub fn axis_plan(axis: Axis, values: &[f64]) -> AxisPlan {
+    AxisPlan { axis, values: values.to_vec(), overload_ratio: 3.0, conforming_ratio: 1.0 }
+}
+
+/// A server whose CPU per request grows by 10 % for each 100 cold connections, and whose speed drifts by repeat.
+pub fn axis_point(axis: Axis, value: f64, repeat: u32, index: u32) -> Point {
+    let drift = 1.0 + 0.1 * f64::from(repeat);
+    let jitter = 1.0 + 0.004 * (f64::from(index * 7 % 5) - 2.0);
+    let cpu_us = 10.0 * (1.0 + value / 1000.0) * drift * jitter;
+    let mut point = Point {
+        schema: 1,
+        index,
+        sweep: Sweep::Axis,
+        repeat,
+        axis: Some(AxisPlace { axis, value }),
+        connections: 20,
+        pace: Pace::Closed,
+        started_unix_ms: 1_763_757_412_000,
+        warmup_ns: 200_000_000,
+        duration_ns: 1_000_000_000,
+        outcomes: Default::default(),
+        figures: Default::default(),
+        connection_states: Default::default(),
+        functions: Default::default(),
+        watched: None,
+        workload: Default::default(),
+        doubts: Vec::new(),
+    };
+    point.outcomes.sent = 50_000;
+    point.outcomes.ok = 50_000;
+    let conforming = if value <= 137.0 { 1.0 } else { 137.0 / value };
+    for (name, value, unit) in [
+        (names::THROUGHPUT, 1e6 / cpu_us, "1/s"),
+        (names::GOODPUT, 1e6 / cpu_us, "1/s"),
+        (names::RESPONSE_P50, 20.0 * cpu_us, "us"),
+        (names::RESPONSE_P99, 50.0 * cpu_us, "us"),
+        (names::SERVER_CPU, cpu_us, "us"),
+        (names::COLD, value, "connections"),
+        (names::CONFORMING, conforming, "ratio"),
+    ] {
+        point.figures.set(name, Figure::new(value, unit, 50_000, Origin::Counted));
+    }
+    point
 }
 
 /// Writes a run with these points below `parent` and opens it.

@@ -232,10 +232,6 @@ fn questions_kept_with_a_run_are_answered_and_one_without_an_answer_does_not_kee
     let throughput = kept[0].answer.as_ref().unwrap().numbers[0].value.unwrap();
     within(throughput, server.throughput(2000.0), 0.03);
     assert!(kept[1].not_predicted.as_ref().unwrap().contains("--cold needs runs"), "{kept:?}");
-    let words = predict::what_ifs_text(&kept);
-    for part in ["'many <b>': predicted for 2,000 connections", "what-if 2: not predicted: --cold", "2 CPUs"] {
-        assert!(words.contains(part), "'{part}' is missing:\n{words}");
-    }
     run.points.truncate(1);
     let none = predict::kept(&run);
     assert!(none.iter().all(|kept| kept.answer.is_none() && kept.not_predicted.is_some()), "{none:?}");
@@ -373,7 +369,6 @@ fn the_kept_run_of_nginx_predicts_each_of_its_loads_from_the_others() {
     }
     let prediction = asked(&run_of(points, 1), Question { connections: Some(6.0), ..Question::default() });
     let chosen = prediction.checks.iter().find(|check| check.form == prediction.model.form).unwrap();
-    println!("{}", predict::text(&prediction));
     assert!(chosen.median_error_ratio.unwrap() < 0.10 && prediction.model.form != Form::Usl, "{chosen:?}");
     assert!(prediction.model.growth_s > 0.0, "a request cost more at 4,096 connections: {:?}", prediction.model);
     within(value(&prediction, "throughput"), 72e3, 0.10);
@@ -473,17 +468,4 @@ fn other_work_on_the_machine_is_a_doubt() {
     let prediction = asked(&run, Question::default());
     assert!(prediction.doubts.iter().any(|doubt| doubt.contains("0.70 CPUs")), "{:?}", prediction.doubts);
     assert!(run.points.iter().all(|point| point.sweep == Sweep::Connections));
-}
-
-#[test]
-fn a_prediction_reads_like_this() {
-    let run = run_of(fixture::points(), 1);
-    let question = Question { connections: Some(128.0), delay_s: 5e-3, cpus: Some(2.0), ..Question::default() };
-    let prediction = asked(&run, question);
-    let words = predict::text(&prediction);
-    assert!(words.lines().all(|line| line.chars().count() <= analyze::text::WIDTH), "{words}");
-    expect_test::expect_file!["../goldens/prediction.txt"].assert_eq(&words);
-    let json = predict::json(&prediction);
-    assert_eq!(json["kind"], "prediction");
-    assert!(json["prediction"]["answer"]["numbers"].as_array().unwrap().len() >= 5);
 }

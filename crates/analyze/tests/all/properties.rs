@@ -1,60 +1,10 @@
 //! What holds for any points whatever.
 
+use crate::fixture::any_point;
 use crate::reference;
-use analyze::{json, zones};
+use analyze::zones;
 use proptest::prelude::*;
-use record::{Arrival, Criteria, Figure, Origin, Outcomes, Pace, Point, Sweep, names};
-
-fn any_point() -> impl Strategy<Value = Point> {
-    let sweep = prop_oneof![Just(Sweep::Connections), Just(Sweep::Rate), Just(Sweep::Yardstick), Just(Sweep::Single)];
-    let value = prop_oneof![4 => 0.0f64..1e6, 1 => any::<f64>()];
-    let figures = prop::collection::btree_map(prop::sample::select(names::ALL.to_vec()), value, 0..14);
-    let outcomes = prop_oneof![Just(u64::MAX), 0u64..1000, any::<u64>()];
-    (
-        sweep,
-        0u32..6,
-        prop_oneof![1u64..5000, any::<u64>()],
-        any::<f64>(),
-        any::<u64>(),
-        figures,
-        prop::array::uniform4(outcomes),
-    )
-        .prop_map(|(sweep, repeat, connections, rate_per_sec, duration_ns, figures, counts)| {
-            let pace = match sweep {
-                Sweep::Rate => Pace::Open { rate_per_sec, arrival: Arrival::Poisson },
-                _ => Pace::Closed,
-            };
-            let mut point = Point {
-                schema: 1,
-                index: 0,
-                sweep,
-                repeat,
-                axis: None,
-                connections,
-                pace,
-                started_unix_ms: 0,
-                warmup_ns: 0,
-                duration_ns,
-                outcomes: Outcomes {
-                    sent: counts[0],
-                    ok: counts[1],
-                    refused: counts[2],
-                    non_2xx: counts[3],
-                    ..Default::default()
-                },
-                figures: Default::default(),
-                connection_states: Default::default(),
-                workload: Default::default(),
-                functions: Vec::new(),
-                watched: None,
-                doubts: vec![],
-            };
-            for ((name, unit, _), value) in figures {
-                point.figures.set(name, Figure { value: Some(value), ..Figure::new(0.0, unit, 1, Origin::Counted) });
-            }
-            point
-        })
-}
+use record::{Criteria, Figure, Origin, Point, names};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if crate::long_run() { 1024 } else { 24 }))]
@@ -70,11 +20,6 @@ proptest! {
         let back: zones::Findings = serde_json::from_value(value).unwrap();
         let numbers = |findings: &zones::Findings| serde_json::to_string(findings).unwrap();
         prop_assert_eq!(numbers(&back).matches("null").count(), numbers(&findings).matches("null").count());
-        for point in &points {
-            let summary = analyze::text::summary(point, &[], &Default::default());
-            prop_assert!(summary.lines().count() <= analyze::text::MAX_LINES, "{}", summary);
-            let _ = (json::point(point), analyze::text::point(point, &[]), analyze::text::progress_line(point, 0, 0));
-        }
     }
 
     #[test]

@@ -122,7 +122,11 @@ fn a_slow_log_is_named_with_its_file_and_hides_the_lock_before_it() {
     let verdict = judged(waits(), record, sleeps);
     assert_eq!(found(&verdict), ["slow-file"], "{:?}", verdict.sentences);
     assert_eq!(verdict.causes[0].commands, [r"findmnt -T '/var/log of it/acc '\''ess.log'"]);
-    assert!(verdict.causes[0].because.contains("in write (/var/log of it/acc 'ess.log;"), "{}", verdict.causes[0].because);
+    assert!(
+        verdict.causes[0].because.contains("in write (/var/log of it/acc 'ess.log;"),
+        "{}",
+        verdict.causes[0].because
+    );
     assert!(verdict.causes[0].because.contains("1.0 of its 32 threads"), "{}", verdict.causes[0].because);
     let seldom = judged(waits(), fixture::record(), |point| {
         set(point, names::SERVER_THREADS, 1.0, 1);
@@ -408,6 +412,20 @@ fn threads_that_spin_are_a_possibility_with_the_command_that_tells() {
     });
     assert_eq!(found(&few), ["spin"], "{:?}", few.sentences);
     assert!(few.causes[0].because.contains("from at most 0.1 us"), "{:?}", few.causes[0]);
+    // One connection is the only cheap load, and so little CPU time that ticks alone could not say so.
+    let from_two = judged(healthy(), fixture::record(), |point| {
+        let (cpu, requests) = if point.connections == 1 { (30.0, 500) } else { (4000.0, 60) };
+        point.outcomes = record::Outcomes { sent: requests, ok: requests, ..Default::default() };
+        set(point, names::THROUGHPUT, requests as f64 * 4.0, requests);
+        set(point, names::SERVER_CPU, cpu, requests);
+        set(point, names::SERVER_CPU_USER, cpu, requests);
+        set(point, names::SERVER_CPU_BUSY, if point.connections == 1 { 0.1 } else { 1.0 }, 2);
+        set(point, names::SERVER_THREADS, point.connections as f64 + 1.0, 1);
+        set(point, names::SERVER_RUN_QUEUE, cpu * (point.connections - 1) as f64, requests);
+    });
+    assert_eq!(found(&from_two), ["spin"], "{:?}", from_two.sentences);
+    let saturated = from_two.sentences.iter().find(|said| said.contains("saturated"));
+    assert!(saturated.is_some_and(|said| said.contains("100 % busy at 2 connections")), "{:?}", from_two.sentences);
 }
 
 /// Eight requests of 5 ms at once, whoever serves them.
@@ -504,6 +522,24 @@ fn a_server_that_slows_with_each_request_is_told_from_one_that_slows_with_load()
     assert!(judged(healthy(), fixture::record(), by_time(0.0)).causes.is_empty());
     let by_load = Server { doubles_at: 30.0, ..healthy() };
     assert!(!found(&judged(by_load, fixture::record(), |_| ())).contains(&"slows-with-time"));
+    // Beside other work only what no other work does to CPU time.
+    let beside = |slope: f64| {
+        move |point: &mut Point| {
+            by_time(slope)(point);
+            let what = "the hypervisor took 12.0 % of the CPU time away";
+            point.doubts.push(Doubt::new(DoubtKind::Steal, Severity::Warning, what, "repeat it"));
+        }
+    };
+    let steps = |point: &mut Point| {
+        beside(0.0)(point);
+        if point.repeat > 1 {
+            by_time(2.0 / f64::from(point.index))(point);
+        }
+    };
+    assert!(judged(healthy(), fixture::record(), steps).causes.is_empty(), "other work that came while it ran");
+    let verdict = judged(healthy(), fixture::record(), beside(0.5));
+    assert_eq!(found(&verdict), ["slows-with-time"], "{:?}", verdict.sentences);
+    assert_eq!(verdict.causes[0].certainty, Certainty::Possibility);
 }
 
 #[test]

@@ -194,7 +194,8 @@ fn two_servers_in_turn_are_measured_at_the_loads_that_the_first_one_takes() {
     let fails_early = Server { path: 2e-3, refuses_beyond: 6.0, ..Server::default() };
     let [of_a, of_b] = in_turn([fails_early, Server::default()], 600);
     let loads = |points: &[record::Point], repeat: u32| {
-        let of_round = points.iter().filter(|point| point.sweep == record::Sweep::Connections && point.repeat == repeat);
+        let of_round =
+            points.iter().filter(|point| point.sweep == record::Sweep::Connections && point.repeat == repeat);
         of_round.map(|point| point.connections).collect::<Vec<_>>()
     };
     assert_eq!(loads(&of_a, 0), [1, 2, 4, 8, 16], "upward until two loads in a row fail");

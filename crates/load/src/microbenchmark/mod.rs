@@ -13,10 +13,10 @@ pub mod sender;
 pub use order::{Order, Told};
 
 use crate::error::LoadError;
-use crate::{EngineCost, LoadEvents, LoadResult, Progress};
+use crate::{LoadEvents, LoadResult, Progress};
 use receiver::Receiver;
 use record::time::{monotonic_ns, unix_ms};
-use record::{Doubt, DoubtKind, Figure, Figures, Latency, Origin, Outcomes, Severity, names};
+use record::{Doubt, DoubtKind, Figure, Figures, Latency, Origin, Severity, names};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -119,38 +119,16 @@ impl Outcome {
 impl From<Outcome> for LoadResult {
     /// Without a request: what a point keeps of a window beside the figures.
     fn from(outcome: Outcome) -> LoadResult {
-        LoadResult {
+        let mut result = LoadResult {
             started_unix_ms: outcome.started_unix_ms,
             window_ns: outcome.window_ns,
             warmup_ns: outcome.warmup_ns,
-            outcomes: Outcomes::default(),
-            response: Latency::new(),
-            service: Latency::new(),
-            first_byte: Latency::new(),
-            lag: outcome.lag,
-            connection_wait: Latency::new(),
-            own_lag: Latency::new(),
-            connect: Latency::new(),
-            unfinished_age: Latency::new(),
-            never_sent: 0,
-            body_bytes: 0,
-            received_bytes: 0,
-            sent_bytes: 0,
-            completed_in_window: 0,
-            answered_in_all: None,
-            ok_in_window: 0,
-            received_in_window_bytes: 0,
-            stray_responses: 0,
-            series_csv: String::new(),
-            engine: EngineCost::default(),
-            status_counts: Default::default(),
-            first_errors: Vec::new(),
-            bits_per_sec: Vec::new(),
-            tls: None,
             interrupted: outcome.interrupted,
-            workload: Default::default(),
             doubts: outcome.doubts,
-        }
+            ..LoadResult::default()
+        };
+        result.counts.times.lag = outcome.lag;
+        result
     }
 }
 

@@ -1,54 +1,23 @@
 //! Whether the samples came that should have come, and if not, why. Two sources of one number: samples in the server's processes,
 //! and the scheduler's account of them; where they differ, the interrupts of the sampling clock tell whose fault it is.
 
-use super::layout::Interrupts;
-use super::result::CpuCheck;
+use super::samples::Interrupts;
+use record::profile::{Arrivals, CpuCheck};
 use record::{Doubt, DoubtKind, Severity};
-use serde::Serialize;
 
 /// The difference between sampled and scheduled CPU time that is not remarked upon.
 const TOLERANCE: f64 = 0.02;
 /// A share of the machine's time that is worth a word.
 const NOTABLE: f64 = 0.005;
 
-/// Interrupts of the sampling clock on all CPUs against those that the window had room for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Arrivals {
-    /// Interrupts that came while samples were taken.
-    pub arrived: u64,
-    /// Periods that passed without one, because an interrupt came late: the timer makes one sample of them.
-    pub late: u64,
-    /// Interrupts that the window had room for: its length times the CPUs over the period.
-    pub expected: f64,
-    /// Samples a second to which the kernel holds a CPU (`kernel.perf_event_max_sample_rate`); absent where it cannot be read.
-    pub limit_hz: Option<u64>,
-}
-
-impl Arrivals {
-    /// Of a window of `sampled_ns` on so many CPUs.
-    pub fn of(interrupts: &Interrupts, sampled_ns: u64, cpus: usize, period_ns: u64) -> Arrivals {
-        let limit = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate");
-        Arrivals {
-            arrived: interrupts.arrived,
-            late: interrupts.late,
-            expected: sampled_ns as f64 * cpus as f64 / period_ns.max(1) as f64,
-            limit_hz: limit.ok().and_then(|text| text.trim().parse().ok()),
-        }
-    }
-
-    /// Share of the expected interrupts that were passed over because one before them came late.
-    pub fn late_ratio(&self) -> f64 {
-        self.late as f64 / self.expected.max(1.0)
-    }
-
-    /// Share of the expected interrupts that neither came nor were passed over by a late one.
-    pub fn missing_ratio(&self) -> f64 {
-        (1.0 - (self.arrived + self.late) as f64 / self.expected.max(1.0)).max(0.0)
-    }
-
-    /// Share of the expected interrupts of which there is no sample.
-    pub fn lost_ratio(&self) -> f64 {
-        self.late_ratio() + self.missing_ratio()
+/// Of a window of `sampled_ns` on so many CPUs.
+pub fn arrivals(interrupts: &Interrupts, sampled_ns: u64, cpus: usize, period_ns: u64) -> Arrivals {
+    let limit = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate");
+    Arrivals {
+        arrived: interrupts.arrived,
+        late: interrupts.late,
+        expected: sampled_ns as f64 * cpus as f64 / period_ns.max(1) as f64,
+        limit_hz: limit.ok().and_then(|text| text.trim().parse().ok()),
     }
 }
 
@@ -177,7 +146,7 @@ mod tests {
     #[test]
     fn what_came_what_was_late_and_what_is_missing_are_the_whole() {
         let interrupts = Interrupts { arrived: 900, late: 60 };
-        let arrivals = Arrivals::of(&interrupts, 1_000_000_000, 2, 2_000_000);
+        let arrivals = arrivals(&interrupts, 1_000_000_000, 2, 2_000_000);
         assert_eq!(arrivals.expected, 1000.0);
         assert!((arrivals.late_ratio() - 0.06).abs() < 1e-9 && (arrivals.missing_ratio() - 0.04).abs() < 1e-9);
         assert!((arrivals.lost_ratio() - 0.1).abs() < 1e-9);

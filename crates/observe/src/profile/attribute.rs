@@ -5,9 +5,10 @@
 //! runs in the server's own send: it is the *peer's* work, though the scheduler charges the server for it. Both sums are
 //! kept, so that the first describes the server and the second can be checked against the scheduler.
 
-use super::layout::{BLOCKS, RawSamples, SampleKey, Side, TGID_IDLE, TGID_OTHERS};
 use super::names::{Frame, Names};
+use super::samples::{BLOCKS, RawSamples, SampleKey, Side, TGID_IDLE, TGID_OTHERS};
 use record::layers::{Layer, Role, Row, Rule};
+use record::profile::{Coverage, Mode};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -35,20 +36,6 @@ pub enum Ran {
     Others,
     /// On an idle CPU.
     Idle,
-}
-
-/// The CPU's mode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// User mode.
-    User,
-    /// In the kernel for a process.
-    Kernel,
-    /// In a software interrupt.
-    Softirq,
-    /// In an interrupt of a device or timer.
-    Interrupt,
 }
 
 /// Samples of one stack.
@@ -195,19 +182,6 @@ fn is_interrupt(function: &str) -> bool {
     ]
     .iter()
     .any(|prefix| function.starts_with(prefix))
-}
-
-/// How much of the kernel's samples the rule knows.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Coverage {
-    /// Samples in the kernel.
-    pub kernel_samples: u64,
-    /// Those whose stack names a layer.
-    pub attributed: u64,
-    /// Those whose innermost function is in the table, as naming a layer or as a helper.
-    pub classified: u64,
-    /// Innermost functions that the table does not know, with their samples, most first.
-    pub not_classified: Vec<(String, u64)>,
 }
 
 /// Checks the rule against what was sampled.

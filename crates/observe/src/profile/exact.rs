@@ -2,23 +2,20 @@
 //! (fentry, fexit), and time is charged as it passes, as Kim and Rixner's profiler did (2005, section 3).
 //!
 //! It costs more than the layers at the boundary do themselves, so it runs in short bursts, says what it cost, and takes
-//! the cost of its hooks out of the layers. Rooms: `layout` (the kernel's records), `programs` (loaded, attached),
-//! `calibration` (what a hook costs), `bursts` (when), [`result`] (the tables), [`text`], [`calibrated`] (the sampled
-//! profile corrected by it).
+//! the cost of its hooks out of the layers. Rooms: [`reading`] (what they counted), `programs` (loaded, attached),
+//! `calibration` (what a hook costs), `bursts` (when), [`result`] (the tables), [`calibrated`] (the sampled profile
+//! corrected by it).
 
 #[cfg(feature = "bpf")]
 mod bursts;
 pub mod calibrated;
 mod calibration;
-pub mod layout;
 #[cfg(feature = "bpf")]
 mod programs;
+pub mod reading;
 pub mod result;
-pub mod text;
 
 #[cfg(feature = "bpf")]
 pub use bursts::{BURSTS, BurstOptions, ExactProfiler, run};
-pub use calibration::HookCosts;
 #[cfg(feature = "bpf")]
 pub use programs::why_not_possible;
-pub use result::ExactProfile;

@@ -1,19 +1,10 @@
 //! How sure a sampled number is: the spread between the tenths of the window.
 
-use serde::{Deserialize, Serialize};
+use record::profile::Estimate;
 
 /// Quantiles of Student's t for 95 %, by degrees of freedom from 1.
 const T_95: [f64; 15] =
     [12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131];
-
-/// A value and the half width of its 95 % interval, which covers both the sampling and the changes of the load.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Estimate {
-    /// The value.
-    pub value: f64,
-    /// Half width; `None` where fewer than three tenths saw anything.
-    pub plus_minus: Option<f64>,
-}
 
 /// Sum of `parts` over sum of `wholes` with the interval of a ratio estimator over blocks (Cochran, Sampling Techniques,
 /// 1977, section 6.3). `None` where the wholes are 0.

@@ -6,35 +6,33 @@
 //! work in network softirqs is charged to the end of the connection whose packet it handles, and costs can be divided by
 //! packets. docs/layers.md describes the rule, the biases and the checks.
 //!
-//! Rooms inside: `sampler`, `layout`, `events` (the kernel's side), `symbols`, `names` (addresses to functions),
-//! [`attribute`] (whose work, which layer), [`arrivals`] (whether the samples came that should have), [`result`] (the tables), [`point`] (what a load point keeps of them), [`folded`], [`flame`] (stacks for viewers),
-//! [`scaling`] (what select, poll, epoll, accept and descriptors cost on this kernel).
+//! Rooms inside: `sampler`, `events` (the kernel's side), [`samples`] (what they counted), `symbols`, `names` (addresses to
+//! functions), [`attribute`] (whose work, which layer), [`arrivals`] (whether the samples came that should have), [`result`]
+//! (the tables), [`scaling`] (what select, poll, epoll, accept and descriptors cost on this kernel). What comes out is a
+//! [`record::profile::Profile`]; the crate `report` renders it.
 
 pub mod arrivals;
 pub mod attribute;
 pub mod error;
 pub mod events;
 pub mod exact;
-pub mod flame;
-pub mod folded;
+#[cfg(feature = "bpf")]
+mod folded;
 pub mod groups;
 pub mod interval;
-pub mod layout;
 pub mod names;
-pub mod point;
 pub mod result;
 #[cfg(feature = "bpf")]
 mod sampler;
+pub mod samples;
 pub mod scaling;
 pub mod symbols;
-pub mod text;
 #[cfg(feature = "bpf")]
 mod window;
 
 pub use error::ProfileError;
-pub use folded::Folded;
 pub use groups::FunctionGroup;
-pub use result::Profile;
+pub use record::profile::Profile;
 #[cfg(feature = "bpf")]
 pub use sampler::{EventState, Sampler, SamplerOptions};
 #[cfg(feature = "bpf")]

@@ -35,7 +35,7 @@ impl<'s> Names<'s> {
         Names { symbols, kernel: HashMap::new(), user: HashMap::new(), symbolizer: Symbolizer::new() }
     }
 
-    /// Names a kernel stack, innermost first. All but the innermost are return addresses, which may lie behind the end of
+    /// Names a kernel stack, innermost first. All but the innermost are return addresses, which may lie after the end of
     /// a function that never returns: they are looked up one byte before.
     pub fn kernel_stack(&mut self, addresses: &[u64]) -> Vec<Frame> {
         let symbols = self.symbols;

@@ -2,18 +2,20 @@
 
 use super::error::ProfileError;
 use super::events::{self, Event, EventKind};
-use super::layout::{self, Interrupts, Losses, PacketCounts, RawSamples, SampleKey};
-use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, Object, ObjectBuilder, PerfEventOpts};
+use super::samples::{Interrupts, RawSamples, SampleKey, Side};
+use crate::bpf::types::profile::{CpuRow, Gate, KernelStack, Sample, Target, UserStack};
+use crate::bpf::types::{bytes_of, value_of};
+use crate::bpf::{self, Refusal, Shared};
+use libbpf_rs::{Link, MapCore, MapFlags, Object, PerfEventOpts};
+use record::profile::{Losses, PacketCounts};
 use record::time::monotonic_ns;
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsRawFd, IntoRawFd};
 
-/// Compiled from `bpf/profile.bpf.c` by the build script. An ELF file is read in place, as structures of 8 bytes' alignment.
-static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/profile.bpf.o")));
-
-#[repr(C, align(8))]
-struct Aligned<T: ?Sized>(T);
+/// `enum` of `bpf/profile.h`: bits of a sample's flags.
+const SAMPLE_USER: u8 = 1;
+const SAMPLE_STACK_LOST: u8 = 2;
 
 /// What is sampled.
 #[derive(Debug, Clone)]
@@ -62,22 +64,16 @@ pub struct Sampler {
 impl Sampler {
     /// Loads and attaches. The CPU clock must work; other events may be missing.
     pub fn attach(options: &SamplerOptions) -> Result<Self, ProfileError> {
-        libbpf_rs::set_print(None);
-        let mut open = ObjectBuilder::default().open_memory(&OBJECT.0).map_err(|error| refused(&error))?;
-        for mut map in open.maps_mut() {
-            if map.name() == ".rodata.target"
-                && let Some(bytes) = map.initial_value_mut()
-            {
-                let period_ns = events::cpu_clock(options.frequency_hz).period;
-                bytes[..16].copy_from_slice(&layout::target_bytes(options.port, options.netns_inode, period_ns));
-            }
-        }
-        let object = open.load().map_err(|error| refused(&error))?;
+        let target = Target {
+            port: options.port.into(),
+            netns: options.netns_inode,
+            period_ns: events::cpu_clock(options.frequency_hz).period,
+        };
+        let object = bpf::load(bpf::PROFILE, |open| bpf::set_constants(open, ".rodata.target", &target))?;
         let mut sampler =
             Sampler { links: Vec::new(), events: Vec::new(), object, members: HashSet::new(), opened_ns: Cell::new(0) };
         for name in ["process_forked", "packet_received", "packet_queued"] {
-            let link = sampler.program(name)?.attach_trace().map_err(|error| refused(&error))?;
-            sampler.links.push(link);
+            sampler.links.push(bpf::attach(&sampler.object, name)?);
         }
         let cpus = events::online_cpus();
         let kinds = [events::cpu_clock(options.frequency_hz)].into_iter().chain(options.events.iter().copied());
@@ -115,8 +111,9 @@ impl Sampler {
             };
             let options = PerfEventOpts { cookie: number as u64, ..PerfEventOpts::default() };
             let given = event.second().map_err(ProfileError::NoClock)?;
-            let attached = self.program("sample_taken")?.attach_perf_event_with_opts(given.as_raw_fd(), options);
-            self.links.push(attached.map_err(|error| refused(&error))?);
+            let program = bpf::program(&self.object, "sample_taken")?;
+            let link = bpf::logged(|| program.attach_perf_event_with_opts(given.as_raw_fd(), options))?;
+            self.links.push(link);
             // The link closes it.
             let _ = given.into_raw_fd();
             state.cpus.push(event);
@@ -126,10 +123,10 @@ impl Sampler {
 
     /// Processes of the server; those that they fork are followed by themselves.
     pub fn add_members(&mut self, pids: impl IntoIterator<Item = u32>) -> Result<(), ProfileError> {
-        let map = self.object.maps().find(|map| map.name() == "members").ok_or_else(odd_object)?;
+        let map = bpf::map(&self.object, "members")?;
         for pid in pids {
             if self.members.insert(pid) {
-                map.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY).map_err(|error| refused(&error))?;
+                map.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY).map_err(Refusal::from)?;
             }
         }
         Ok(())
@@ -142,8 +139,9 @@ impl Sampler {
             0 => monotonic_ns(),
             since_ns => since_ns,
         });
-        let gate = layout::gate_bytes(is_open, block, self.opened_ns.get());
-        self.map(".bss.gate")?.update(&0u32.to_ne_bytes(), &gate, MapFlags::ANY).map_err(|error| refused(&error))
+        let gate = Gate { is_open: is_open.into(), block, opened_ns: self.opened_ns.get() };
+        let map = bpf::map(&self.object, ".bss.gate")?;
+        Ok(map.update(&0u32.to_ne_bytes(), bytes_of(&gate), MapFlags::ANY).map_err(Refusal::from)?)
     }
 
     /// Lets the events interrupt, or no longer: a shut gate ignores them, but each still costs an interrupt.
@@ -155,10 +153,10 @@ impl Sampler {
     /// Forgets the samples and stacks of an earlier window. The gate must be shut.
     pub fn forget(&self) -> Result<(), ProfileError> {
         for name in ["samples", "kernel_stacks", "user_stacks"] {
-            let map = self.map(name)?;
+            let map = bpf::map(&self.object, name)?;
             // First the keys, then the deletions: a walk over a changing table may begin again.
             for key in map.keys().collect::<Vec<_>>() {
-                map.delete(&key).map_err(|error| refused(&error))?;
+                map.delete(&key).map_err(Refusal::from)?;
             }
         }
         Ok(())
@@ -166,47 +164,89 @@ impl Sampler {
 
     /// The port's packets so far, what was lost so far, and the clock's interrupts so far.
     pub fn rows(&self) -> Result<(PacketCounts, Losses, Interrupts), ProfileError> {
-        let bytes =
-            self.map(".bss.rows")?.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).map_err(|error| refused(&error))?;
-        Ok(layout::parse_rows(&bytes.unwrap_or_default()))
+        Ok(rows(&self.object)?)
     }
 
     /// Reads what was counted. The gate must be shut.
     pub fn read(&self) -> Result<RawSamples, ProfileError> {
         let mut raw = RawSamples { losses: self.rows()?.1, ..RawSamples::default() };
-        let samples = self.map("samples")?;
+        let samples = bpf::map(&self.object, "samples")?;
         for key in samples.keys() {
-            let value = samples.lookup(&key, MapFlags::ANY).map_err(|error| refused(&error))?;
+            let value = samples.lookup(&key, MapFlags::ANY).map_err(Refusal::from)?;
             let count = value.and_then(|value| Some(u64::from_ne_bytes(value.try_into().ok()?))).unwrap_or(0);
-            if let Some(key) = SampleKey::parse(&key) {
-                raw.samples.push((key, count));
+            if let Some(sample) = value_of::<Sample>(&key) {
+                raw.samples.push((place(&sample), count));
             }
         }
         raw.samples.sort_unstable();
-        raw.kernel_stacks = self.stacks("kernel_stacks")?;
-        raw.user_stacks = self.stacks("user_stacks")?;
+        raw.kernel_stacks =
+            stacks(&self.object, "kernel_stacks", |stack: &KernelStack| frames(stack.count, &stack.frames))?;
+        raw.user_stacks = stacks(&self.object, "user_stacks", |stack: &UserStack| frames(stack.count, &stack.frames))?;
         Ok(raw)
     }
+}
 
-    fn stacks(&self, name: &str) -> Result<HashMap<u64, Vec<u64>>, ProfileError> {
-        let map = self.map(name)?;
-        let mut stacks = HashMap::new();
-        for key in map.keys() {
-            let record = map.lookup(&key, MapFlags::ANY).map_err(|error| refused(&error))?;
-            if let (Ok(hash), Some(record)) = (key.try_into(), record) {
-                stacks.insert(u64::from_ne_bytes(hash), layout::parse_stack(&record));
-            }
+fn place(sample: &Sample) -> SampleKey {
+    SampleKey {
+        kernel_stack: sample.kernel_stack,
+        user_stack: sample.user_stack,
+        tgid: sample.tgid,
+        event: sample.event,
+        side: match sample.side {
+            1 => Side::Server,
+            2 => Side::Peer,
+            _ => Side::Nobody,
+        },
+        is_user: sample.flags & SAMPLE_USER != 0,
+        is_stack_lost: sample.flags & SAMPLE_STACK_LOST != 0,
+        block: sample.block,
+    }
+}
+
+/// Stacks by hash.
+fn stacks<T: Shared>(
+    object: &Object,
+    name: &str,
+    frames: impl Fn(&T) -> Vec<u64>,
+) -> Result<HashMap<u64, Vec<u64>>, Refusal> {
+    let map = bpf::map(object, name)?;
+    let mut stacks = HashMap::new();
+    for key in map.keys() {
+        let record = map.lookup(&key, MapFlags::ANY)?.and_then(|bytes| value_of(&bytes));
+        if let (Ok(hash), Some(record)) = (key.try_into(), record) {
+            stacks.insert(u64::from_ne_bytes(hash), frames(&record));
         }
-        Ok(stacks)
     }
+    Ok(stacks)
+}
 
-    fn map(&self, name: &str) -> Result<libbpf_rs::Map<'_>, ProfileError> {
-        self.object.maps().find(|map| map.name() == name).ok_or_else(odd_object)
-    }
+/// The frames of a stack record, innermost first.
+fn frames(count: u64, frames: &[u64]) -> Vec<u64> {
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    frames.iter().take(count).copied().take_while(|frame| *frame != 0).collect()
+}
 
-    fn program(&self, name: &str) -> Result<libbpf_rs::ProgramMut<'_>, ProfileError> {
-        self.object.progs_mut().find(|program| program.name() == name).ok_or_else(odd_object)
+/// The port's packets, what was lost and the clock's interrupts, summed over the CPUs. The object of the exact way has the
+/// same rows.
+pub(super) fn rows(object: &Object) -> Result<(PacketCounts, Losses, Interrupts), Refusal> {
+    let bytes = bpf::map(object, ".bss.rows")?.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
+    let (mut packets, mut losses) = (PacketCounts::default(), Losses::default());
+    let mut interrupts = Interrupts::default();
+    for row in bytes.chunks_exact(size_of::<CpuRow>()).filter_map(value_of::<CpuRow>) {
+        packets = packets.plus(&PacketCounts {
+            packets: row.packets,
+            segments: row.segments,
+            data_packets: row.data_packets,
+            payload_bytes: row.payload_bytes,
+            unread: row.unread,
+            peer_packets: row.peer_packets,
+        });
+        losses.stacks += row.lost_stacks;
+        losses.samples += row.lost_samples;
+        interrupts.arrived += row.arrived;
+        interrupts.late += row.late;
     }
+    Ok((packets, losses, interrupts))
 }
 
 impl std::fmt::Debug for Sampler {
@@ -222,13 +262,23 @@ impl Drop for Sampler {
     }
 }
 
-fn odd_object() -> ProfileError {
-    ProfileError::Refused("the compiled object lacks a part".into())
+impl From<Refusal> for ProfileError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal.is_permission() {
+            true => ProfileError::NotPermitted,
+            false => ProfileError::Refused(refusal.to_string()),
+        }
+    }
 }
 
-fn refused(error: &libbpf_rs::Error) -> ProfileError {
-    match error.kind() {
-        ErrorKind::PermissionDenied => ProfileError::NotPermitted,
-        _ => ProfileError::Refused(error.to_string()),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_never_reads_beyond_its_record() {
+        assert_eq!(frames(200, &[7, 9, 0, 5]), [7, 9]);
+        assert_eq!(frames(1, &[7, 9]), [7]);
+        assert_eq!(frames(u64::MAX, &[]), [0; 0]);
     }
 }

@@ -7,7 +7,7 @@
 mod calls;
 mod idle;
 
-use serde::Serialize;
+use record::profile::scaling::{Call, CallScaling, Cost, Growth, Scaling};
 use std::io;
 
 /// Numbers of descriptors at which is measured, as far as the limit allows.
@@ -21,148 +21,23 @@ const FASTER: f64 = 1.2;
 /// The exponent is fitted from this many descriptors on, where fixed costs no longer hide it.
 const FIT_FROM: usize = 256;
 
-/// What is called.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Call {
-    /// select() over all descriptors.
-    Select,
-    /// poll() over all descriptors.
-    Poll,
-    /// epoll_wait() with all descriptors registered.
-    EpollWait,
-    /// accept() of a connection that waits.
-    Accept,
-    /// The next descriptor after a low one was freed and taken again: the kernel searches for the lowest that is free.
-    DescriptorAllocation,
-}
-
-impl Call {
-    /// All of them.
-    pub const ALL: [Call; 5] = [Call::Select, Call::Poll, Call::EpollWait, Call::Accept, Call::DescriptorAllocation];
-
-    /// The word used in tables.
-    pub fn word(self) -> &'static str {
-        match self {
-            Call::Select => "select",
-            Call::Poll => "poll",
-            Call::EpollWait => "epoll_wait",
-            Call::Accept => "accept",
-            Call::DescriptorAllocation => "descriptor allocation",
+/// Judges costs, which come in rising numbers of descriptors.
+pub fn judge(call: Call, costs: Vec<Cost>) -> CallScaling {
+    let exponent = exponent(&costs);
+    let growth = match exponent {
+        None => Growth::Unknown,
+        Some(exponent) if exponent < FLAT => Growth::Flat,
+        Some(exponent) if exponent < PROPORTIONAL => Growth::Slow,
+        Some(exponent) if exponent < FASTER => Growth::Proportional,
+        Some(_) => Growth::Faster,
+    };
+    let ns_per_descriptor = match costs.as_slice() {
+        [first, .., last] if last.descriptors > first.descriptors => {
+            Some((last.median_ns - first.median_ns) / (last.descriptors - first.descriptors) as f64)
         }
-    }
-}
-
-/// Cost of a call at one number of descriptors, CPU nanoseconds a call.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Cost {
-    /// Idle descriptors.
-    pub descriptors: usize,
-    /// Median of the batches.
-    pub median_ns: f64,
-    /// Lower quartile.
-    pub lower_ns: f64,
-    /// Upper quartile.
-    pub upper_ns: f64,
-    /// Batches.
-    pub batches: usize,
-}
-
-/// How a cost grows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Growth {
-    /// Not, or hardly.
-    Flat,
-    /// Less than in proportion.
-    Slow,
-    /// In proportion to the descriptors.
-    Proportional,
-    /// Faster than that.
-    Faster,
-    /// Fewer than two points to judge by.
-    Unknown,
-}
-
-/// A call's costs and what follows.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct CallScaling {
-    /// Which call.
-    pub call: Call,
-    /// Costs by number of descriptors.
-    pub costs: Vec<Cost>,
-    /// Exponent e of cost ~ descriptors^e; 0 = flat, 1 = proportional.
-    pub exponent: Option<f64>,
-    /// In words.
-    pub growth: Growth,
-    /// Added cost of a further idle descriptor, nanoseconds.
-    pub ns_per_descriptor: Option<f64>,
-}
-
-/// Everything that was measured.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Scaling {
-    /// The kernel's release.
-    pub kernel: String,
-    /// How many descriptors the process may have (RLIMIT_NOFILE, hard).
-    pub descriptor_limit: u64,
-    /// The calls.
-    pub calls: Vec<CallScaling>,
-    /// Whether it was ended early.
-    pub is_interrupted: bool,
-}
-
-impl CallScaling {
-    /// Judges costs, which come in rising numbers of descriptors.
-    pub fn judge(call: Call, costs: Vec<Cost>) -> CallScaling {
-        let exponent = exponent(&costs);
-        let growth = match exponent {
-            None => Growth::Unknown,
-            Some(exponent) if exponent < FLAT => Growth::Flat,
-            Some(exponent) if exponent < PROPORTIONAL => Growth::Slow,
-            Some(exponent) if exponent < FASTER => Growth::Proportional,
-            Some(_) => Growth::Faster,
-        };
-        let ns_per_descriptor = match costs.as_slice() {
-            [first, .., last] if last.descriptors > first.descriptors => {
-                Some((last.median_ns - first.median_ns) / (last.descriptors - first.descriptors) as f64)
-            }
-            _ => None,
-        };
-        CallScaling { call, costs, exponent, growth, ns_per_descriptor }
-    }
-
-    /// One sentence.
-    pub fn verdict(&self) -> String {
-        let (Some(first), Some(last)) = (self.costs.first(), self.costs.last()) else {
-            return format!("{}: not measured", self.call.word());
-        };
-        let ends = format!(
-            "{}: {} at {} descriptors, {} at {}",
-            self.call.word(),
-            record::units::format_nanos(first.median_ns),
-            first.descriptors,
-            record::units::format_nanos(last.median_ns),
-            last.descriptors
-        );
-        let law = match self.growth {
-            Growth::Faster => "grows faster than in proportion",
-            _ => "grows in proportion",
-        };
-        match (self.growth, self.ns_per_descriptor) {
-            (Growth::Proportional | Growth::Faster, Some(slope)) if matches!(self.call, Call::Select | Call::Poll) => {
-                format!(
-                    "{ends}: {law} (on average {slope:.1} ns a descriptor); a server that calls it pays for every idle connection: use epoll, or run it under straingauge scale"
-                )
-            }
-            (Growth::Proportional | Growth::Faster, Some(slope)) => {
-                format!("{ends}: {law} (on average {slope:.1} ns a descriptor)")
-            }
-            (Growth::Slow, _) => format!("{ends}: grows, but less than in proportion"),
-            (Growth::Flat, _) => format!("{ends}: does not grow with idle descriptors"),
-            _ => format!("{ends}: too few points to judge"),
-        }
-    }
+        _ => None,
+    };
+    CallScaling { call, costs, exponent, growth, ns_per_descriptor }
 }
 
 /// Slope of log cost over log descriptors by least squares.
@@ -203,7 +78,7 @@ pub fn probe(most: usize, is_stopped: &dyn Fn() -> bool) -> io::Result<Scaling> 
         }
     }
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_string();
-    let calls = Call::ALL.into_iter().zip(costs).map(|(call, costs)| CallScaling::judge(call, costs)).collect();
+    let calls = Call::ALL.into_iter().zip(costs).map(|(call, costs)| judge(call, costs)).collect();
     Ok(Scaling { kernel, descriptor_limit: limit, calls, is_interrupted })
 }
 
@@ -221,18 +96,12 @@ mod tests {
 
     #[test]
     fn known_laws_are_recognised() {
-        let growth = |of: fn(usize) -> f64| CallScaling::judge(Call::Poll, costs(of)).growth;
+        let growth = |of: fn(usize) -> f64| judge(Call::Poll, costs(of)).growth;
         assert_eq!(growth(|n| 300.0 + 25.0 * n as f64), Growth::Proportional);
         assert_eq!(growth(|n| 300.0 + (n as f64).sqrt()), Growth::Flat);
         assert_eq!(growth(|n| (n as f64).sqrt()), Growth::Slow);
         assert_eq!(growth(|n| (n as f64).powf(1.5)), Growth::Faster);
-        assert_eq!(CallScaling::judge(Call::Poll, Vec::new()).growth, Growth::Unknown);
-    }
-
-    #[test]
-    fn a_verdict_names_cost_and_remedy() {
-        let sentence = CallScaling::judge(Call::Select, costs(|n| 300.0 + 25.0 * n as f64)).verdict();
-        assert!(sentence.contains("25.0 ns a descriptor") && sentence.contains("epoll"), "{sentence}");
+        assert_eq!(judge(Call::Poll, Vec::new()).growth, Growth::Unknown);
     }
 
     #[test]

@@ -95,7 +95,7 @@ impl KernelSymbols {
         Ok(Some(symbols))
     }
 
-    /// The function that contains `address`; `None` below the first, and behind the end of the kernel's own code where no
+    /// The function that contains `address`; `None` below the first, and after the end of the kernel's own code where no
     /// module lies: generated code.
     pub fn at(&self, address: u64) -> Option<&KernelFunction> {
         let after = self.addresses.partition_point(|start| *start <= address);
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(symbols.at(0xffff_ffff_8100_0025).unwrap().name, "tcp_ack");
         assert_eq!(symbols.at(0xffff_ffff_c000_0001).unwrap().module.as_deref(), Some("veth"));
         assert!(symbols.at(5).is_none());
-        assert!(symbols.at(0xffff_ffff_c800_0000).is_none(), "generated code behind the last module");
+        assert!(symbols.at(0xffff_ffff_c800_0000).is_none(), "generated code after the last module");
     }
 
     #[test]

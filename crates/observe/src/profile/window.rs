@@ -1,20 +1,21 @@
 //! A profile from beginning to end: find the server, sample it for a window, say where its time went.
 
-use super::arrivals::{self, Arrivals};
-use super::attribute::{attribute, coverage};
+use super::arrivals;
+use super::attribute::{Stack, attribute, coverage};
 use super::error::ProfileError;
 use super::events::{EventKind, HARDWARE_EVENTS};
 use super::groups::FunctionGroup;
-use super::layout::{BLOCKS, Interrupts, Losses, PacketCounts};
 use super::names::Names;
-use super::result::{self, CpuCheck, Denominators, EventRow, Profile};
+use super::result::{self, Denominators};
 use super::sampler::{Sampler, SamplerOptions};
+use super::samples::{BLOCKS, Interrupts};
 use super::symbols::KernelSymbols;
 use crate::group::ServerGroup;
 use crate::listening::{ServerProcess, server_on_port};
 use crate::machine::{CpuUse, MachineReader, MachineReading};
 use crate::processes::ProcessTable;
 use record::layers::{Layer, Rule};
+use record::profile::{CpuCheck, EventRow, Losses, PacketCounts, Profile};
 use record::{Doubt, DoubtKind, Severity};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
@@ -275,7 +276,7 @@ impl Profiler {
                 scheduler_ns,
                 difference_ratio: (scheduler_ns > 0.0).then(|| sampled_ns / scheduler_ns - 1.0),
                 steal_ratio,
-                arrivals: Arrivals::of(
+                arrivals: arrivals::arrivals(
                     &interrupts.since(&window.interrupts_before),
                     duration.as_nanos() as u64,
                     super::events::online_cpus().len(),
@@ -288,13 +289,13 @@ impl Profiler {
             calibration: None,
             doubts: Vec::new(),
             samples,
-            stacks,
+            folded: super::folded::of(&stacks, &self.server.command),
         };
-        profile.doubts = doubts(&profile, &self.options.groups);
+        profile.doubts = doubts(&profile, &stacks, &self.options.groups);
         Ok(profile)
     }
 
-    fn event_rows(&self, stacks: &[super::attribute::Stack], counters: &[(u64, f64)]) -> Vec<EventRow> {
+    fn event_rows(&self, stacks: &[Stack], counters: &[(u64, f64)]) -> Vec<EventRow> {
         let states = self.sampler.events.iter().enumerate().skip(1);
         states
             .map(|(number, state)| EventRow {
@@ -354,7 +355,7 @@ fn check_patterns(groups: &[FunctionGroup], symbols: &KernelSymbols) -> Result<(
     Ok(())
 }
 
-fn doubts(profile: &Profile, groups: &[FunctionGroup]) -> Vec<Doubt> {
+fn doubts(profile: &Profile, stacks: &[Stack], groups: &[FunctionGroup]) -> Vec<Doubt> {
     let mut doubts =
         Vec::from_iter(arrivals::doubt(&profile.cpu_check, profile.samples.in_server(), profile.period_ns));
     let mut add = |kind, severity, what: String, remedy: &str| doubts.push(Doubt::new(kind, severity, what, remedy));
@@ -400,8 +401,7 @@ fn doubts(profile: &Profile, groups: &[FunctionGroup]) -> Vec<Doubt> {
     }
     for group in groups {
         let is_seen = |pattern: &super::groups::Pattern| {
-            profile
-                .stacks
+            stacks
                 .iter()
                 .flat_map(|stack| &stack.frames)
                 .any(|frame| pattern.matches(&frame.function, !frame.is_kernel))

@@ -1,12 +1,12 @@
 //! A pack in use: when its windows are held, what its functions showed, and what reads and sends showed of the same requests.
 
 use super::classes::SizeClasses;
-use super::layout::PhaseRow;
 use super::pack::Pack;
 use super::pack_places::Place;
 use super::phases::PhaseSums;
 use super::probe_cost::ProbeCosts;
 use super::reading::{ClassTotals, PackTotals};
+use crate::bpf::types::watch::PhaseRow;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;

@@ -1,8 +1,9 @@
 //! The server's work by process: requests and phases from the programs' records of threads, CPU time from the scheduler. The
 //! processes that did most are listed, all others are one row, so that the rows' sums are the group's.
 
-use super::layout::{PHASES, PortCounts, ThreadRecord};
-use super::reading::{ClassTotals, ProcessCounts, ProcessTotals};
+use super::reading::{ClassTotals, PHASES, ProcessCounts, ProcessTotals};
+#[cfg(feature = "bpf")]
+use crate::bpf::types::watch::{PortCounts, ThreadRecord};
 use crate::group::ProcessCpu;
 use std::collections::BTreeMap;
 
@@ -42,6 +43,7 @@ impl Work {
 
 /// Work by process, and of threads whose place was taken by others under number 0; with it the CPU time that threads spent
 /// between connections.
+#[cfg(feature = "bpf")]
 pub fn work(threads: impl Iterator<Item = ThreadRecord>, counts: &PortCounts) -> (BTreeMap<u32, Work>, i64) {
     let mut by_pid: BTreeMap<u32, Work> = BTreeMap::new();
     let mut between_ns = counts.displaced_thread_other_cpu_ns;
@@ -175,9 +177,8 @@ fn others(
     })
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "bpf"))]
 mod tests {
-    use super::super::layout::zeroed;
     use super::*;
 
     fn thread(tgid: u32, requests: u64, timed: u32) -> ThreadRecord {
@@ -190,7 +191,7 @@ mod tests {
             timed,
             elapsed_ns: [u64::from(timed) * 4, u64::from(timed) * 2, 0],
             phase_cpu_ns: [i64::from(timed) * 3, i64::from(timed), -i64::from(timed)],
-            ..zeroed()
+            ..ThreadRecord::default()
         }
     }
 
@@ -205,8 +206,7 @@ mod tests {
 
     #[test]
     fn rows_add_up_to_the_group_however_many_there_are() {
-        let mut counts: PortCounts = zeroed();
-        counts.displaced_thread_requests = 7;
+        let counts = PortCounts { displaced_thread_requests: 7, ..PortCounts::default() };
         let all =
             ClassTotals { requests: 100_000, bytes_in: 1_000_000, bytes_out: 10_000_000, ..ClassTotals::default() };
         for processes in [0, 1, 5, 64, 65, 500] {
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn phases_are_means_of_what_each_process_timed() {
         let threads = [thread(5, 10, 4), thread(5, 10, 0), thread(9, 1, 0)];
-        let (work, _) = work(threads.into_iter(), &zeroed());
+        let (work, _) = work(threads.into_iter(), &PortCounts::default());
         let all = ClassTotals { requests: 21, ..ClassTotals::default() };
         let rows = rows(Some(&work), &[scheduled(5, 100), scheduled(9, 50)], 150, &all);
         let first = rows[0].counted.unwrap();
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn a_short_list_has_the_sums_and_the_means_of_the_long_one() {
         let threads = [thread(1, 50, 1), thread(2, 40, 3), thread(3, 30, 1), thread(4, 20, 0)];
-        let (work, _) = work(threads.into_iter(), &zeroed());
+        let (work, _) = work(threads.into_iter(), &PortCounts::default());
         let all = ClassTotals { requests: 150, bytes_out: 15_000, ..ClassTotals::default() };
         let scheduler: Vec<ProcessCpu> = (1..=4).map(|pid| scheduled(pid, 100 - u64::from(pid))).collect();
         let rows = rows(Some(&work), &scheduler, 1000, &all);

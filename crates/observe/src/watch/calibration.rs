@@ -5,9 +5,9 @@
 //! as much, by measurements beside servers. The figure is multiplied by that and said to be an estimate; bench/
 //! observer-overhead checks it from outside.
 
+use super::classes::SIZE_CLASSES;
 use super::error::WatchError;
 use super::kernel::KernelHooks;
-use super::layout::SIZE_CLASSES;
 use super::programs::{PortOptions, Programs};
 use crate::cpu_clock;
 use std::io::{Read, Write};

@@ -3,9 +3,11 @@
 //! Sizes on the web have heavy tails, so an average over all requests describes none of them; requests of one class use
 //! resources alike (Almeida, Almeida and Yates, "Measuring the Behavior of a World-Wide Web Server", 1996, section 2.3.2).
 
-use super::layout::SIZE_CLASSES;
 use record::units::{UnitError, parse_bytes};
 use serde::Serialize;
+
+/// Size classes at most, as in `bpf/watch.h`.
+pub const SIZE_CLASSES: usize = 8;
 
 /// One class: `[from, below)` bytes of response, head and body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

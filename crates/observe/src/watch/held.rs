@@ -5,7 +5,6 @@ use super::error::WatchError;
 use super::reading::{ClassTotals, PhaseTotals};
 use super::states::ByState;
 use super::watcher::Watcher;
-use record::time::monotonic_ns;
 
 /// What can be seen at a moment, without asking for the server's processes and without a scan.
 #[derive(Debug, Clone, Copy, Default)]
@@ -36,18 +35,13 @@ pub struct EventPrices {
 impl Watcher {
     /// Requests in progress and connections by state; `None` without programs.
     pub fn glance(&mut self) -> Option<Glance> {
-        let counts = self.counts();
         #[cfg(feature = "bpf")]
         {
             let swept = self.tracer.as_mut()?.sweep().ok()?;
-            let states = self.states.read(monotonic_ns(), &counts);
-            Some(Glance { waiting: swept.waiting, sending: swept.sending, states })
+            Some(Glance { waiting: swept.waiting, sending: swept.sending, states: self.states() })
         }
         #[cfg(not(feature = "bpf"))]
-        {
-            let _ = (monotonic_ns(), counts);
-            None
-        }
+        None
     }
 
     /// Opens a window, in mode counts only. An open one stays.

@@ -6,7 +6,7 @@
 //! and server is done here by BPF programs (`bpf/watch.bpf.c`).
 //!
 //! [`Watcher`] is the entrance; it holds windows while it waits ([`Watcher::wait_until`]) and hands out [`Reading`]s.
-//! Rooms inside: `layout`, `mapped`, `programs`, `kernel` (the programs), `calibration` (their cost), `schedule`,
+//! Rooms inside: `programs`, `kernel` (the programs), `calibration` (their cost), `schedule`,
 //! [`pack`] (the server's own functions), [`estimate`] (windows), [`point_watch`] with [`held`], `standing`, [`shares`] and
 //! [`point`] (the watch of a load's points), [`states`] with [`timer_wheel`] (connections), [`classes`], [`reading`], `totals`, [`by_process`], [`traffic`] (what is read), [`rates`] and
 //! [`demand`] (what follows).
@@ -26,10 +26,6 @@ pub mod held;
 pub mod intervals;
 #[cfg(feature = "bpf")]
 mod kernel;
-#[cfg_attr(not(feature = "bpf"), allow(dead_code))]
-mod layout;
-#[cfg(feature = "bpf")]
-mod mapped;
 pub mod pack;
 #[cfg_attr(not(feature = "bpf"), allow(dead_code))]
 mod pack_places;
@@ -62,10 +58,9 @@ mod watcher;
 pub use classes::{ClassError, SizeClass, SizeClasses};
 pub use error::WatchError;
 pub use intervals::Intervals;
-pub use layout::{BUCKETS, bucket_end_ns};
 pub use point_watch::PointWatch;
 pub use rates::Rates;
-pub use reading::Reading;
+pub use reading::{BUCKETS, Reading, bucket_end_ns};
 pub use schedule::Mode;
 pub use watcher::{WatchOptions, Watcher};
 

@@ -1,9 +1,12 @@
 //! Sums phases over windows, by size class.
 
-use super::classes::SizeClasses;
+use super::classes::{SIZE_CLASSES, SizeClasses};
 use super::estimate::{Estimate, RatioEstimator};
-use super::layout::{PHASE_LOG, PHASES, PhaseRow, RequestRecord, SIZE_CLASSES, zeroed};
-use super::reading::{ClassTotals, Log2Histogram, PhaseTotals};
+use super::reading::{BUCKETS, ClassTotals, Log2Histogram, PHASES, PhaseTotals};
+use crate::bpf::types::watch::{PhaseRow, RequestRecord};
+
+/// `phase` of a record whose response is being written or was written: `enum phase` of `bpf/watch.h`.
+const PHASE_LOG: u8 = 3;
 
 /// What the windows so far gave.
 #[derive(Debug)]
@@ -34,7 +37,7 @@ impl PhaseSums {
     pub fn new(classes: usize) -> Self {
         PhaseSums {
             classes: (0..classes).map(|_| ClassSums::default()).collect(),
-            earlier: vec![zeroed(); SIZE_CLASSES],
+            earlier: vec![PhaseRow::default(); SIZE_CLASSES],
             late: 0,
         }
     }
@@ -115,8 +118,8 @@ impl ClassSums {
         for phase in 0..PHASES {
             self.elapsed[phase].add(row.requests, row.elapsed_ns[phase] as f64);
             self.cpu[phase].add(row.requests, row.cpu_ns[phase] as f64);
-            self.elapsed_histograms[phase].add(&row.elapsed[phase]);
-            self.cpu_histograms[phase].add(&row.cpu[phase]);
+            self.elapsed_histograms[phase].add(&row.elapsed[phase].buckets);
+            self.cpu_histograms[phase].add(&row.cpu[phase].buckets);
         }
     }
 
@@ -148,7 +151,7 @@ impl ClassSums {
 }
 
 fn sum_rows(rows: impl Iterator<Item = PhaseRow>) -> Vec<PhaseRow> {
-    let mut sums: Vec<PhaseRow> = vec![zeroed(); SIZE_CLASSES];
+    let mut sums: Vec<PhaseRow> = vec![PhaseRow::default(); SIZE_CLASSES];
     for (index, row) in rows.enumerate() {
         if row.requests > 0 {
             combine(&mut sums[index % SIZE_CLASSES], &row, u64::wrapping_add, i64::wrapping_add);
@@ -179,11 +182,11 @@ fn combine(into: &mut PhaseRow, with: &PhaseRow, count: fn(u64, u64) -> u64, tim
     for phase in 0..PHASES {
         into.elapsed_ns[phase] = count(into.elapsed_ns[phase], with.elapsed_ns[phase]);
         into.cpu_ns[phase] = time(into.cpu_ns[phase], with.cpu_ns[phase]);
-        for (mine, theirs) in into.elapsed[phase].iter_mut().zip(&with.elapsed[phase]) {
-            *mine = count(*mine, *theirs);
-        }
-        for (mine, theirs) in into.cpu[phase].iter_mut().zip(&with.cpu[phase]) {
-            *mine = count(*mine, *theirs);
+        for (mine, theirs) in [
+            (&mut into.elapsed[phase].buckets, &with.elapsed[phase].buckets),
+            (&mut into.cpu[phase].buckets, &with.cpu[phase].buckets),
+        ] {
+            mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine = count(*mine, *theirs));
         }
     }
 }
@@ -206,36 +209,33 @@ fn add_record(row: &mut PhaseRow, record: &RequestRecord) {
     for (phase, (elapsed_ns, cpu_ns)) in elapsed.into_iter().zip(record.phase_cpu_ns).enumerate() {
         row.elapsed_ns[phase] += elapsed_ns;
         row.cpu_ns[phase] += cpu_ns;
-        row.elapsed[phase][bucket_of(elapsed_ns)] += 1;
-        row.cpu[phase][bucket_of(cpu_ns.max(0) as u64)] += 1;
+        row.elapsed[phase].buckets[bucket_of(elapsed_ns)] += 1;
+        row.cpu[phase].buckets[bucket_of(cpu_ns.max(0) as u64)] += 1;
     }
 }
 
 fn bucket_of(ns: u64) -> usize {
     let bits = 64 - (ns >> 6).leading_zeros() as usize;
-    bits.min(super::layout::BUCKETS - 1)
+    bits.min(BUCKETS - 1)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::layout::bucket_end_ns;
+    use super::super::reading::bucket_end_ns;
     use super::*;
 
     #[test]
     fn buckets_are_those_of_the_kernel_side() {
         for ns in [0, 63, 64, 127, 128, 1 << 20, (1 << 20) - 1, u64::MAX] {
             let bucket = bucket_of(ns);
-            assert!(ns < bucket_end_ns(bucket) || bucket == super::super::layout::BUCKETS - 1, "{ns}");
+            assert!(ns < bucket_end_ns(bucket) || bucket == BUCKETS - 1, "{ns}");
             assert!(bucket == 0 || ns >= bucket_end_ns(bucket - 1), "{ns}");
         }
     }
 
     #[test]
     fn cpu_phases_add_up_to_the_exact_cpu_time() {
-        let mut row: PhaseRow = zeroed();
-        row.requests = 10;
-        row.sends = 10;
-        row.cpu_ns = [10, 20, 70];
+        let row = PhaseRow { requests: 10, sends: 10, cpu_ns: [10, 20, 70], ..PhaseRow::default() };
         let mut sums = PhaseSums::new(1);
         sums.add_window(std::iter::once(row), std::iter::empty(), 1, &SizeClasses::parse("").unwrap());
         let exact = ClassTotals { requests: 1000, cpu_ns: 20_000, ..ClassTotals::default() };
@@ -247,9 +247,7 @@ mod tests {
 
     #[test]
     fn a_second_window_counts_only_what_grew() {
-        let mut row: PhaseRow = zeroed();
-        row.requests = 10;
-        row.elapsed_ns = [100, 0, 0];
+        let mut row = PhaseRow { requests: 10, elapsed_ns: [100, 0, 0], ..PhaseRow::default() };
         let sizes = SizeClasses::parse("").unwrap();
         let mut sums = PhaseSums::new(1);
         sums.add_window(std::iter::once(row), std::iter::empty(), 1, &sizes);

@@ -52,42 +52,14 @@ const MAIN: [&str; 10] = [
     names::WATCH_COST,
 ];
 
-fn unit_of(name: &str) -> &'static str {
-    names::ALL.iter().find(|(known, ..)| *known == name).map_or("", |(_, unit, _)| unit)
-}
-
 /// A point whose requests were not watched, with the reason.
 pub fn not_watched(why: &str) -> PointSeen {
     let mut seen = PointSeen::default();
     for name in MAIN {
-        seen.figures.set(name, Figure::not_measured(unit_of(name), why));
+        seen.figures.not_measured(name, why);
     }
     seen.watched.why_not = Some(why.into());
     seen
-}
-
-/// Classes between two readings.
-pub(super) fn classes_between(earlier: &Reading, now: &Reading) -> Vec<ClassTotals> {
-    let none = ClassTotals::default();
-    let at = |index: usize| earlier.classes.get(index).unwrap_or(&none);
-    now.classes.iter().enumerate().map(|(index, class)| grown(class, at(index))).collect()
-}
-
-fn grown(now: &ClassTotals, earlier: &ClassTotals) -> ClassTotals {
-    ClassTotals {
-        requests: now.requests.saturating_sub(earlier.requests),
-        bytes_in: now.bytes_in.saturating_sub(earlier.bytes_in),
-        bytes_out: now.bytes_out.saturating_sub(earlier.bytes_out),
-        receives: now.receives.saturating_sub(earlier.receives),
-        cpu_ns: now.cpu_ns.saturating_sub(earlier.cpu_ns).max(0),
-        elapsed_ns: now.elapsed_ns.saturating_sub(earlier.elapsed_ns),
-        timed: now.timed.saturating_sub(earlier.timed),
-        elapsed: now.elapsed.since(&earlier.elapsed),
-    }
-}
-
-fn together(classes: &[ClassTotals]) -> ClassTotals {
-    Reading { classes: classes.to_vec(), ..Reading::default() }.all()
 }
 
 /// Puts the readings into words and figures. `why_not`: why the programs are not there.
@@ -131,8 +103,8 @@ fn mode_word(mode: Mode) -> &'static str {
 
 fn requests(seen: &mut PointSeen, readings: &PointReadings, sizes: &SizeClasses, client: &ClientSide) {
     let (begin, counted, end) = (&readings.begin, &readings.counted, &readings.end);
-    let classes = classes_between(begin, counted);
-    let all = together(&classes);
+    let classes = counted.classes_since(begin);
+    let all = ClassTotals::sum(&classes);
     let span_ns = counted.at_ns.saturating_sub(begin.at_ns).max(1);
     let window_ns = end.at_ns.saturating_sub(begin.at_ns).max(1);
     let counted_ratio = (span_ns as f64 / window_ns as f64).min(1.0);
@@ -142,47 +114,40 @@ fn requests(seen: &mut PointSeen, readings: &PointReadings, sizes: &SizeClasses,
     let group_ns = group_between(begin, end);
     let added = |reading: &Reading| reading.cost.added.map_or(0.0, |added| added.added_ns);
     let added_ns = added(counted) - added(begin);
-    let cost = if group_ns.is_none() {
-        Figure::not_measured("ratio", UNSEEN)
-    } else if added_ns > 0.0 || all.receives == 0 {
-        let group_ns = group_ns.unwrap_or(0.0);
-        Figure::new(added_ns / group_ns, "ratio", all.receives, Origin::Modelled)
-    } else {
-        Figure::not_measured("ratio", "other work hid what an event costs when that was calibrated")
-    };
-    figures.set(names::WATCH_COST, cost);
-    let mut ratio = |name, value: f64, n, origin| figures.set(name, Figure::new(value, "ratio", n, origin));
-    ratio(names::WATCH_COUNTED, counted_ratio, 1, Origin::Timed);
-    ratio(names::WATCH_TIMED_RATIO, readings.timed_ns as f64 / window_ns as f64, 1, Origin::Timed);
+    match group_ns {
+        None => figures.not_measured(names::WATCH_COST, UNSEEN),
+        Some(group_ns) if added_ns > 0.0 || all.receives == 0 => {
+            figures.measured(names::WATCH_COST, added_ns / group_ns, all.receives, Origin::Modelled);
+        }
+        Some(_) => {
+            figures.not_measured(names::WATCH_COST, "other work hid what an event costs when that was calibrated")
+        }
+    }
+    figures.measured(names::WATCH_COUNTED, counted_ratio, 1, Origin::Timed);
+    figures.measured(names::WATCH_TIMED_RATIO, readings.timed_ns as f64 / window_ns as f64, 1, Origin::Timed);
     let explained = |reading: &Reading| {
         reading.charged().map(|charged| charged.requests_ns + charged.connect_ns + charged.between_ns)
     };
     let explained_ns = explained(counted).zip(explained(begin)).map(|(after, before)| (after - before) as f64);
-    figures.set(
-        names::WATCH_EXPLAINED,
-        match (explained_ns, group_between(begin, counted)) {
-            (Some(explained_ns), Some(group_ns)) => {
-                Figure::new(explained_ns / group_ns, "ratio", all.requests, Origin::Timed)
-            }
-            _ => Figure::not_measured("ratio", UNSEEN),
-        },
-    );
+    match explained_ns.zip(group_between(begin, counted)) {
+        Some((explained_ns, group_ns)) => {
+            figures.measured(names::WATCH_EXPLAINED, explained_ns / group_ns, all.requests, Origin::Timed);
+        }
+        None => figures.not_measured(names::WATCH_EXPLAINED, UNSEEN),
+    }
     against_client(seen, readings, client, &all, counted_ratio);
     in_flight(&mut seen.figures, readings);
     phases_of_all(&mut seen.figures, readings, &classes);
     phases_by_pack(&mut seen.figures, readings);
-    seen.figures.set(
-        names::WATCH_OWN_CPUS,
-        Figure::new(readings.own_cpu_ns as f64 / window_ns as f64, "CPUs", 1, Origin::Timed),
-    );
+    seen.figures.measured(names::WATCH_OWN_CPUS, readings.own_cpu_ns as f64 / window_ns as f64, 1, Origin::Timed);
     let since = |of: fn(&Losses) -> u64| {
         let losses = |reading: &Reading| reading.losses.as_ref().map_or(0, of);
         losses(end).saturating_sub(losses(begin))
     };
     let lost = since(|losses| losses.displaced_open);
-    let count = |n: u64| Figure::new(n as f64, "count", n, Origin::Counted);
-    seen.figures.set(names::WATCH_LOST, count(lost));
-    seen.figures.set(names::WATCH_UNANSWERED, count(since(|losses| losses.unanswered)));
+    let unanswered = since(|losses| losses.unanswered);
+    seen.figures.measured(names::WATCH_LOST, lost as f64, lost, Origin::Counted);
+    seen.figures.measured(names::WATCH_UNANSWERED, unanswered as f64, unanswered, Origin::Counted);
     seen.watched.classes = by_class(&classes, readings, sizes, span_ns, user);
     if counted_ratio < 0.98 {
         seen.watched.why_not = Some(
@@ -212,9 +177,7 @@ fn user_share(begin: &Reading, end: &Reading) -> Option<f64> {
 fn class_figures(figures: &mut Figures, class: &ClassTotals, span_ns: u64, user: Option<f64>) {
     let n = class.requests;
     let each = |total: f64| total / n as f64;
-    let mut set = |name: &str, value: f64, n: u64, origin| {
-        figures.set(name, Figure::new(value, unit_of(name), n, origin));
-    };
+    let mut set = |name: &str, value: f64, n: u64, origin| figures.measured(name, value, n, origin);
     set(names::WATCH_REQUESTS, n as f64, n, Origin::Counted);
     set(names::WATCH_RATE, n as f64 * 1e9 / span_ns as f64, n, Origin::Counted);
     set(names::WATCH_BYTES_IN, each(class.bytes_in as f64), n, Origin::Counted);
@@ -228,15 +191,14 @@ fn class_figures(figures: &mut Figures, class: &ClassTotals, span_ns: u64, user:
         set(names::WATCH_CPU_SYSTEM, cpu_us * (1.0 - user), n, Origin::Sampled);
     } else {
         let why = "too few ticks of the kernel's clock to divide the CPU time by";
-        figures.set(names::WATCH_CPU_USER, Figure::not_measured("us", why));
-        figures.set(names::WATCH_CPU_SYSTEM, Figure::not_measured("us", why));
+        figures.not_measured(names::WATCH_CPU_USER, why);
+        figures.not_measured(names::WATCH_CPU_SYSTEM, why);
     }
     for (name, quantile) in [(names::WATCH_ELAPSED_P50, 0.5), (names::WATCH_ELAPSED_P99, 0.99)] {
-        let figure = match class.elapsed.quantile_at_most_ns(quantile) {
-            Some(ns) => Figure::new(ns as f64 / 1e3, "us", class.timed, Origin::Timed),
-            None => Figure::not_measured("us", "no request ended"),
-        };
-        figures.set(name, figure);
+        match class.elapsed.quantile_at_most_ns(quantile) {
+            Some(ns) => figures.measured(name, ns as f64 / 1e3, class.timed, Origin::Timed),
+            None => figures.not_measured(name, "no request ended"),
+        }
     }
 }
 
@@ -255,19 +217,20 @@ fn against_client(
         let theirs = client.completed_in_window as f64 / client.window_ns.max(1) as f64;
         let difference = all.requests as f64 / window_ns / theirs - 1.0;
         let n = client.completed_in_window;
-        figures.set(names::WATCH_CLIENT_DIFFERENCE, Figure::new(difference, "ratio", n, Origin::Counted));
+        figures.measured(names::WATCH_CLIENT_DIFFERENCE, difference, n, Origin::Counted);
     } else {
-        figures.set(names::WATCH_CLIENT_DIFFERENCE, Figure::not_measured("ratio", why));
+        figures.not_measured(names::WATCH_CLIENT_DIFFERENCE, why);
     }
-    let whole: u64 = together(&classes_between(&readings.before, &readings.after)).requests;
-    let figure = match client.answered_in_all {
+    let whole: u64 = readings.after.classes_since(&readings.before).iter().map(|class| class.requests).sum();
+    let name = names::WATCH_WHOLE_DIFFERENCE;
+    match client.answered_in_all {
         Some(answered) if readings.is_whole => {
-            Figure::new(whole as f64 - answered as f64, "count", answered, Origin::Counted)
+            figures.measured(name, whole as f64 - answered as f64, answered, Origin::Counted);
         }
-        Some(_) => Figure::not_measured("count", why),
-        None => Figure::not_measured("count", "the load came from other machines, which count their windows only"),
-    };
-    if let Some(difference) = figure.value {
+        Some(_) => figures.not_measured(name, why),
+        None => figures.not_measured(name, "the load came from other machines, which count their windows only"),
+    }
+    if let Some(difference) = figures.value(name) {
         let allowed = client.given_up as f64;
         let relative = difference.abs() / client.answered_in_all.unwrap_or(0).max(1) as f64;
         // What the client gave up may have been answered; what others asked for is counted, too.
@@ -283,23 +246,17 @@ fn against_client(
             ));
         }
     }
-    figures.set(names::WATCH_WHOLE_DIFFERENCE, figure);
 }
 
 fn in_flight(figures: &mut Figures, readings: &PointReadings) {
     let n = readings.glances;
-    let (mean, most) = if n == 0 {
-        let why = Figure::not_measured("requests", "the window was too short for a reading");
-        (why.clone(), why)
-    } else {
-        let mean = readings.in_flight_sum as f64 / n as f64;
-        (
-            Figure::new(mean, "requests", n, Origin::Sampled),
-            Figure::new(readings.in_flight_max as f64, "requests", n, Origin::Sampled),
-        )
-    };
-    figures.set(names::WATCH_IN_FLIGHT, mean);
-    figures.set(names::WATCH_IN_FLIGHT_MAX, most);
+    let mean = readings.in_flight_sum as f64 / n as f64;
+    for (name, value) in [(names::WATCH_IN_FLIGHT, mean), (names::WATCH_IN_FLIGHT_MAX, readings.in_flight_max as f64)] {
+        match n {
+            0 => figures.not_measured(name, "the window was too short for a reading"),
+            _ => figures.measured(name, value, n, Origin::Sampled),
+        }
+    }
 }
 
 const PHASES: [(&str, &str); 3] = [
@@ -316,14 +273,11 @@ fn phases_of_all(figures: &mut Figures, readings: &PointReadings, classes: &[Cla
             Some(Mode::Counts) => "phases were not asked for (mode counts)",
             _ => "the budget of the watch left no time for windows, or the point was too short for one",
         };
-        for (elapsed, cpu) in PHASES {
-            figures.set(elapsed, Figure::not_measured("us", why));
-            figures.set(cpu, Figure::not_measured("us", why));
-        }
+        PHASES.iter().flat_map(|(elapsed, cpu)| [elapsed, cpu]).for_each(|name| figures.not_measured(name, why));
         return;
     }
     let origin = if readings.mode == Some(Mode::Exact) { Origin::Timed } else { Origin::Sampled };
-    figures.set(names::WATCH_TIMED, Figure::new(timed as f64, "count", timed, Origin::Counted));
+    figures.measured(names::WATCH_TIMED, timed as f64, timed, Origin::Counted);
     let mut mean = |name: &str, scale: f64, pick: &dyn Fn(&PhaseTotals) -> Option<Estimate>| {
         let (mut sum, mut weight) = (0.0, 0.0);
         for (phases, class) in readings.phases.iter().zip(classes) {
@@ -332,7 +286,7 @@ fn phases_of_all(figures: &mut Figures, readings: &PointReadings, classes: &[Cla
                 weight += class.requests as f64;
             }
         }
-        figures.set(name, Figure::new(sum / weight * scale, unit_of(name), timed, origin));
+        figures.measured(name, sum / weight * scale, timed, origin);
     };
     for (phase, (elapsed, cpu)) in PHASES.into_iter().enumerate() {
         mean(elapsed, 1e-3, &|phases| phases.elapsed_ns[phase]);
@@ -359,9 +313,7 @@ fn phases_by_pack(figures: &mut Figures, readings: &PointReadings) {
             (Some(_), None) => "no request passed all boundaries of the pack in its windows",
             (None, None) => return,
         };
-        for name in PACK_PHASES.into_iter().flat_map(|(elapsed, cpu)| [elapsed, cpu]) {
-            figures.set(name, Figure::not_measured("us", why));
-        }
+        PACK_PHASES.iter().flat_map(|(elapsed, cpu)| [elapsed, cpu]).for_each(|name| figures.not_measured(name, why));
         return;
     };
     let n = timed(pack);
@@ -370,10 +322,10 @@ fn phases_by_pack(figures: &mut Figures, readings: &PointReadings) {
         pack.by_functions.iter().map(of_class).sum::<f64>() / n as f64 / 1e3
     };
     for (phase, (elapsed, cpu)) in PACK_PHASES.into_iter().enumerate() {
-        figures.set(elapsed, Figure::new(mean(&|class| class.elapsed_ns[phase]), "us", n, Origin::Sampled));
-        figures.set(cpu, Figure::new(mean(&|class| class.cpu_ns[phase]), "us", n, Origin::Sampled));
+        figures.measured(elapsed, mean(&|class| class.elapsed_ns[phase]), n, Origin::Sampled);
+        figures.measured(cpu, mean(&|class| class.cpu_ns[phase]), n, Origin::Sampled);
     }
-    figures.set(names::WATCH_PACK_COST, Figure::new(pack.request_ns / 1e3, "us", n, Origin::Modelled));
+    figures.measured(names::WATCH_PACK_COST, pack.request_ns / 1e3, n, Origin::Modelled);
 }
 
 fn by_class(
@@ -395,7 +347,7 @@ fn by_class(
             class_figures(&mut figures, class, span_ns, user);
             let mut set = |name: &str, scale: f64, estimate: Option<Estimate>| {
                 let Some(estimate) = estimate else { return };
-                figures.set(name, Figure::new(estimate.mean * scale, unit_of(name), estimate.requests, origin));
+                figures.measured(name, estimate.mean * scale, estimate.requests, origin);
                 if let Some(half) = estimate.half_width.filter(|half| half.is_finite()) {
                     half_widths.insert(name.to_string(), half * scale);
                 }
@@ -422,15 +374,12 @@ fn by_class(
 fn connections(figures: &mut Figures, readings: &PointReadings) {
     let (begin, end) = (&readings.begin.connections, &readings.end.connections);
     let window_ns = readings.end.at_ns.saturating_sub(readings.begin.at_ns).max(1) as f64;
-    let mut rate = |name: &str, counts: Option<(u64, u64)>| {
-        let figure = match counts {
-            Some((now, earlier)) => {
-                let n = now.saturating_sub(earlier);
-                Figure::new(n as f64 * 1e9 / window_ns, "1/s", n, Origin::Counted)
-            }
-            None => Figure::not_measured("1/s", "this kernel has no tracepoint for it"),
-        };
-        figures.set(name, figure);
+    let mut rate = |name: &str, counts: Option<(u64, u64)>| match counts {
+        Some((now, earlier)) => {
+            let n = now.saturating_sub(earlier);
+            figures.measured(name, n as f64 * 1e9 / window_ns, n, Origin::Counted);
+        }
+        None => figures.not_measured(name, "this kernel has no tracepoint for it"),
     };
     let both = |of: fn(&ConnectionCounts) -> Option<u64>| {
         end.counted.as_ref().and_then(of).zip(begin.counted.as_ref().and_then(of))
@@ -440,13 +389,9 @@ fn connections(figures: &mut Figures, readings: &PointReadings) {
     rate(names::WATCH_RETRANSMITS, both(|counted| counted.retransmits));
     rate(names::WATCH_RESETS_SENT, both(|counted| counted.resets_sent));
     rate(names::WATCH_RESETS_RECEIVED, both(|counted| counted.resets_received));
-    let mut each = |name: &str, total_ns: f64, n: u64| {
-        let figure = if n > 0 {
-            Figure::new(total_ns / 1e3 / n as f64, "us", n, Origin::Timed)
-        } else {
-            Figure::not_measured("us", "no new connection was read from in the window")
-        };
-        figures.set(name, figure);
+    let mut each = |name: &str, total_ns: f64, n: u64| match n {
+        0 => figures.not_measured(name, "no new connection was read from in the window"),
+        _ => figures.measured(name, total_ns / 1e3 / n as f64, n, Origin::Timed),
     };
     let (begin, end) = (begin.connects.clone().unwrap_or_default(), end.connects.clone().unwrap_or_default());
     let connects = end.connects.saturating_sub(begin.connects);
@@ -469,15 +414,14 @@ fn states(watched: &mut Watched, readings: &PointReadings) {
 /// What Table 2 of Almeida, Almeida and Yates lists beyond what every point has.
 fn machine(figures: &mut Figures, readings: &PointReadings) {
     let (begin, end) = (&readings.begin.system, &readings.end.system);
-    let mut rate = |name: &str, kind: Kind, counts: Option<(u64, u64)>, why: &str| {
-        let figure = match counts.zip(end.seconds_since(begin, kind)) {
-            Some(((now, earlier), seconds)) => {
-                let n = now.saturating_sub(earlier);
-                Figure::new(n as f64 / seconds, unit_of(name), n, Origin::Counted)
-            }
-            None => Figure::not_measured(unit_of(name), why),
-        };
-        figures.set(name, figure);
+    let mut rate = |name: &str, kind: Kind, counts: Option<(u64, u64)>, why: &str| match counts
+        .zip(end.seconds_since(begin, kind))
+    {
+        Some(((now, earlier), seconds)) => {
+            let n = now.saturating_sub(earlier);
+            figures.measured(name, n as f64 / seconds, n, Origin::Counted);
+        }
+        None => figures.not_measured(name, why),
     };
     let disk = end.disk.as_ref().zip(begin.disk.as_ref());
     let mut of_disk = |name, pick: fn(&DiskCounts) -> u64| {

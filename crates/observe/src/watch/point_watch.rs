@@ -452,7 +452,7 @@ impl Holder {
                 window_ns(counted).saturating_sub(window_ns(begin))
             }
         };
-        let exact = super::point::classes_between(begin, counted);
+        let exact = counted.classes_since(begin);
         let span_ns = counted.at_ns.saturating_sub(begin.at_ns).max(1);
         let share = self.now.timed_ns as f64 / span_ns as f64;
         (self.now.phases, self.now.late) = self.watcher.phases_of(share, &exact);

@@ -1,31 +1,20 @@
-//! The BPF programs of one port: loaded, attached, read, detached. Nothing is pinned: when this process ends, however it
-//! ends, the kernel closes its descriptors and with them removes every program.
+//! The BPF programs of one port: loaded, attached, read, detached.
 
+use super::classes::SIZE_CLASSES;
 use super::error::WatchError;
 use super::kernel::KernelHooks;
-use super::layout::{
-    ClassRow, Control, LOOKS, LookCount, LookRecord, PhaseRow, PortCounts, ProgramOptions, RequestRecord, RunRow,
-    SIZE_CLASSES, Shared, Sweep, SweepRow, ThreadRecord, WAYS, bytes_of, zeroed,
-};
-use super::mapped::Mapped;
 use super::pack_places::Place;
 use super::timer_wheel::TimerWheel;
-use libbpf_rs::{
-    Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramInput, ProgramMut, UprobeOpts,
+use crate::bpf::types::watch::{
+    ClassRow, Control, LookCount, LookRecord, PhaseRow, PortCounts, ProgramOptions, RequestRecord, RunRow, Sweep,
+    ThreadRecord,
 };
-use std::os::fd::AsFd;
+use crate::bpf::{self, Mapped, Refusal};
+use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, Object, OpenObject, ProgramInput, UprobeOpts};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Compiled from `bpf/watch.bpf.c` by the build script. An ELF file is read in place, as structures of 8 bytes' alignment.
-static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/watch.bpf.o")));
-
-#[repr(C, align(8))]
-struct Aligned<T: ?Sized>(T);
-
-/// Where the loader's words go: the last of them belong into the error.
-static LOADER_LOG: Mutex<String> = Mutex::new(String::new());
-const LOG_BYTES: usize = 4096;
+/// Places where a connection's record may lie: `WAYS` of `bpf/watch.h`.
+pub const WAYS: u32 = 4;
 
 /// What is watched, as the programs need to know it.
 #[derive(Debug, Clone, Copy)]
@@ -76,7 +65,7 @@ pub struct Programs {
 impl Programs {
     /// Loads the programs for a port; none is attached yet.
     pub fn load(hooks: KernelHooks, options: &PortOptions) -> Result<Self, WatchError> {
-        let cpus = libbpf_rs::num_possible_cpus().map_err(|error| refused(&error))?;
+        let cpus = libbpf_rs::num_possible_cpus().map_err(Refusal::from)?;
         let wheel = TimerWheel::of_this_kernel();
         let slots = options.slots.clamp(WAYS, 1 << 20).next_power_of_two();
         let fixed = ProgramOptions {
@@ -93,7 +82,6 @@ impl Programs {
             reserved: 0,
         };
         let rows = (cpus + 1) * SIZE_CLASSES;
-        let mut open = open_object()?;
         let used: Vec<&str> = hooks
             .always()
             .into_iter()
@@ -102,41 +90,36 @@ impl Programs {
             .chain([hooks.receive_program(), "on_syscall", "sweep", "forget_waiting", "moment"])
             .chain(options.has_boundaries.then_some("on_boundary"))
             .collect();
-        for mut program in open.progs_mut() {
-            let is_used = program.name().to_str().is_some_and(|name| used.contains(&name));
-            program.set_autoload(is_used);
-        }
-        for mut map in open.maps_mut() {
-            let sized = match map.name().to_str().unwrap_or_default() {
-                "requests" => map.set_max_entries(slots),
-                "marks" if options.has_boundaries => map.set_max_entries(slots),
-                "runs" => map.set_max_entries(cpus as u32),
-                "waiting_clients" => map.set_max_entries(options.waiting_clients.max(1)),
-                "classes" | "phases" => map.set_max_entries(rows as u32),
-                ".rodata.options" => match map.initial_value_mut() {
-                    Some(bytes) if bytes.len() >= size_of::<ProgramOptions>() => {
-                        bytes[..size_of::<ProgramOptions>()].copy_from_slice(bytes_of(&fixed));
-                        Ok(())
-                    }
-                    _ => return Err(odd_object("the options have another size")),
-                },
-                _ => Ok(()),
-            };
-            sized.map_err(|error| refused(&error))?;
-        }
-        let object = open.load().map_err(|error| refused(&error))?;
+        let prepare = |open: &mut OpenObject| {
+            for mut program in open.progs_mut() {
+                let is_used = program.name().to_str().is_some_and(|name| used.contains(&name));
+                program.set_autoload(is_used);
+            }
+            for mut map in open.maps_mut() {
+                match map.name().to_str().unwrap_or_default() {
+                    "requests" => map.set_max_entries(slots)?,
+                    "marks" if options.has_boundaries => map.set_max_entries(slots)?,
+                    "runs" => map.set_max_entries(cpus as u32)?,
+                    "waiting_clients" => map.set_max_entries(options.waiting_clients.max(1))?,
+                    "classes" | "phases" => map.set_max_entries(rows as u32)?,
+                    _ => {}
+                }
+            }
+            bpf::set_constants(open, ".rodata.options", &fixed)
+        };
+        let object = bpf::load(bpf::WATCH, prepare)?;
         let programs = Programs {
-            counts: mapped(&object, ".bss.counts", 1)?,
-            classes: mapped(&object, "classes", rows)?,
-            phases: mapped(&object, "phases", rows)?,
-            boundary_phases: mapped(&object, "boundary_phases", 0)?,
-            threads: mapped(&object, "threads", 0)?,
-            requests: mapped(&object, "requests", slots as usize)?,
-            control: mapped(&object, ".bss.control", 1)?,
-            swept: mapped(&object, ".bss.swept", 1)?,
-            runs: mapped(&object, "runs", cpus)?,
-            looks: mapped(&object, "looks", LOOKS)?,
-            look_count: mapped(&object, ".bss.looks", 1)?,
+            counts: bpf::mapped(&object, ".bss.counts", 1)?,
+            classes: bpf::mapped(&object, "classes", rows)?,
+            phases: bpf::mapped(&object, "phases", rows)?,
+            boundary_phases: bpf::mapped(&object, "boundary_phases", 0)?,
+            threads: bpf::mapped(&object, "threads", 0)?,
+            requests: bpf::mapped(&object, "requests", slots as usize)?,
+            control: bpf::mapped(&object, ".bss.control", 1)?,
+            swept: bpf::mapped(&object, ".bss.swept", 1)?,
+            runs: bpf::mapped(&object, "runs", cpus)?,
+            looks: bpf::mapped(&object, "looks", 0)?,
+            look_count: bpf::mapped(&object, ".bss.looks", 1)?,
             receive: None,
             window: Vec::new(),
             always: Vec::new(),
@@ -225,16 +208,15 @@ impl Programs {
         boundary: u64,
         at_return: bool,
     ) -> Result<Link, WatchError> {
-        let _log = quiet_loader();
         let options = UprobeOpts { cookie: boundary, retprobe: at_return, ..UprobeOpts::default() };
-        self.program("on_boundary")?.attach_uprobe_with_opts(pid, path, offset as usize, options).map_err(|error| {
-            match error.kind() {
-                libbpf_rs::ErrorKind::PermissionDenied => WatchError::Refused {
-                    what: "a function may be probed with CAP_SYS_ADMIN only (run as root)".into(),
-                    log: String::new(),
-                },
-                _ => refused(&error),
-            }
+        let program = bpf::program(&self.object, "on_boundary")?;
+        let probed = bpf::logged(|| program.attach_uprobe_with_opts(pid, path, offset as usize, options));
+        probed.map_err(|refusal| match refusal.error.kind() {
+            ErrorKind::PermissionDenied => WatchError::Refused {
+                what: "a function may be probed with CAP_SYS_ADMIN only (run as root)".into(),
+                log: String::new(),
+            },
+            _ => refusal.into(),
         })
     }
 
@@ -256,10 +238,8 @@ impl Programs {
 
     /// Looks at the requests that no event has ended yet. Walks the table of connections.
     pub fn sweep(&mut self) -> Result<Sweep, WatchError> {
-        let mut blank: Sweep = zeroed();
-        blank.answered = [zeroed::<SweepRow>(); SIZE_CLASSES];
-        self.swept.set(0, blank);
-        self.program("sweep")?.test_run(ProgramInput::default()).map_err(|error| refused(&error))?;
+        self.swept.set(0, Sweep::default());
+        self.run("sweep")?;
         Ok(self.swept.get(0))
     }
 
@@ -270,7 +250,7 @@ impl Programs {
 
     /// The kernel's timer wheel, by which sockets leave TIME_WAIT; known the better the more often it is asked for.
     pub fn wheel(&mut self) -> Result<TimerWheel, WatchError> {
-        self.program("moment")?.test_run(ProgramInput::default()).map_err(|error| refused(&error))?;
+        self.run("moment")?;
         let moment = self.swept.get(0);
         self.wheel.learn(moment.now_jiffies, moment.now_ns);
         Ok(self.wheel)
@@ -279,13 +259,12 @@ impl Programs {
     /// Lets the programs know clients whose sockets entered TIME_WAIT unseen, and the steps at which these leave; and forget
     /// those that have left. Where the table is full, clients that come back before their time are not noticed: a scan shows it.
     pub fn update_waiting_clients(&mut self, clients: &[(u64, u64)]) -> Result<(), WatchError> {
-        self.program("forget_waiting")?.test_run(ProgramInput::default()).map_err(|error| refused(&error))?;
+        self.run("forget_waiting")?;
         if !clients.is_empty() {
             let bytes =
                 |of: fn(&(u64, u64)) -> u64| -> Vec<u8> { clients.iter().flat_map(|c| of(c).to_ne_bytes()).collect() };
             let (keys, values, count) = (bytes(|client| client.0), bytes(|client| client.1), clients.len() as u32);
-            let map = self.object.maps().find(|map| map.name() == "waiting_clients");
-            let map = map.ok_or_else(|| odd_object("a map is missing"))?;
+            let map = bpf::map(&self.object, "waiting_clients")?;
             let _ = map.update_batch(&keys, &values, count, MapFlags::ANY, MapFlags::ANY);
         }
         Ok(())
@@ -293,32 +272,32 @@ impl Programs {
 
     /// How often programs ran since they were loaded, on all CPUs.
     pub fn runs(&self) -> RunRow {
-        self.runs.iter().fold(zeroed(), |sum: RunRow, row| RunRow {
+        self.runs.iter().fold(RunRow::default(), |sum, row| RunRow {
             receives: sum.receives + row.receives,
             sends: sum.sends + row.sends,
             switches: sum.switches + row.switches,
             syscalls: sum.syscalls + row.syscalls,
             disk_reads: sum.disk_reads + row.disk_reads,
             others: sum.others + row.others,
-            reserved: [0; 2],
+            ..RunRow::default()
         })
     }
 
-    /// The reads that were looked into since the last call, and leave to look into the next [`LOOKS`].
+    /// The reads that were looked into since the last call, and leave to look into as many as there is room for.
     pub fn looks(&mut self) -> Vec<LookRecord> {
-        let taken = self.look_count.get(0).taken;
+        let (taken, room) = (self.look_count.get(0).taken, self.looks.len() as u32);
         // What several CPUs took at once beyond the grant overwrote the oldest.
-        let new = taken.wrapping_sub(self.looked).min(LOOKS as u32);
+        let new = taken.wrapping_sub(self.looked).min(room);
         let first = taken.wrapping_sub(new);
         let records = (0..new)
             .map(|offset| first.wrapping_add(offset))
-            .map(|number| (number.wrapping_add(1), self.looks.get(number as usize % LOOKS)))
+            .map(|number| (number.wrapping_add(1), self.looks.get((number % room) as usize)))
             // One that is being written now is left out.
             .filter(|(number, record)| record.number == *number)
             .map(|(_, record)| record)
             .collect();
         self.looked = taken;
-        let control = Control { looks_granted: taken.wrapping_add(LOOKS as u32), ..self.control.get(0) };
+        let control = Control { looks_granted: taken.wrapping_add(room), ..self.control.get(0) };
         self.control.set(0, control);
         records
     }
@@ -327,13 +306,14 @@ impl Programs {
         self.control.set(0, Control { window, gate, ..self.control.get(0) });
     }
 
-    fn program(&self, name: &str) -> Result<ProgramMut<'_>, WatchError> {
-        self.object.progs_mut().find(|program| program.name() == name).ok_or_else(|| odd_object("a program is missing"))
+    /// Has the kernel run a program now.
+    fn run(&self, name: &str) -> Result<(), WatchError> {
+        let ran = bpf::program(&self.object, name)?.test_run(ProgramInput::default());
+        Ok(ran.map(drop).map_err(Refusal::from)?)
     }
 
     fn attach(&self, name: &str) -> Result<Link, WatchError> {
-        let _log = quiet_loader();
-        self.program(name)?.attach_trace().map_err(|error| refused(&error))
+        Ok(bpf::attach(&self.object, name)?)
     }
 }
 
@@ -373,57 +353,20 @@ impl Drop for Programs {
     }
 }
 
-fn open_object() -> Result<OpenObject, WatchError> {
-    let _log = quiet_loader();
-    ObjectBuilder::default()
-        .name("straingauge")
-        .map_err(|error| refused(&error))?
-        .open_memory(&OBJECT.0)
-        .map_err(|error| refused(&error))
-}
-
-fn mapped<T: Shared>(object: &Object, name: &str, len: usize) -> Result<Mapped<T>, WatchError> {
-    let map = object.maps().find(|map| map.name() == name).ok_or_else(|| odd_object("a map is missing"))?;
-    if map.value_size() as usize != size_of::<T>() {
-        return Err(odd_object("a map has another size"));
+impl From<Refusal> for WatchError {
+    fn from(refusal: Refusal) -> Self {
+        if refusal.is_permission() {
+            return WatchError::NotPermitted;
+        }
+        let tail = refusal.last_words(6);
+        let log = if tail.is_empty() { tail } else { format!(": {tail}") };
+        WatchError::Refused { what: format!("{:#}", refusal.error), log }
     }
-    let len = if len == 0 { map.max_entries() as usize } else { len };
-    Mapped::new(map.as_fd(), len).map_err(|source| WatchError::System { doing: "map the counters into memory", source })
-}
-
-fn odd_object(what: &str) -> WatchError {
-    WatchError::Refused { what: format!("{what} in the compiled object"), log: String::new() }
-}
-
-/// Sends the loader's words into [`LOADER_LOG`], beginning anew.
-fn quiet_loader() -> MutexGuard<'static, ()> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    LOADER_LOG.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    libbpf_rs::set_print(Some((PrintLevel::Warn, |_, text| {
-        let mut log = LOADER_LOG.lock().unwrap_or_else(PoisonError::into_inner);
-        log.push_str(&text);
-        let surplus = log.len().saturating_sub(LOG_BYTES);
-        let cut = (surplus..log.len()).find(|at| log.is_char_boundary(*at)).unwrap_or(log.len());
-        log.drain(..cut);
-    })));
-    guard
-}
-
-fn refused(error: &libbpf_rs::Error) -> WatchError {
-    let log = LOADER_LOG.lock().unwrap_or_else(PoisonError::into_inner);
-    // The verifier refuses with the same number, but says why.
-    if error.kind() == libbpf_rs::ErrorKind::PermissionDenied && !log.contains("PROG LOAD LOG") {
-        return WatchError::NotPermitted;
-    }
-    let words: Vec<&str> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let tail = words[words.len().saturating_sub(6)..].join("; ");
-    WatchError::Refused { what: format!("{error:#}"), log: if tail.is_empty() { tail } else { format!(": {tail}") } }
 }
 
 /// The system calls with which servers open or look up what was asked for.
-fn split_syscalls() -> [i32; super::layout::SYSCALLS] {
-    let mut numbers = [-1; super::layout::SYSCALLS];
+fn split_syscalls() -> [i32; 8] {
+    let mut numbers = [-1; 8];
     let known = [
         libc::SYS_openat,
         libc::SYS_openat2,
@@ -448,11 +391,11 @@ mod tests {
     use libbpf_rs::libbpf_sys;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
-    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+    use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
     /// How often a program ran, by the kernel's own statistics.
     fn run_count(programs: &Programs, name: &str) -> u64 {
-        let program = programs.program(name).expect("it is loaded");
+        let program = bpf::program(&programs.object, name).expect("it is loaded");
         let mut info: libbpf_sys::bpf_prog_info = Default::default();
         let mut length = size_of_val(&info) as u32;
         // SAFETY: `info` is live and as long as `length` says.

@@ -1,6 +1,6 @@
 //! What happened between two readings, per second.
 
-use super::reading::{ClassTotals, Log2Histogram, Reading};
+use super::reading::{ClassTotals, Reading};
 use serde::Serialize;
 
 /// One size class between two readings.
@@ -62,16 +62,8 @@ impl Rates {
         let charged = earlier.charged().zip(now.charged());
         Rates {
             duration_ns,
-            all: (!now.classes.is_empty()).then(|| class(&earlier.all(), &now.all(), duration_ns)),
-            classes: now
-                .classes
-                .iter()
-                .enumerate()
-                .map(|(index, later)| {
-                    let none = ClassTotals::default();
-                    class(earlier.classes.get(index).unwrap_or(&none), later, duration_ns)
-                })
-                .collect(),
+            all: (!now.classes.is_empty()).then(|| class(&now.all().since(&earlier.all()), duration_ns)),
+            classes: now.classes_since(earlier).iter().map(|gained| class(gained, duration_ns)).collect(),
             accepted_per_sec: connections.map(|(before, after)| per_sec(after.accepted, before.accepted)),
             closed_per_sec: connections.map(|(before, after)| per_sec(after.closed, before.closed)),
             server_cpus: server.map(|(before, after)| cpus(after.group_ns as i64, before.group_ns as i64)),
@@ -86,21 +78,16 @@ fn ratio(dividend: f64, divisor: f64) -> f64 {
     if divisor > 0.0 { dividend / divisor } else { 0.0 }
 }
 
-fn class(earlier: &ClassTotals, now: &ClassTotals, duration_ns: u64) -> ClassRates {
-    // A request in progress may move to a larger class while its response grows, so a class may seem to shrink.
-    let grown = |now: u64, earlier: u64| now.saturating_sub(earlier);
-    let requests = grown(now.requests, earlier.requests);
-    let timed = grown(now.timed, earlier.timed);
-    let elapsed: Log2Histogram = now.elapsed.since(&earlier.elapsed);
+fn class(gained: &ClassTotals, duration_ns: u64) -> ClassRates {
+    let (requests, timed) = (gained.requests, gained.timed);
     let per_sec = |count: u64| ratio(count as f64 * 1e9, duration_ns as f64);
-    let quantile = |q| elapsed.quantile_at_most_ns(q).map(|ns| ns as f64 / 1e3);
+    let quantile = |q| gained.elapsed.quantile_at_most_ns(q).map(|ns| ns as f64 / 1e3);
     ClassRates {
         requests_per_sec: per_sec(requests),
-        bytes_in_per_sec: per_sec(grown(now.bytes_in, earlier.bytes_in)),
-        bytes_out_per_sec: per_sec(grown(now.bytes_out, earlier.bytes_out)),
-        cpu_us_per_request: (requests > 0).then(|| (now.cpu_ns - earlier.cpu_ns).max(0) as f64 / 1e3 / requests as f64),
-        elapsed_us_per_request: (timed > 0)
-            .then(|| grown(now.elapsed_ns, earlier.elapsed_ns) as f64 / 1e3 / timed as f64),
+        bytes_in_per_sec: per_sec(gained.bytes_in),
+        bytes_out_per_sec: per_sec(gained.bytes_out),
+        cpu_us_per_request: (requests > 0).then(|| gained.cpu_ns as f64 / 1e3 / requests as f64),
+        elapsed_us_per_request: (timed > 0).then(|| gained.elapsed_ns as f64 / 1e3 / timed as f64),
         elapsed_p50_at_most_us: quantile(0.5),
         elapsed_p99_at_most_us: quantile(0.99),
     }

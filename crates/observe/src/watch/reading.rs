@@ -2,12 +2,21 @@
 
 use super::estimate::Estimate;
 use super::group_io::{ControlGroupTotals, GroupIo};
-use super::layout::{BUCKETS, PHASES, bucket_end_ns};
 use super::states::Reconciliation;
 use super::system::SystemTotals;
 use super::traffic::Traffic;
 use serde::Serialize;
 use std::collections::BTreeMap;
+
+/// Buckets of a histogram, as in `bpf/watch.h`.
+pub const BUCKETS: usize = 40;
+/// Phases that are measured between first read and readiness: parse, process, log.
+pub const PHASES: usize = 3;
+
+/// Upper end (exclusive) of a histogram's bucket, nanoseconds: bucket b holds `[2^(b+5), 2^(b+6))`, bucket 0 all below.
+pub fn bucket_end_ns(bucket: usize) -> u64 {
+    1 << (bucket.min(BUCKETS - 1) + 6)
+}
 
 /// Counts by powers of two of nanoseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,6 +88,39 @@ pub struct ClassTotals {
     pub timed: u64,
     /// Their distribution.
     pub elapsed: Log2Histogram,
+}
+
+impl ClassTotals {
+    /// Several classes together.
+    pub fn sum<'a>(classes: impl IntoIterator<Item = &'a ClassTotals>) -> ClassTotals {
+        let mut all = ClassTotals::default();
+        for class in classes {
+            all.requests += class.requests;
+            all.bytes_in += class.bytes_in;
+            all.bytes_out += class.bytes_out;
+            all.receives += class.receives;
+            all.cpu_ns += class.cpu_ns;
+            all.elapsed_ns += class.elapsed_ns;
+            all.timed += class.timed;
+            all.elapsed.add(&class.elapsed.0);
+        }
+        all
+    }
+
+    /// What it gained since an earlier reading. A request in progress may move to a larger class while its response grows, so a
+    /// class may seem to shrink: that counts as 0.
+    pub fn since(&self, earlier: &ClassTotals) -> ClassTotals {
+        ClassTotals {
+            requests: self.requests.saturating_sub(earlier.requests),
+            bytes_in: self.bytes_in.saturating_sub(earlier.bytes_in),
+            bytes_out: self.bytes_out.saturating_sub(earlier.bytes_out),
+            receives: self.receives.saturating_sub(earlier.receives),
+            cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns).max(0),
+            elapsed_ns: self.elapsed_ns.saturating_sub(earlier.elapsed_ns),
+            timed: self.timed.saturating_sub(earlier.timed),
+            elapsed: self.elapsed.since(&earlier.elapsed),
+        }
+    }
 }
 
 /// Phases of one size class, from windows or from every request.
@@ -398,18 +440,14 @@ impl Reading {
 
     /// The classes together.
     pub fn all(&self) -> ClassTotals {
-        let mut all = ClassTotals::default();
-        for class in &self.classes {
-            all.requests += class.requests;
-            all.bytes_in += class.bytes_in;
-            all.bytes_out += class.bytes_out;
-            all.receives += class.receives;
-            all.cpu_ns += class.cpu_ns;
-            all.elapsed_ns += class.elapsed_ns;
-            all.timed += class.timed;
-            all.elapsed.add(&class.elapsed.0);
-        }
-        all
+        ClassTotals::sum(&self.classes)
+    }
+
+    /// What each class gained since an earlier reading.
+    pub fn classes_since(&self, earlier: &Reading) -> Vec<ClassTotals> {
+        let none = ClassTotals::default();
+        let before = earlier.classes.iter().chain(std::iter::repeat(&none));
+        self.classes.iter().zip(before).map(|(class, before)| class.since(before)).collect()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::held::EventPrices;
 use super::schedule::Mode;
-use rand::RngExt;
+use rand::{Rng, RngExt};
 
 /// Part of a window in which phases are timed at most.
 pub const MOST_TIMED: f64 = 0.2;
@@ -75,7 +75,7 @@ pub fn pack_share(mode: Mode, prices: &EventPrices, cpu_ns: Option<f64>, budget:
 /// Several short ones tell more than a long one: their spread gives the interval. They lie one in each of as many equal parts
 /// of the counted time, at places that `random` chooses.
 /// At most `most` of them.
-pub fn windows(shares: Shares, window_ns: u64, most: u64, random: &mut impl RngExt) -> Vec<(u64, u64)> {
+pub fn windows(shares: Shares, window_ns: u64, most: u64, random: &mut impl Rng) -> Vec<(u64, u64)> {
     let timed_ns = (shares.timed * window_ns as f64) as u64;
     let counted_ns = (shares.counted * window_ns as f64) as u64;
     if timed_ns < SHORTEST_NS || most == 0 {
@@ -84,7 +84,7 @@ pub fn windows(shares: Shares, window_ns: u64, most: u64, random: &mut impl RngE
     let number = (timed_ns / SHORTEST_NS).clamp(1, MOST_WINDOWS.min(most));
     let (length_ns, part_ns) = (timed_ns / number, counted_ns / number);
     let free_ns = part_ns.saturating_sub(length_ns + drain_ns(length_ns));
-    (0..number).map(|index| (index * part_ns + random.random_range(0..free_ns.max(1)), length_ns)).collect()
+    (0..number).map(|index| (index * part_ns + random.random_range(0..=free_ns), length_ns)).collect()
 }
 
 /// No window of a point is shorter: requests that began in it must have a chance to end.
@@ -109,6 +109,7 @@ pub fn drain_ns(length_ns: u64) -> u64 {
 mod tests {
     use super::*;
     use rand::SeedableRng;
+    use rand_chacha::ChaCha8Rng;
 
     const PRICES: EventPrices = EventPrices {
         receive_ns: 80.0,
@@ -163,7 +164,7 @@ mod tests {
 
     #[test]
     fn windows_do_not_overlap_and_lie_within_the_counted_time() {
-        let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(7);
+        let mut random = ChaCha8Rng::seed_from_u64(7);
         for (shares, window_ns) in [
             (Shares { counted: 1.0, timed: 0.2 }, 2_000_000_000),
             (Shares { counted: 0.3, timed: 0.06 }, 2_000_000_000),

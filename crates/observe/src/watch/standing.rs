@@ -42,12 +42,11 @@ impl Watcher {
         }
         #[cfg(feature = "bpf")]
         {
-            let counts = self.counts();
+            let closing = self.states()[CLOSE_WAIT];
             let tracer = self.tracer.as_mut()?;
             let swept = tracer.sweep().ok()?;
             let answered = swept.answered.iter().map(|row| row.requests).sum();
             let finished = tracer.finished();
-            let closing = self.states.read(monotonic_ns(), &counts)[CLOSE_WAIT];
             Some(Standing { finished, answered, unfinished: swept.waiting + swept.sending + closing })
         }
         #[cfg(not(feature = "bpf"))]

@@ -10,7 +10,6 @@
 //! ([`TimerWheel`]). Half-open connections are no sockets yet, and appear at scans only. So do sockets in FIN_WAIT_2
 //! that are no more than a timer; the programs count these as TIME_WAIT, which is what they become.
 
-use super::layout::PortCounts;
 use super::timer_wheel::{TimerWheel, client_key};
 use crate::sock_diag::{PortSockets, STATES};
 use serde::Serialize;
@@ -25,6 +24,28 @@ const WITH_OLDER: [usize; 8] = [1, 2, 4, 5, 8, 9, 10, 11];
 
 /// Numbers of sockets by state; indices as in [`STATES`].
 pub type ByState = [u64; STATES.len()];
+
+/// Transitions between states, counted since the programs were attached; all zero without programs.
+#[derive(Debug, Clone, Copy)]
+pub struct Transitions {
+    /// Sockets that entered each state, by the kernel's number of it.
+    pub entered: [u64; 16],
+    /// Sockets that left it.
+    pub left: [u64; 16],
+    /// Sockets in TIME_WAIT that entered it since then, by the step of the timer wheel at which they leave: the number of the
+    /// step in the upper half, a signed count in the lower one.
+    pub time_waits: [u64; 64],
+    /// Sockets that entered TIME_WAIT.
+    pub time_wait_entered: u64,
+    /// Sockets that left it before their time: their client connected from the same port.
+    pub time_wait_reused: u64,
+}
+
+impl Default for Transitions {
+    fn default() -> Self {
+        Transitions { entered: [0; 16], left: [0; 16], time_waits: [0; 64], time_wait_entered: 0, time_wait_reused: 0 }
+    }
+}
 
 /// What a scan showed against the model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -57,9 +78,9 @@ pub struct Scan<'a> {
     /// When it ended.
     pub ended_ns: u64,
     /// The counts before it.
-    pub before: &'a PortCounts,
+    pub before: &'a Transitions,
     /// The counts after it.
-    pub after: &'a PortCounts,
+    pub after: &'a Transitions,
     /// What it showed.
     pub sockets: &'a PortSockets,
     /// What it took, nanoseconds of CPU time.
@@ -82,12 +103,12 @@ pub struct StateModel {
 }
 
 /// Transitions counted so far.
-fn moves(counts: &PortCounts) -> u64 {
+fn moves(counts: &Transitions) -> u64 {
     counts.entered.iter().chain(&counts.left).fold(0, |sum, count| sum.wrapping_add(*count))
 }
 
 /// The programs' counts of sockets in TIME_WAIT, by the time at which they leave.
-fn by_step(wheel: TimerWheel, counts: &PortCounts) -> impl Iterator<Item = (u64, i64)> + '_ {
+fn by_step(wheel: TimerWheel, counts: &Transitions) -> impl Iterator<Item = (u64, i64)> + '_ {
     let places = counts.time_waits.iter().filter(|place| **place != 0);
     places.map(move |place| (wheel.ns_of(place >> 32), i64::from(*place as u32 as i32)))
 }
@@ -143,7 +164,7 @@ impl StateModel {
     }
 
     /// A socket that moved during the scan was seen in this state or not; all others were seen where they are.
-    fn bound_older(&mut self, state: usize, scanned: i64, before: &PortCounts, after: &PortCounts) -> u64 {
+    fn bound_older(&mut self, state: usize, scanned: i64, before: &Transitions, after: &Transitions) -> u64 {
         let counted = before.entered[state].wrapping_sub(before.left[state]) as i64;
         let came = after.entered[state].wrapping_sub(before.entered[state]) as i64;
         let went = after.left[state].wrapping_sub(before.left[state]) as i64;
@@ -191,7 +212,7 @@ impl StateModel {
         (off, clients)
     }
 
-    fn in_time_wait(&self, now_ns: u64, counts: &PortCounts) -> i64 {
+    fn in_time_wait(&self, now_ns: u64, counts: &Transitions) -> i64 {
         let corrections = self.corrections.range(now_ns + 1..).map(|(_, sockets)| sockets).sum::<i64>();
         corrections
             + by_step(self.wheel, counts)
@@ -201,7 +222,7 @@ impl StateModel {
     }
 
     /// The numbers by state now.
-    pub fn read(&self, now_ns: u64, counts: &PortCounts) -> ByState {
+    pub fn read(&self, now_ns: u64, counts: &Transitions) -> ByState {
         let mut states = ByState::default();
         for (state, count) in states.iter_mut().enumerate() {
             let counted = counts.entered[state].wrapping_sub(counts.left[state]) as i64;
@@ -214,7 +235,7 @@ impl StateModel {
     }
 
     /// Whether a scan while nothing moves would show more than is known.
-    pub fn is_unsettled(&self, counts: &PortCounts) -> bool {
+    pub fn is_unsettled(&self, counts: &Transitions) -> bool {
         self.still_at != Some(moves(counts)) || self.half_open > 0 || self.remnants > 0
     }
 
@@ -238,7 +259,7 @@ pub struct Stillness {
 
 impl Stillness {
     /// Looks at the counts; returns for how long nothing moved.
-    pub fn look(&mut self, now_ns: u64, counts: &PortCounts) -> u64 {
+    pub fn look(&mut self, now_ns: u64, counts: &Transitions) -> u64 {
         let moves = moves(counts);
         if self.since_ns == 0 || moves != self.moves {
             *self = Stillness { moves, since_ns: now_ns };
@@ -249,7 +270,6 @@ impl Stillness {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layout::zeroed;
     use super::*;
     use crate::sock_diag::Remnant;
     use proptest::prelude::*;
@@ -268,7 +288,7 @@ mod tests {
         sockets
     }
 
-    fn scan(model: &mut StateModel, at_ns: u64, before: &PortCounts, after: &PortCounts, sockets: &PortSockets) {
+    fn scan(model: &mut StateModel, at_ns: u64, before: &Transitions, after: &Transitions, sockets: &PortSockets) {
         model.reconcile(&Scan { began_ns: at_ns, ended_ns: at_ns, before, after, sockets, cost_ns: 1 });
     }
 
@@ -278,7 +298,7 @@ mod tests {
     }
 
     /// As the programs count one that enters TIME_WAIT now.
-    fn enter_time_wait(counts: &mut PortCounts, wheel: &TimerWheel, now_ns: u64, sockets: u64) {
+    fn enter_time_wait(counts: &mut Transitions, wheel: &TimerWheel, now_ns: u64, sockets: u64) {
         let step = wheel.step_after(now_ns + 60 * S);
         let place = &mut counts.time_waits[step as usize % 64];
         let held = if *place >> 32 == step { *place & 0xffff_ffff } else { 0 };
@@ -289,7 +309,7 @@ mod tests {
     #[test]
     fn connections_older_than_the_watch_are_counted() {
         let mut model = model();
-        let mut counts: PortCounts = zeroed();
+        let mut counts = Transitions::default();
         counts.entered[1] = 2;
         scan(&mut model, 0, &counts, &counts, &scanned(&[(1, 7), (10, 1)]));
         assert_eq!(model.read(1, &counts)[1], 7);
@@ -300,8 +320,8 @@ mod tests {
 
     #[test]
     fn sockets_leave_time_wait_at_the_wheels_step_after_a_minute() {
-        let (model, mut counts) = (model(), zeroed::<PortCounts>());
-        let in_time_wait = |at_ns: u64, counts: &PortCounts| model.read(at_ns, counts)[TIME_WAIT];
+        let (model, mut counts) = (model(), Transitions::default());
+        let in_time_wait = |at_ns: u64, counts: &Transitions| model.read(at_ns, counts)[TIME_WAIT];
         enter_time_wait(&mut counts, &model.wheel, 10 * S, 100);
         enter_time_wait(&mut counts, &model.wheel, 40 * S, 50);
         let step_ns = 2_048_000_000;
@@ -314,7 +334,7 @@ mod tests {
 
     #[test]
     fn a_scan_while_sockets_move_does_not_change_exact_counts() {
-        let (mut model, mut counts) = (model(), zeroed::<PortCounts>());
+        let (mut model, mut counts) = (model(), Transitions::default());
         scan(&mut model, 0, &counts, &counts, &scanned(&[(1, 5)]));
         let before = counts;
         counts.entered[1] += 300;
@@ -329,7 +349,7 @@ mod tests {
 
     #[test]
     fn scans_of_a_server_that_never_rests_narrow_what_is_not_known() {
-        let (mut model, mut counts) = (model(), zeroed::<PortCounts>());
+        let (mut model, mut counts) = (model(), Transitions::default());
         for (saw, came, went) in [(140, 20, 30), (95, 10, 0), (104, 2, 1), (100, 0, 0)] {
             let before = counts;
             counts.entered[1] += came;
@@ -337,12 +357,12 @@ mod tests {
             let held = before.entered[1] as i64 - before.left[1] as i64;
             scan(&mut model, S, &before, &counts, &scanned(&[(1, (held + saw) as u64)]));
         }
-        assert_eq!(model.read(S, &zeroed())[1], 100);
+        assert_eq!(model.read(S, &Transitions::default())[1], 100);
     }
 
     #[test]
     fn a_scan_says_how_far_the_counts_were_off() {
-        let (mut model, mut counts) = (model(), zeroed::<PortCounts>());
+        let (mut model, mut counts) = (model(), Transitions::default());
         scan(&mut model, 0, &counts, &counts, &scanned(&[(1, 5)]));
         counts.entered[1] = 1;
         let mut sockets = scanned(&[(1, 8), (6, 60)]);
@@ -356,7 +376,7 @@ mod tests {
 
     #[test]
     fn remnants_in_fin_wait_2_are_shown_as_such_and_keep_scans_coming() {
-        let (mut model, mut counts) = (model(), zeroed::<PortCounts>());
+        let (mut model, mut counts) = (model(), Transitions::default());
         scan(&mut model, 0, &counts, &counts, &scanned(&[]));
         enter_time_wait(&mut counts, &model.wheel, S, 1);
         counts.left[5] = 1;
@@ -379,7 +399,7 @@ mod tests {
 
     #[test]
     fn a_count_never_falls_below_zero() {
-        let mut counts: PortCounts = zeroed();
+        let mut counts = Transitions::default();
         counts.left[1] = 3;
         assert_eq!(model().read(0, &counts)[1], 0);
     }
@@ -393,9 +413,9 @@ mod tests {
             steps in prop::collection::vec((any::<u8>(), any::<u16>()), 0..300),
         ) {
             let mut model = model();
-            let mut counts: PortCounts = zeroed();
+            let mut counts = Transitions::default();
             // A walk in progress: the counts before it, the ids that it has still to visit, what it saw.
-            let mut walk: Option<(PortCounts, Vec<usize>, u64)> = None;
+            let mut walk: Option<(Transitions, Vec<usize>, u64)> = None;
             let mut alive: Vec<bool> = vec![true; older];
             for (what, which) in steps {
                 match what % 4 {

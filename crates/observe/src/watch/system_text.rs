@@ -1,6 +1,7 @@
 //! Parsers of the machine's counters: pure functions from bytes to numbers. Device names are anybody's; no input panics, what
 //! is missing or malformed is left out, and what is kept is bounded.
 
+use crate::proc_text::{lines, number, words};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -8,18 +9,6 @@ use std::collections::BTreeMap;
 const SECTOR_BYTES: u64 = 512;
 /// More devices than this are not looked at.
 const MOST_DEVICES: usize = 4096;
-
-fn number(field: &[u8]) -> Option<u64> {
-    std::str::from_utf8(field).ok()?.parse().ok()
-}
-
-fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty())
-}
-
-fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    text.split(|byte| *byte == b'\n')
-}
 
 /// Disk work since boot, summed over devices.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -170,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn softirqs_have_no_words_behind_the_numbers() {
+    fn softirqs_have_no_words_after_the_numbers() {
         let kinds = parse_counts_by_kind(b"   CPU0 CPU1\n  TIMER: 5 6\n NET_RX: 7 8\n", 24);
         assert_eq!(kinds, [("NET_RX".to_string(), 15), ("TIMER".to_string(), 11)].into());
     }

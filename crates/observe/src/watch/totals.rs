@@ -1,7 +1,11 @@
 //! From the programs' rows to a reading's totals.
 
-use super::layout::{ClassRow, SIZE_CLASSES, Sweep};
-use super::reading::{ClassTotals, OpenRequest, OpenTotals};
+use super::classes::SIZE_CLASSES;
+use super::kernel::KernelHooks;
+use super::reading::{ClassTotals, ConnectTotals, ConnectionCounts, Log2Histogram, Losses, OpenRequest, OpenTotals};
+use super::states::Transitions;
+use super::watcher::Counted;
+use crate::bpf::types::watch::{ClassRow, PortCounts, Sweep};
 
 /// Longest requests that a reading lists.
 const LISTED: usize = 10;
@@ -18,7 +22,7 @@ pub fn classes(rows: impl Iterator<Item = ClassRow>, swept: &Sweep, count: usize
         total.cpu_ns += row.cpu_ns;
         total.elapsed_ns += row.elapsed_ns;
         total.timed += row.timed;
-        total.elapsed.add(&row.elapsed);
+        total.elapsed.add(&row.elapsed.buckets);
     }
     for (total, row) in totals.iter_mut().zip(&swept.answered) {
         total.requests += row.requests;
@@ -29,6 +33,45 @@ pub fn classes(rows: impl Iterator<Item = ClassRow>, swept: &Sweep, count: usize
     }
     totals.truncate(count);
     totals
+}
+
+/// Connections.
+pub fn counted(counts: &PortCounts, hooks: KernelHooks) -> Counted {
+    let mut connect_elapsed = Log2Histogram::default();
+    connect_elapsed.add(&counts.connect_elapsed.buckets);
+    Counted {
+        transitions: Transitions {
+            entered: counts.entered,
+            left: counts.left,
+            time_waits: counts.time_waits,
+            time_wait_entered: counts.time_wait_entered,
+            time_wait_reused: counts.time_wait_reused,
+        },
+        connections: ConnectionCounts {
+            accepted: counts.accepted,
+            closed: counts.closed,
+            aborted: counts.aborted,
+            retransmits: hooks.has_retransmits.then_some(counts.retransmits),
+            resets_sent: hooks.has_resets.then_some(counts.resets_sent),
+            resets_received: hooks.has_resets.then_some(counts.resets_received),
+            closed_bytes_received: counts.closed_bytes_received,
+            closed_bytes_acked: counts.closed_bytes_acked,
+            closed_data_segments_in: counts.closed_data_segs_in,
+            closed_data_segments_out: counts.closed_data_segs_out,
+        },
+        connects: ConnectTotals {
+            connects: counts.connects,
+            connect_elapsed_ns: counts.connect_elapsed_ns,
+            connect_elapsed,
+            connect_cpu_ns: counts.connect_cpu_ns,
+            connects_with_cpu: counts.connects_with_cpu,
+        },
+        losses: Losses {
+            displaced_open: counts.lost_open,
+            displaced_answered: counts.displaced,
+            unanswered: counts.unanswered,
+        },
+    }
 }
 
 /// Requests in progress, the oldest first.

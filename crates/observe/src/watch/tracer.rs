@@ -1,23 +1,25 @@
 //! The privileged half of a watch: the programs, and the windows in which phases are timed.
 
 use super::active_pack::{ActivePack, PACK_SHARE, PACK_WINDOW};
+use super::by_process::{self, Work};
 use super::calibration::{self, EventCosts};
 use super::classes::SizeClasses;
 use super::error::WatchError;
 use super::kernel::{KernelHooks, ReceiveHook};
-use super::layout::{PortCounts, Sweep};
 use super::pack_places;
 use super::phases::PhaseSums;
 use super::probe_cost;
-use super::programs::{PortOptions, Programs};
+use super::programs::{PortOptions, Programs, WAYS};
 use super::reading::{AddedCost, ClassTotals, PackTotals, PhaseTotals};
 use super::schedule::{DRAIN, Mode, Schedule, WINDOW};
 use super::shares::WINDOW_COST_PER_CPU_NS;
 use super::timer_wheel::TimerWheel;
 use super::totals;
 use super::traffic::Traffic;
-use super::watcher::WatchOptions;
+use super::watcher::{Counted, WatchOptions};
+use crate::bpf::types::watch::Sweep;
 use record::time::monotonic_ns;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Events on the state hook of one connection's life.
@@ -32,11 +34,20 @@ const WHEEL_REST: Duration = Duration::from_micros(100);
 /// A client has some 28,000 ports to come from; clients beyond this number are counted in TIME_WAIT, but not seen to come back.
 const MOST_WAITING_CLIENTS: u32 = 64 << 10;
 
+/// Where the one window is that can be open. `is_pack`: functions of the server are probed in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Idle,
-    Open { opened_ns: u64 },
-    Draining { until_ns: u64 },
+    Open {
+        opened_ns: u64,
+        is_pack: bool,
+    },
+    /// No further request begins in it; those that did are still timed.
+    Draining {
+        opened_ns: u64,
+        until_ns: u64,
+        is_pack: bool,
+    },
 }
 
 /// Counts requests and holds windows.
@@ -58,20 +69,16 @@ pub struct Tracer {
     /// What was seen of it; `None` when nothing is looked into.
     traffic: Option<Traffic>,
     pack: Option<ActivePack>,
-    /// The window that is open is the pack's.
-    is_pack_window: bool,
-    /// When it was opened by who holds it; 0 = by the schedule.
-    pack_opened_ns: u64,
     /// Why no functions are probed although a pack was given.
     pack_trouble: Option<String>,
     /// Why no windows are held, if something failed in one.
     trouble: Option<String>,
 }
 
-/// Slots of the table: four for each connection that is to be expected, so that few sets of [`super::layout::WAYS`] are full.
+/// Slots of the table: four for each connection that is to be expected, so that few sets of [`WAYS`] are full.
 fn slots(room: Option<u32>, connections: u64) -> u32 {
     let (expected, fewest) = match room {
-        Some(room) => (u64::from(room), super::layout::WAYS),
+        Some(room) => (u64::from(room), WAYS),
         None => (connections, FEWEST_SLOTS),
     };
     expected.saturating_mul(4).clamp(u64::from(fewest), u64::from(MOST_SLOTS)) as u32
@@ -123,29 +130,18 @@ impl Tracer {
             splits: options.splits,
             traffic: options.looks.then(Traffic::default),
             pack: None,
-            is_pack_window: false,
-            pack_opened_ns: 0,
             pack_trouble: None,
             trouble: None,
         };
         if tracer.mode == Mode::Exact {
-            tracer.window = 1;
-            tracer.programs.open_window(1, tracer.splits)?;
-            tracer.stage = Stage::Open { opened_ns: now_ns };
+            tracer.open(false, tracer.splits)?;
         }
         Ok(tracer)
     }
 
     /// Changes how closely is watched; what was counted stays.
     pub fn set_mode(&mut self, mode: Mode) -> Result<(), WatchError> {
-        if self.stage != Stage::Idle {
-            self.programs.shut_gate(self.window);
-            if self.is_pack_window {
-                self.end_pack_window(monotonic_ns());
-            } else {
-                self.end_window();
-            }
-        }
+        self.end(monotonic_ns());
         match (self.mode.counts_requests(), mode.counts_requests()) {
             (false, true) => {
                 // What threads did while nobody counted is no request's.
@@ -157,9 +153,7 @@ impl Tracer {
         }
         self.mode = mode;
         if mode == Mode::Exact {
-            self.window = self.window.wrapping_add(1).max(1);
-            self.programs.open_window(self.window, self.splits)?;
-            self.stage = Stage::Open { opened_ns: monotonic_ns() };
+            self.open(false, self.splits)?;
         }
         Ok(())
     }
@@ -190,84 +184,102 @@ impl Tracer {
         self.pack_trouble.as_deref()
     }
 
-    fn open_pack_window(&mut self) -> Result<(), WatchError> {
-        self.window = self.window.wrapping_add(1).max(1);
-        self.programs.sum_by_thread(false);
-        let opened = self.programs.open_window(self.window, false);
-        if opened.is_err() {
-            self.programs.sum_by_thread(true);
-        }
-        opened?;
-        if let Some(pack) = &self.pack {
+    /// Opens the next window; says when it was open.
+    fn open(&mut self, is_pack: bool, with_syscalls: bool) -> Result<u64, WatchError> {
+        self.window = self.next_window();
+        self.programs.sum_by_thread(!is_pack);
+        let mut opened = self.programs.open_window(self.window, with_syscalls);
+        if let (Ok(()), Some(pack)) = (&opened, self.pack.as_ref().filter(|_| is_pack)) {
             // Requests that began before the probes were there have no mark of their first boundary, and are left out.
-            let attached = self.programs.attach_boundaries(&pack.places);
-            if attached.is_err() {
-                self.programs.sum_by_thread(true);
-            }
-            attached?;
+            opened = self.programs.attach_boundaries(&pack.places);
         }
-        self.is_pack_window = true;
-        Ok(())
+        if let Err(error) = opened {
+            self.programs.sum_by_thread(true);
+            return Err(error);
+        }
+        let opened_ns = monotonic_ns();
+        self.stage = Stage::Open { opened_ns, is_pack };
+        Ok(opened_ns)
+    }
+
+    fn next_window(&self) -> u32 {
+        self.window.wrapping_add(1).max(1)
+    }
+
+    /// No further request begins in the window; says until when those that did are timed.
+    fn shut(&mut self, now_ns: u64) -> u64 {
+        let until_ns = now_ns + DRAIN.as_nanos() as u64;
+        if let Stage::Open { opened_ns, is_pack } = self.stage {
+            self.programs.shut_gate(self.window);
+            if !is_pack {
+                self.window_ns += now_ns.saturating_sub(opened_ns);
+            }
+            self.stage = Stage::Draining { opened_ns, until_ns, is_pack };
+        }
+        until_ns
+    }
+
+    /// Ends the window, if there is one, and takes in what it showed.
+    fn end(&mut self, now_ns: u64) {
+        let (opened_ns, is_pack) = match self.stage {
+            Stage::Idle => return,
+            Stage::Open { opened_ns, is_pack } | Stage::Draining { opened_ns, is_pack, .. } => (opened_ns, is_pack),
+        };
+        self.programs.close_window();
+        self.programs.sum_by_thread(true);
+        self.stage = Stage::Idle;
+        self.windows += 1;
+        let unfinished = self.programs.requests.iter();
+        let grown = self.phases.take_window(self.programs.phases.iter(), unfinished, self.window, &self.sizes);
+        self.window_receives += grown.iter().map(|row| row.requests).sum::<u64>();
+        match self.pack.as_mut().filter(|_| is_pack) {
+            Some(pack) => {
+                pack.held(now_ns, opened_ns, self.programs.boundary_phases.iter(), &grown, &self.sizes);
+            }
+            None => self.phases.add_rows(&grown),
+        }
     }
 
     /// Opens or closes a window if it is time; says when to come again.
     pub fn step(&mut self, now_ns: u64) -> Option<u64> {
-        let pack_ns = self.pack.as_ref().and_then(ActivePack::next_ns);
-        let holds = self.mode == Mode::Default || (self.mode == Mode::Counts && self.pack.is_some());
-        if !holds {
+        if self.mode != Mode::Default && (self.mode != Mode::Counts || self.pack.is_none()) {
             return None;
         }
-        let length_ns = if self.is_pack_window { PACK_WINDOW } else { WINDOW }.as_nanos() as u64;
+        let length = |is_pack| if is_pack { PACK_WINDOW } else { WINDOW }.as_nanos() as u64;
         match self.stage {
             Stage::Idle => {
+                let pack_ns = self.pack.as_ref().and_then(ActivePack::next_ns);
                 let scheduled_ns = (self.mode == Mode::Default).then(|| self.schedule.next_ns()).flatten();
                 let opens_ns = [scheduled_ns, pack_ns].into_iter().flatten().min()?;
                 if now_ns < opens_ns {
                     return Some(opens_ns);
                 }
-                if pack_ns.is_some_and(|at_ns| at_ns <= now_ns) {
-                    if let Err(error) = self.open_pack_window() {
+                let is_pack = pack_ns.is_some_and(|at_ns| at_ns <= now_ns);
+                let with_syscalls = !is_pack && self.splits && self.next_window() % SPLIT_EVERY == 1;
+                match self.open(is_pack, with_syscalls) {
+                    Ok(opened_ns) => Some(opened_ns + length(is_pack)),
+                    Err(error) if is_pack => {
                         self.pack_trouble = Some(error.to_string());
                         self.pack.iter_mut().for_each(ActivePack::suspend);
-                        return scheduled_ns;
+                        scheduled_ns
                     }
-                    let opened_ns = monotonic_ns();
-                    self.stage = Stage::Open { opened_ns };
-                    return Some(opened_ns + PACK_WINDOW.as_nanos() as u64);
+                    Err(error) => {
+                        self.trouble = Some(error.to_string());
+                        self.mode = Mode::Counts;
+                        None
+                    }
                 }
-                self.window = self.window.wrapping_add(1).max(1);
-                let with_syscalls = self.splits && self.window % SPLIT_EVERY == 1;
-                if let Err(error) = self.programs.open_window(self.window, with_syscalls) {
-                    self.trouble = Some(error.to_string());
-                    self.mode = Mode::Counts;
-                    return None;
-                }
-                let opened_ns = monotonic_ns();
-                self.stage = Stage::Open { opened_ns };
-                Some(opened_ns + WINDOW.as_nanos() as u64)
             }
-            Stage::Open { opened_ns } => {
-                let ends_ns = opened_ns + length_ns;
-                if now_ns < ends_ns {
-                    return Some(ends_ns);
-                }
-                self.programs.shut_gate(self.window);
-                if !self.is_pack_window {
-                    self.window_ns += now_ns - opened_ns;
-                }
-                let until_ns = now_ns + DRAIN.as_nanos() as u64;
-                self.stage = Stage::Draining { until_ns };
-                Some(until_ns)
+            Stage::Open { opened_ns, is_pack } if now_ns < opened_ns + length(is_pack) => {
+                Some(opened_ns + length(is_pack))
             }
-            Stage::Draining { until_ns } => {
-                if now_ns < until_ns {
-                    return Some(until_ns);
-                }
-                if self.is_pack_window {
-                    self.end_pack_window(now_ns);
+            Stage::Open { .. } => Some(self.shut(now_ns)),
+            Stage::Draining { until_ns, .. } if now_ns < until_ns => Some(until_ns),
+            Stage::Draining { is_pack, .. } => {
+                self.end(now_ns);
+                if is_pack {
                     return Some(now_ns);
                 }
-                self.end_window();
                 self.schedule.held(now_ns);
                 self.schedule.next_ns()
             }
@@ -277,9 +289,7 @@ impl Tracer {
     /// Opens a window now, beside the schedule's. In mode counts only; an open one stays.
     pub fn open_held(&mut self) -> Result<(), WatchError> {
         if self.mode == Mode::Counts && self.stage == Stage::Idle {
-            self.window = self.window.wrapping_add(1).max(1);
-            self.programs.open_window(self.window, false)?;
-            self.stage = Stage::Open { opened_ns: monotonic_ns() };
+            self.open(false, false)?;
         }
         Ok(())
     }
@@ -288,35 +298,22 @@ impl Tracer {
     pub fn open_held_pack(&mut self) -> Result<(), WatchError> {
         if self.mode == Mode::Counts && self.stage == Stage::Idle && self.pack.is_some() && self.pack_trouble.is_none()
         {
-            if let Err(error) = self.open_pack_window() {
-                self.pack_trouble = Some(error.to_string());
-                return Err(error);
-            }
-            self.pack_opened_ns = monotonic_ns();
-            self.stage = Stage::Open { opened_ns: self.pack_opened_ns };
+            self.open(true, false).inspect_err(|error| self.pack_trouble = Some(error.to_string()))?;
         }
         Ok(())
     }
 
     /// No further request begins in it.
     pub fn shut_held(&mut self) {
-        if let (Mode::Counts, Stage::Open { opened_ns }) = (self.mode, self.stage) {
-            self.programs.shut_gate(self.window);
-            if !self.is_pack_window {
-                self.window_ns += monotonic_ns().saturating_sub(opened_ns);
-            }
-            self.stage = Stage::Draining { until_ns: 0 };
+        if self.mode == Mode::Counts {
+            self.shut(monotonic_ns());
         }
     }
 
     /// Ends it and takes in what it showed.
     pub fn close_held(&mut self) {
-        if self.mode == Mode::Counts && self.stage != Stage::Idle {
-            if self.is_pack_window {
-                self.end_pack_window(monotonic_ns());
-            } else {
-                self.end_window();
-            }
+        if self.mode == Mode::Counts {
+            self.end(monotonic_ns());
         }
     }
 
@@ -331,9 +328,7 @@ impl Tracer {
     /// Phases since the restart, given what was counted exactly meanwhile; and the requests that were not answered in their
     /// window.
     pub fn phases_of(&mut self, share: f64, exact: &[ClassTotals]) -> (Vec<PhaseTotals>, u64) {
-        if self.mode == Mode::Exact {
-            self.phases.add_window(self.programs.phases.iter(), std::iter::empty(), self.window, &self.sizes);
-        }
+        self.take_exact();
         (self.phases.totals(share, exact), self.phases.late())
     }
 
@@ -350,41 +345,6 @@ impl Tracer {
     /// Sends for each read, as far as windows have shown.
     pub fn sends_per_receive(&self) -> Option<f64> {
         (self.window_receives > 0).then(|| self.sends_in_windows() as f64 / self.window_receives as f64)
-    }
-
-    fn end_window(&mut self) {
-        self.programs.close_window();
-        self.stage = Stage::Idle;
-        self.windows += 1;
-        let before = self.phases_requests();
-        self.phases.add_window(self.programs.phases.iter(), self.programs.requests.iter(), self.window, &self.sizes);
-        self.window_receives += self.phases_requests() - before;
-    }
-
-    fn end_pack_window(&mut self, now_ns: u64) {
-        self.programs.close_window();
-        self.programs.sum_by_thread(true);
-        self.stage = Stage::Idle;
-        self.is_pack_window = false;
-        let unfinished = self.programs.requests.iter();
-        let grown = self.phases.take_window(self.programs.phases.iter(), unfinished, self.window, &self.sizes);
-        self.window_receives += grown.iter().map(|row| row.requests).sum::<u64>();
-        self.windows += 1;
-        if let Some(pack) = &mut self.pack {
-            let opened_ns = match std::mem::take(&mut self.pack_opened_ns) {
-                0 => now_ns.saturating_sub((PACK_WINDOW + DRAIN).as_nanos() as u64),
-                opened_ns => opened_ns,
-            };
-            pack.held(now_ns, opened_ns, self.programs.boundary_phases.iter(), &grown, &self.sizes);
-        }
-    }
-
-    fn phases_requests(&self) -> u64 {
-        self.phases
-            .totals(0.0, &vec![ClassTotals::default(); self.sizes.count()])
-            .iter()
-            .map(|class| class.requests)
-            .sum()
     }
 
     fn sends_in_windows(&self) -> u64 {
@@ -408,23 +368,14 @@ impl Tracer {
         }
         let away_ns = self.away(receives) as f64 * self.costs.away_ns;
         let always = self.costs.receive_ns / per_receive_cpu_ns + away_ns / server_cpu_ns as f64;
-        let sends_per_receive = match self.window_receives {
-            0 => 2.0,
-            seen => self.sends_in_windows() as f64 / seen as f64,
-        };
+        let sends_per_receive = self.sends_per_receive().unwrap_or(2.0);
         let window = (self.costs.window_receive_ns + sends_per_receive * self.costs.send_ns) / per_receive_cpu_ns;
         self.schedule.adapt(always, window, budget);
     }
 
     /// Connections and losses: reads memory, nothing else.
-    pub fn counts(&self) -> PortCounts {
-        self.programs.counts.get(0)
-    }
-
-    /// Whether the kernel has hooks on retransmissions, and on resets.
-    pub fn hooks_on_segments(&self) -> (bool, bool) {
-        let hooks = self.programs.hooks();
-        (hooks.has_retransmits, hooks.has_resets)
+    pub fn counted(&self) -> Counted {
+        totals::counted(&self.programs.counts.get(0), self.programs.hooks())
     }
 
     /// See [`Programs::wheel`].
@@ -462,10 +413,17 @@ impl Tracer {
         self.traffic
     }
 
-    /// Phases by class.
-    pub fn phases(&mut self, now_ns: u64, exact: &[ClassTotals]) -> Vec<PhaseTotals> {
+    /// In mode exact the window stays open: takes in what was timed in it so far.
+    fn take_exact(&mut self) {
         if self.mode == Mode::Exact {
             self.phases.add_window(self.programs.phases.iter(), std::iter::empty(), self.window, &self.sizes);
+        }
+    }
+
+    /// Phases by class.
+    pub fn phases(&mut self, now_ns: u64, exact: &[ClassTotals]) -> Vec<PhaseTotals> {
+        self.take_exact();
+        if self.mode == Mode::Exact {
             return self.phases.totals(1.0, exact);
         }
         if self.windows == 0 {
@@ -475,9 +433,9 @@ impl Tracer {
         self.phases.totals(share, exact)
     }
 
-    /// Threads that read from the port.
-    pub fn programs(&self) -> &Programs {
-        &self.programs
+    /// Work by process, and the CPU time of threads between connections.
+    pub fn work(&self) -> (BTreeMap<u32, Work>, i64) {
+        by_process::work(self.programs.threads.iter(), &self.programs.counts.get(0))
     }
 
     /// Runs of programs on events that are not the server's: of other ports, other threads, or reads that found nothing.
@@ -492,7 +450,8 @@ impl Tracer {
     }
 
     /// What the programs added, by count and calibration, on whatever event they ran.
-    pub fn cost(&self, receives: u64, counts: &PortCounts, server_cpu_ns: Option<u64>) -> AddedCost {
+    pub fn cost(&self, receives: u64, server_cpu_ns: Option<u64>) -> AddedCost {
+        let counts = self.programs.counts.get(0);
         let cpus = record::machine::online_cpus() as f64;
         let counted = if self.mode.counts_requests() { receives as f64 * self.costs.receive_ns } else { 0.0 };
         let window_receives = if self.mode == Mode::Exact { receives } else { self.window_receives };

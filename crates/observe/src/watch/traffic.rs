@@ -5,9 +5,11 @@
 //! process's memory, once; nothing of them is kept, printed or written but these counts. The bytes come from whoever talks to
 //! the server: any bytes give an answer, in time linear in their number.
 
-use super::layout::LOOK_BYTES;
 use record::doubt::{Doubt, DoubtKind, Severity};
 use serde::Serialize;
+
+/// Bytes kept of a read that is looked into, at most, as in `bpf/watch.h`.
+const LOOK_BYTES: usize = 1024;
 
 /// What reads that began a request were seen to hold. Counts are of reads looked into, not of all reads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]

@@ -5,14 +5,13 @@ use super::classes::SizeClasses;
 use super::error::WatchError;
 use super::group_io::{ControlGroupTotals, GroupIo, GroupIoReader, processes_of, read_control_group};
 use super::intervals::{Due, Intervals, Kind};
-use super::layout::{PortCounts, zeroed};
 use super::pack::Pack;
 #[cfg(feature = "bpf")]
 use super::reading::ChargedCpu;
-use super::reading::{ConnectTotals, ConnectionCounts, ConnectionTotals, CpuTotals, Log2Histogram, Losses, Reading};
+use super::reading::{ConnectTotals, ConnectionCounts, ConnectionTotals, CpuTotals, Losses, Reading};
 use super::schedule::Mode;
 use super::server::{Roots, ServerReading, ServerSide, namespace_number};
-use super::states::{ByState, Scan, StateModel, Stillness};
+use super::states::{ByState, Scan, StateModel, Stillness, Transitions};
 use super::system::{SystemReader, SystemTotals};
 use super::timer_wheel::TimerWheel;
 use super::traffic::Traffic;
@@ -114,6 +113,15 @@ pub struct Watcher {
     scan_error: Option<String>,
     last: Reading,
     slow: Slow,
+}
+
+/// What the programs counted of the port's connections at one moment; all zero without programs.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Counted {
+    pub transitions: Transitions,
+    pub connections: ConnectionCounts,
+    pub connects: ConnectTotals,
+    pub losses: Losses,
 }
 
 /// CPU time that the programs charged.
@@ -242,8 +250,7 @@ impl Watcher {
     pub fn wait_until(&mut self, deadline_ns: u64, stop: &AtomicBool) {
         loop {
             let now_ns = monotonic_ns();
-            let counts = self.counts();
-            self.stillness.look(now_ns, &counts);
+            self.stillness.look(now_ns, &self.counted().transitions);
             let next_ns = self.step(now_ns).unwrap_or(u64::MAX).min(deadline_ns);
             if now_ns >= deadline_ns || stop.load(Ordering::Relaxed) {
                 return;
@@ -268,11 +275,11 @@ impl Watcher {
         }
     }
 
-    pub(super) fn counts(&self) -> PortCounts {
+    pub(super) fn counted(&self) -> Counted {
         #[cfg(feature = "bpf")]
-        return self.tracer.as_ref().map_or_else(zeroed, Tracer::counts);
+        return self.tracer.as_ref().map_or_else(Counted::default, Tracer::counted);
         #[cfg(not(feature = "bpf"))]
-        zeroed()
+        Counted::default()
     }
 
     fn has_programs(&self) -> bool {
@@ -282,8 +289,8 @@ impl Watcher {
     /// Connections by state now, from transitions alone: reads memory, no system call. Indices as in
     /// [`crate::sock_diag::STATES`].
     pub fn states(&mut self) -> ByState {
-        let counts = self.counts();
-        self.states.read(monotonic_ns(), &counts)
+        let counted = self.counted();
+        self.states.read(monotonic_ns(), &counted.transitions)
     }
 
     /// Compares the states with a scan now, and learns from it.
@@ -292,10 +299,10 @@ impl Watcher {
         if let Some(Ok(wheel)) = self.tracer.as_mut().map(Tracer::wheel) {
             self.states.set_wheel(wheel);
         }
-        let (before, began_ns) = (self.counts(), monotonic_ns());
+        let (before, began_ns) = (self.counted().transitions, monotonic_ns());
         match self.server.scan() {
             Ok((sockets, cost_ns)) => {
-                let (ended_ns, after) = (monotonic_ns(), self.counts());
+                let (ended_ns, after) = (monotonic_ns(), self.counted().transitions);
                 let scan = Scan { began_ns, ended_ns, before: &before, after: &after, sockets: &sockets, cost_ns };
                 let clients = self.states.reconcile(&scan);
                 #[cfg(feature = "bpf")]
@@ -315,10 +322,10 @@ impl Watcher {
         let saved_ns = now_ns.saturating_sub(self.scan_credit_at_ns) / SCAN_SHARE;
         self.scan_credit_ns = (self.scan_credit_ns + saved_ns as i64).min(MOST_SCAN_CREDIT_NS);
         self.scan_credit_at_ns += saved_ns * SCAN_SHARE;
-        let counts = self.counts();
-        let is_still = self.stillness.look(now_ns, &counts) >= STILL_NS;
+        let moved = self.counted().transitions;
+        let is_still = self.stillness.look(now_ns, &moved) >= STILL_NS;
         let is_late = now_ns.saturating_sub(self.last_scan_ns) >= RECONCILE.as_nanos() as u64;
-        self.scan_credit_ns > 0 && (is_late || (is_still && self.states.is_unsettled(&counts)))
+        self.scan_credit_ns > 0 && (is_late || (is_still && self.states.is_unsettled(&moved)))
     }
 
     /// Reads everything.
@@ -333,14 +340,15 @@ impl Watcher {
         let now_ns = monotonic_ns();
         let mut reading =
             Reading { at_ns: now_ns, unix_ms: unix_ms(), elapsed_ns: now_ns - self.started_ns, ..Reading::default() };
-        let counts = self.counts();
+        let counted = self.counted();
+        reading.losses = self.has_counted.then_some(counted.losses);
         #[cfg(feature = "bpf")]
-        let charged = self.read_requests(&mut reading, &counts);
+        let charged = self.read_requests(&mut reading);
         let server = self.server.read();
-        reading.connections = self.connections(now_ns, &counts, &server);
+        reading.connections = self.connections(now_ns, counted, &server);
         reading.cpu = cpu(&server);
         #[cfg(feature = "bpf")]
-        self.read_cost(&mut reading, &counts, &charged);
+        self.read_cost(&mut reading, &charged);
         #[cfg(feature = "bpf")]
         let work = charged.work.as_ref();
         #[cfg(not(feature = "bpf"))]
@@ -348,11 +356,6 @@ impl Watcher {
         reading.processes = by_process::rows(work, &server.processes, reading.group_ns().unwrap_or(0), &reading.all());
         reading.cost.own_cpu_ns =
             cpu_clock::of_process(std::process::id()).unwrap_or(0).saturating_sub(self.own_cpu_at_start_ns);
-        reading.losses = self.has_counted.then_some(Losses {
-            displaced_open: counts.lost_open,
-            displaced_answered: counts.displaced,
-            unanswered: counts.unanswered,
-        });
         self.slow.read(now_ns, &self.options, &self.server.pids());
         reading.system = self.slow.system.clone();
         reading.io = self.slow.io;
@@ -363,11 +366,11 @@ impl Watcher {
 
     /// Returns the CPU time that is charged to requests, those in progress included.
     #[cfg(feature = "bpf")]
-    fn read_requests(&mut self, reading: &mut Reading, counts: &PortCounts) -> Charged {
+    fn read_requests(&mut self, reading: &mut Reading) -> Charged {
         let Some(tracer) = &mut self.tracer else { return Charged::default() };
         let mut charged = Charged::default();
         if self.options.mode.counts_requests() {
-            let swept = tracer.sweep().unwrap_or_else(|_| zeroed());
+            let swept = tracer.sweep().unwrap_or_default();
             reading.classes = tracer.classes(&swept);
             reading.phases = tracer.phases(reading.at_ns, &reading.classes);
             reading.open = Some(totals::open(&swept));
@@ -375,33 +378,29 @@ impl Watcher {
             reading.pack = tracer.pack();
             charged.requests_ns = reading.classes.iter().map(|class| class.cpu_ns).sum::<i64>() + swept.waiting_cpu_ns;
         }
-        let (work, between_ns) = by_process::work(tracer.programs().threads.iter(), counts);
+        let (work, between_ns) = tracer.work();
         charged.between_ns = between_ns;
         charged.work = self.options.mode.counts_requests().then_some(work);
         charged
     }
 
     #[cfg(feature = "bpf")]
-    fn read_cost(&mut self, reading: &mut Reading, counts: &PortCounts, charged: &Charged) {
+    fn read_cost(&mut self, reading: &mut Reading, charged: &Charged) {
         let Some(tracer) = &mut self.tracer else { return };
         let receives: u64 = reading.classes.iter().map(|class| class.receives).sum();
         let group_ns = reading.group_ns().unwrap_or(0);
-        reading.cost.added = Some(tracer.cost(receives, counts, (group_ns > 0).then_some(group_ns)));
+        reading.cost.added = Some(tracer.cost(receives, (group_ns > 0).then_some(group_ns)));
         tracer.keep_budget(group_ns, receives, self.options.overhead_ratio);
-        if let (Some(cpu), true) = (&mut reading.cpu, self.has_counted) {
-            let Charged { requests_ns, between_ns, .. } = charged;
-            let connect_ns = counts.connect_cpu_ns;
+        if let (Some(cpu), Some(connects)) = (&mut reading.cpu, &reading.connections.connects) {
+            let (Charged { requests_ns, between_ns, .. }, connect_ns) = (charged, connects.connect_cpu_ns);
             let elsewhere_ns = cpu.group_ns as i64 - requests_ns - connect_ns - between_ns;
             cpu.charged =
                 Some(ChargedCpu { requests_ns: *requests_ns, connect_ns, between_ns: *between_ns, elsewhere_ns });
         }
     }
 
-    fn connections(&mut self, now_ns: u64, counts: &PortCounts, server: &ServerReading) -> ConnectionTotals {
-        let states = self.states.read(now_ns, counts);
-        let mut connect_elapsed = Log2Histogram::default();
-        connect_elapsed.add(&counts.connect_elapsed);
-        let (has_retransmits, has_resets) = self.hooks_on_segments();
+    fn connections(&mut self, now_ns: u64, counted: Counted, server: &ServerReading) -> ConnectionTotals {
+        let states = self.states.read(now_ns, &counted.transitions);
         ConnectionTotals {
             states: STATES
                 .iter()
@@ -410,25 +409,8 @@ impl Watcher {
                 .filter(|(name, count)| *count > 0 && *name != "unknown")
                 .collect(),
             reconciliation: self.has_programs().then(|| self.states.reconciliation()),
-            counted: self.has_programs().then_some(ConnectionCounts {
-                accepted: counts.accepted,
-                closed: counts.closed,
-                aborted: counts.aborted,
-                retransmits: has_retransmits.then_some(counts.retransmits),
-                resets_sent: has_resets.then_some(counts.resets_sent),
-                resets_received: has_resets.then_some(counts.resets_received),
-                closed_bytes_received: counts.closed_bytes_received,
-                closed_bytes_acked: counts.closed_bytes_acked,
-                closed_data_segments_in: counts.closed_data_segs_in,
-                closed_data_segments_out: counts.closed_data_segs_out,
-            }),
-            connects: self.has_counted.then_some(ConnectTotals {
-                connects: counts.connects,
-                connect_elapsed_ns: counts.connect_elapsed_ns,
-                connect_elapsed,
-                connect_cpu_ns: counts.connect_cpu_ns,
-                connects_with_cpu: counts.connects_with_cpu,
-            }),
+            counted: self.has_programs().then_some(counted.connections),
+            connects: self.has_counted.then_some(counted.connects),
             accept_queue: server.accept_queue,
             accept_queue_limit: server.accept_queue_limit,
             syn_backlog: self.states.half_open(),
@@ -438,82 +420,59 @@ impl Watcher {
         }
     }
 
-    /// Whether the kernel has hooks on retransmissions, and on resets.
-    fn hooks_on_segments(&self) -> (bool, bool) {
-        #[cfg(feature = "bpf")]
-        return self.tracer.as_ref().map_or((false, false), Tracer::hooks_on_segments);
-        #[cfg(not(feature = "bpf"))]
-        (false, false)
-    }
-
     /// Reasons not to trust the last reading, each with its remedy.
     pub fn doubts(&self) -> Vec<Doubt> {
         let mut doubts = Vec::new();
-        let mut add =
-            |kind, severity, what: String, remedy: &str| doubts.push(Doubt::new(kind, severity, what, remedy));
-        if let Some(error) = &self.why_no_programs {
-            add(
-                DoubtKind::NotWatched,
-                Severity::Warning,
-                format!("requests are not counted: {error}"),
-                "see straingauge doctor",
-            );
-        }
-        if let Some(why) = &self.server.trouble {
-            add(
-                DoubtKind::NotWatched,
-                Severity::Warning,
-                format!("the server's processes are not watched: {why}"),
-                "start the server, or run as root",
-            );
-        }
-        if let Some(why) = &self.scan_error {
-            add(
-                DoubtKind::NotWatched,
-                Severity::Note,
-                format!("connections could not be scanned: {why}"),
-                "see straingauge doctor",
-            );
-        }
+        let mut not_watched = |severity, what: Option<String>, remedy: &str| {
+            doubts.extend(what.map(|what| Doubt::new(DoubtKind::NotWatched, severity, what, remedy)));
+        };
+        not_watched(
+            Severity::Warning,
+            self.why_no_programs.as_ref().map(|error| format!("requests are not counted: {error}")),
+            "see straingauge doctor",
+        );
+        not_watched(
+            Severity::Warning,
+            self.server.trouble.as_ref().map(|why| format!("the server's processes are not watched: {why}")),
+            "start the server, or run as root",
+        );
+        not_watched(
+            Severity::Note,
+            self.scan_error.as_ref().map(|why| format!("connections could not be scanned: {why}")),
+            "see straingauge doctor",
+        );
         #[cfg(feature = "bpf")]
-        if let Some(note) = self.tracer.as_ref().and_then(Tracer::windows_note) {
-            add(
-                DoubtKind::NotWatched,
+        if let Some(tracer) = &self.tracer {
+            not_watched(
                 Severity::Note,
-                note,
+                tracer.windows_note(),
                 "raise --overhead, or use --detail counts if phases do not matter",
             );
-        }
-        #[cfg(feature = "bpf")]
-        if let Some(why) = self.tracer.as_ref().and_then(Tracer::pack_note) {
-            add(
-                DoubtKind::NotWatched,
+            not_watched(
                 Severity::Warning,
-                format!("phases are not timed by functions of the server: {why}"),
+                tracer.pack_note().map(|why| format!("phases are not timed by functions of the server: {why}")),
                 "phases by reads and sends need no symbols; docs/watching.md says how a pack is made",
             );
-        }
-        #[cfg(feature = "bpf")]
-        let lost = self.last.losses.map_or(0, |losses| losses.displaced_open);
-        #[cfg(feature = "bpf")]
-        if lost > 0 {
-            let slots = self.tracer.as_ref().map_or(0, Tracer::slots);
-            add(
-                DoubtKind::LostEvents,
-                Severity::Warning,
-                format!("{lost} requests were lost: the table has room for {slots} connections"),
-                "give --room COUNT, or start the watch when the connections are there: it makes room for four times as many",
-            );
+            let lost = self.last.losses.map_or(0, |losses| losses.displaced_open);
+            if lost > 0 {
+                let slots = tracer.slots();
+                doubts.push(Doubt::new(
+                    DoubtKind::LostEvents,
+                    Severity::Warning,
+                    format!("{lost} requests were lost: the table has room for {slots} connections"),
+                    "give --room COUNT, or start the watch when the connections are there: it makes room for four times as many",
+                ));
+            }
         }
         let (group_ns, charged) = (self.last.group_ns().unwrap_or(0), self.last.charged().unwrap_or_default());
         let missing = -charged.elsewhere_ns as f64 / group_ns.max(1) as f64;
         if group_ns > 100_000_000 && missing > 0.01 {
-            add(
+            doubts.push(Doubt::new(
                 DoubtKind::SourcesDisagree,
                 Severity::Warning,
                 format!("CPU time charged to requests exceeds the scheduler's account by {:.1} %", missing * 100.0),
                 "part of the server runs outside the watched process group: name its port's owner",
-            );
+            ));
         }
         doubts.extend(self.last.traffic.iter().flat_map(Traffic::doubts));
         doubts

@@ -1,8 +1,8 @@
 //! Reasons not to trust a window, each with its size and what to do.
 
-use crate::group::clock_ticks_per_sec;
-use super::neighbours::Neighbours;
 use super::Window;
+use super::neighbours::Neighbours;
+use crate::group::clock_ticks_per_sec;
 use record::doubt::{Doubt, DoubtKind, Severity};
 
 /// More than this share of CPU time taken by the hypervisor is a doubt.

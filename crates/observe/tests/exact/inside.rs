@@ -2,10 +2,10 @@
 
 use super::load::Actor;
 use crate::boot::LONG;
-use observe::profile::exact::{self, BURSTS, BurstOptions, ExactProfile, ExactProfiler};
-use observe::profile::interval::Estimate;
-use observe::profile::{self, ProfileOptions, Profiler};
+use observe::profile::exact::{self, BURSTS, BurstOptions, ExactProfiler};
+use observe::profile::{ProfileOptions, Profiler};
 use record::layers::Layer;
+use record::profile::{Estimate, ExactProfile};
 use std::time::Duration;
 
 /// Points by which the two ways may differ in a layer, beyond the interval of the difference.
@@ -92,11 +92,15 @@ fn both_ways(show: &mut dyn FnMut(&str, &str)) -> Result<String, String> {
     }
     client.pause();
     let exact = profiler.finish().map_err(|error| error.to_string())?;
-    for line in exact::text::profile(&exact).lines() {
-        show("exact", line);
+    let words = |layer: Option<Layer>, share: Option<Estimate>| {
+        let share = share.map_or("not measured".into(), |share| format!("{:.1} %", share.value * 100.0));
+        format!("{}: {share}", layer.map_or("unattributed", Layer::word))
+    };
+    for row in &exact.layers {
+        show("exact", &words(row.layer, row.share_ratio));
     }
-    for line in profile::text::profile(&sampled).lines().take(14) {
-        show("sampled", line);
+    for row in sampled.layers.iter().filter(|row| row.part.is_empty()) {
+        show("sampled", &words(row.layer, row.share_ratio));
     }
     check_sums(&exact)?;
     let mut calibrated = sampled.clone();

@@ -31,13 +31,13 @@ fuzz_target!(|data: &[u8]| {
     let Ok(run) = RunDir::open(folder.path()) else { return };
     let findings = analyze::zones::of_run(&run);
     let verdict = analyze::verdict::sentences(&run, &findings);
-    let text = analyze::text::run(&run, &findings, &verdict);
+    let text = report::text::run(&run, &findings, &verdict);
     assert!(!text.contains('\u{1b}'), "an escape sequence reached the terminal");
-    let _ = analyze::json::run(&run, &findings, &verdict);
+    let _ = report::json::run(&run, &findings, &verdict);
     for point in &run.points {
         let latencies = run.latencies(point.index).unwrap_or_default();
-        let _ = analyze::text::point(point, &latencies);
+        let _ = report::text::point(point, &latencies);
     }
-    let page = analyze::report::html(&run);
+    let page = report::page::html(&run);
     assert!(!page.contains("<script"), "script reached the page");
 });

@@ -64,7 +64,7 @@ pub enum Touch {
     Nothing,
     /// Stores 8 bytes below the stack pointer, which then points to them.
     Push,
-    /// Loads the 8 bytes at the stack pointer, which then points behind them.
+    /// Loads the 8 bytes at the stack pointer, which then points past them.
     Pop,
     /// Anything, or not known.
     Other,

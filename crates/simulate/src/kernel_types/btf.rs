@@ -1,5 +1,5 @@
 //! The kernel's type information, BTF (`Documentation/bpf/btf.rst`). No well-kept library under a permissive licence reads
-//! it without a BPF loader, and what is needed here is small: sizes, members, enumerators.
+//! it without a BPF loader (btf-rs is LGPL), and what is needed here is small: sizes, members, enumerators.
 
 /// Why type information cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -138,7 +138,7 @@ impl Btf {
         found.map(|number| number as u32)
     }
 
-    /// The structure or union behind typedefs and modifiers; `None` for any other type.
+    /// The structure or union after typedefs and modifiers; `None` for any other type.
     pub fn aggregate(&self, number: u32) -> Option<u32> {
         let number = self.bare(number)?;
         self.get(number)?.is_aggregate().then_some(number)

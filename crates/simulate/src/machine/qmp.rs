@@ -1,4 +1,6 @@
-//! QEMU's control socket: a line of JSON each way.
+//! QEMU's control socket: a line of JSON each way. The crate qapi would bring types for all of QEMU's commands, of which eight
+//! are given here; but it passes no files over the socket, and a wait that is cut short to see whether QEMU lives loses what
+//! was read of a line.
 
 use crate::SimulateError;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};

@@ -52,8 +52,7 @@ pub const OF_FIND: Axes = Axes(&[
     AxisWord::Delay,
 ]);
 /// What `profile` and `simulate` vary.
-pub const OF_THE_STACK: Axes =
-    Axes(&[AxisWord::Connections, AxisWord::Rate, AxisWord::PacketRate, AxisWord::Delay]);
+pub const OF_THE_STACK: Axes = Axes(&[AxisWord::Connections, AxisWord::Rate, AxisWord::PacketRate, AxisWord::Delay]);
 
 impl TypedValueParser for Axes {
     type Value = AxisWord;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// `straingauge files`.
 #[derive(Debug, Args)]
 pub struct FilesArgs {
-    /// Documents of a size mix: webstone, surge, or fitted (to the log of --trace)
+    /// Documents of a size mix: webstone, surge, or fitted (to the log)
     #[arg(long, value_name = "NAME", help_heading = "Workload")]
     pub mix: Option<String>,
     /// An access log, plain or gzip: its documents

@@ -38,7 +38,7 @@ pub struct FindOptions {
     /// connections: doubled; rate: shares of the capacity; conforming: searched]
     #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     pub axis_values: Option<String>,
-    /// --axis rate: offer up to this multiple of the capacity [default: {overload}x]
+    /// Offer up to this multiple of the capacity, with --axis rate [default: {overload}x]
     #[arg(long, value_name = "MULTIPLE", allow_hyphen_values = true)]
     pub overload: Option<String>,
     // In scenario files alone, as all that is skipped here: the share of the connections that must conform.

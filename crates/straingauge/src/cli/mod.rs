@@ -155,8 +155,12 @@ fn with_defaults(mut command: clap::Command) -> clap::Command {
             text
         })
     };
+    let is_find = command.get_name() == "find";
     command = command.mut_args(|argument| {
-        let (help, long) = (filled(argument.get_help()), filled(argument.get_long_help()));
+        let (mut help, long) = (filled(argument.get_help()), filled(argument.get_long_help()));
+        if is_find && ["connections", "rate"].iter().any(|id| argument.get_id() == id) {
+            help = help.map(|help| format!("{help}; only beside an --axis"));
+        }
         let argument = match help {
             Some(help) => argument.help(help),
             None => argument,
@@ -337,7 +341,8 @@ mod tests {
                 for said in text.split("[default").skip(1).map(|rest| rest.split(']').next().unwrap_or_default()) {
                     let own = said.split('{').map(|part| part.split_once('}').map_or(part, |(_, after)| after));
                     let own = own.collect::<String>();
-                    let has_number = own.contains(|letter: char| letter.is_ascii_digit());
+                    let mut said_words = own.split([' ', ',', ':', ';']);
+                    let has_number = said_words.any(|word| word.starts_with(|letter: char| letter.is_ascii_digit()));
                     let is_word = words.iter().any(|word| own.trim_matches([':', ' ']) == word.get_name());
                     assert!(!has_number && !is_word, "{name}: '[default{said}]' is not the code's: name it");
                 }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("served").args(["server", "scenario"]).multiple(true)))]
 pub struct SimulateArgs {
-    /// Vary one thing, a point for each value [default: connections]
+    /// Vary one thing, a point for each value; connections, where nothing else is said
     #[arg(long, value_name = "AXIS", value_parser = OF_THE_STACK, help_heading = "Points")]
     pub axis: Option<AxisWord>,
     /// Values along the axis, as 4,32,128 [default: connections: {simulate_connections}; others: none]
@@ -69,7 +69,13 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "STRUCT,...", value_delimiter = ',', help_heading = "What is reported")]
     pub repack: Vec<String>,
     /// Estimate cycles, too: what an instruction, a miss of L1 and, on top, a miss of the first L2 cost; nothing overlaps
-    #[arg(long, value_name = "CYCLES,CYCLES,CYCLES", value_delimiter = ',', num_args = 1, help_heading = "What is reported")]
+    #[arg(
+        long,
+        value_name = "CYCLES,CYCLES,CYCLES",
+        value_delimiter = ',',
+        num_args = 1,
+        help_heading = "What is reported"
+    )]
     pub cost: Vec<f64>,
     /// Functions listed by misses [default: {functions}]
     #[arg(long, value_name = "N", help_heading = "What is reported")]
@@ -99,7 +105,13 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "PATH", requires = "served", help_heading = "Server in the guest (with -- SERVER ...)")]
     pub folder: Vec<String>,
     /// Close a connection after N requests, and open another; 1 = no keep-alive [default: never]
-    #[arg(long, value_name = "N", requires = "served", help_heading = "Server in the guest (with -- SERVER ...)", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "served",
+        help_heading = "Server in the guest (with -- SERVER ...)",
+        allow_hyphen_values = true
+    )]
     pub requests_per_connection: Option<Count>,
     /// Request the URLs of this file in turn
     #[arg(long, value_name = "FILE", requires = "served", help_heading = "Server in the guest (with -- SERVER ...)")]

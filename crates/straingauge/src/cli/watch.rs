@@ -68,7 +68,7 @@ pub struct WatchArgs {
     /// For Prometheus.
     #[arg(long, value_name = "ADDRESS", help_heading = "Output")]
     pub prometheus: Option<std::net::SocketAddr>,
-    /// Keep the readings in this directory
+    /// Keep the run in this directory: every reading
     ///
     /// It must not hold a run.
     #[arg(long, value_name = "DIR", help_heading = "Output")]

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Workload")]
 pub struct WorkloadOptions {
-    /// Documents of a size mix, by their popularity: webstone, surge, or fitted (to the log of --trace);
+    /// Documents of a size mix, by their popularity: webstone, surge, or fitted (to the log);
     /// 'straingauge files' makes them
     #[arg(long, value_name = "NAME")]
     pub mix: Option<String>,
@@ -40,8 +40,8 @@ pub struct WorkloadOptions {
     /// Requests of one client share a connection while the gap between them in the log is at most this [default: {session_gap}]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub session_gap: Option<Time>,
-    /// Let the rate follow a measured series: counts per second, one a line, or CSV of times and counts; --rate is its mean
-    /// [default: the series' own]
+    /// Let the rate follow a measured series: counts per second, one a line, or CSV of times and counts
+    /// [default: none; its mean is --rate, or its own]
     #[arg(long, value_name = "FILE")]
     pub rate_series: Option<PathBuf>,
 }

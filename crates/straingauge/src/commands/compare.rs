@@ -20,12 +20,12 @@ pub fn run(args: CompareArgs) -> Result<ExitCode> {
     let (a, b) = (RunDir::open(&args.a)?, RunDir::open(&args.b)?);
     let comparison = compare::runs(&a, &b, threshold)?;
     if args.json {
-        print(&format!("{}\n", serde_json::to_string_pretty(&compare::json(&comparison))?))?;
+        print(&format!("{}\n", serde_json::to_string_pretty(&report::compare::json(&comparison))?))?;
     } else {
         let name =
-            |run: &RunDir| analyze::text::plain(&format!("{} ({})", run.path.display(), run.record.scenario.url), 300);
+            |run: &RunDir| record::text::plain(&format!("{} ({})", run.path.display(), run.record.scenario.url), 300);
         print(&format!("A: {}\nB: {}\n", name(&a), name(&b)))?;
-        print(&compare::text(&comparison))?;
+        print(&report::compare::text(&comparison))?;
     }
     Ok(ExitCode::from(code(&comparison)))
 }

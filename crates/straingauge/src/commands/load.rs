@@ -5,12 +5,12 @@ use crate::cli::LoadArgs;
 use crate::defaults;
 use crate::failure::{self, print, wrong_usage};
 use crate::plan;
-use crate::worker::Sources;
 use analyze::limit::{self, Check, Limit};
 use anyhow::{Context, Result, bail};
 use record::point::Sweep;
 use record::run::RunWriter;
 use record::{Point, Scenario, Status};
+use remote::Sources;
 use std::collections::BTreeMap;
 use std::net::TcpStream;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     if args.worker {
         let sources =
             Sources { addresses: args.drive.load.source_address.clone(), interface: args.source_interface.clone() };
-        return crate::worker::serve::serve(&sources);
+        return Ok(remote::serve_load(&sources));
     }
     let limits = parse_limits(&args.fail_if, is_of_a_load)?;
     let is_full = args.full;
@@ -71,9 +71,9 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     }
     let checks: Vec<(&Limit, Check)> = limits.iter().map(|limit| (limit, limit.check(&measured.point))).collect();
     if output.json {
-        let mut value = analyze::json::point(&measured.point);
+        let mut value = report::json::point(&measured.point);
         value["path"] = serde_json::to_value(session.path_plan())?;
-        value["status_counts"] = serde_json::to_value(&measured.result.status_counts)?;
+        value["status_counts"] = serde_json::to_value(&measured.result.counts.status_counts)?;
         value["first_errors"] = serde_json::to_value(&measured.result.first_errors)?;
         value["limits"] = checks
             .iter()
@@ -90,12 +90,12 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
             print(&format!("path: {}\n", path.words()))?;
         }
         if is_full {
-            print(&analyze::text::point(&measured.point, &latencies))?;
+            print(&report::text::point(&measured.point, &latencies))?;
             for line in session.gauge.client_lines() {
                 print(&format!("{line}\n"))?;
             }
         } else {
-            print(&analyze::text::summary(&measured.point, &latencies, &measured.result.status_counts))?;
+            print(&report::text::summary(&measured.point, &latencies, &measured.result.counts.status_counts))?;
         }
     }
     if let Some(lost) = session.gauge.lost_client() {
@@ -125,7 +125,7 @@ fn finish(
         let example = result.first_errors.first().map(|error| format!(": {error}")).unwrap_or_default();
         bail!("no request was answered{example}");
     }
-    if let Some(why) = useless_answers(&result.status_counts).filter(|_| !any_status) {
+    if let Some(why) = useless_answers(&result.counts.status_counts).filter(|_| !any_status) {
         bail!("{why}, or pass --any-status");
     }
     let mut is_crossed = false;

@@ -36,7 +36,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Fleet(args) => fleet::run(*args),
         Command::Watch(args) if args.worker => {
             let port = crate::url::port_word(&args.port)?;
-            crate::worker::serve_watch::serve(port, args.pid, args.netns_of)
+            Ok(remote::serve_watch(port, args.pid, args.netns_of))
         }
         #[cfg(feature = "bpf")]
         Command::Profile(args) => profile::run(*args),

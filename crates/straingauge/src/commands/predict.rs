@@ -19,9 +19,9 @@ pub fn run(args: PredictArgs) -> Result<ExitCode> {
     };
     let prediction = predict::with_what_ifs(&runs, &question, &kept)?;
     if args.json {
-        print(&format!("{}\n", serde_json::to_string_pretty(&predict::json(&prediction))?))?;
+        print(&format!("{}\n", serde_json::to_string_pretty(&report::predict::json(&prediction))?))?;
     } else {
-        print(&predict::text(&prediction))?;
+        print(&report::predict::text(&prediction))?;
     }
     Ok(ExitCode::from(failure::DONE))
 }

@@ -7,7 +7,9 @@ use crate::failure::{self, print, wrong_usage};
 use crate::signals::Stop;
 use anyhow::{Context, Result, anyhow, bail};
 use observe::profile::exact::{self, BurstOptions};
-use observe::profile::{self, Folded, FunctionGroup, Profile, ProfileError, ProfileOptions, flame, folded};
+use observe::profile::{self, FunctionGroup, ProfileError, ProfileOptions};
+use record::profile::{Folded, Profile};
+use report::flame;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
@@ -74,19 +76,18 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
         ProfileError::UnknownPattern { .. } => wrong_usage(format!("--group: {error}")),
         other => anyhow!(other),
     })?;
-    let folded = Folded::of(&profile);
     if let Some(path) = &args.folded {
-        write(path, &folded.to_text())?;
+        write(path, &profile.folded.to_text())?;
     }
     if let Some(path) = &args.flame {
         let title = title(&profile);
         let picture = match &before {
-            Some(before) => flame::draw_difference(before, &folded, &title),
-            None => flame::draw(&folded, &title),
+            Some(before) => flame::draw_difference(before, &profile.folded, &title),
+            None => flame::draw(&profile.folded, &title),
         };
         write(path, &picture)?;
     }
-    let changes = before.map(|before| folded::changes(&before, &folded));
+    let changes = before.map(|before| analyze::profile::changes(&before, &profile.folded));
     if args.json {
         let mut value = serde_json::to_value(&profile)?;
         value["interrupted"] = stop.is_set().into();
@@ -95,9 +96,9 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
         }
         print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
     } else {
-        print(&profile::text::profile(&profile))?;
+        print(&report::profile::text(&profile))?;
         if let Some(changes) = &changes {
-            print(&format!("\n{}", profile::text::changes(changes)))?;
+            print(&format!("\n{}", report::profile::changes(changes)))?;
         }
     }
     Ok(ExitCode::from(if stop.is_set() { failure::INTERRUPTED } else { failure::DONE }))
@@ -134,7 +135,7 @@ fn only_exact(args: &ProfileArgs, bursts: BurstOptions, stop: &Stop) -> Result<E
     if args.json {
         print(&format!("{}\n", serde_json::to_string_pretty(&profile)?))?;
     } else {
-        print(&exact::text::profile(&profile))?;
+        print(&report::profile::exact::text(&profile))?;
     }
     Ok(ExitCode::from(if stop.is_set() { failure::INTERRUPTED } else { failure::DONE }))
 }
@@ -146,11 +147,11 @@ fn difference(before: &Path, after: &Path, args: &ProfileArgs) -> Result<ExitCod
         let title = format!("{} since {}", after.display(), before.display());
         write(path, &flame::draw_difference(&old, &new, &title))?;
     }
-    let changes = folded::changes(&old, &new);
+    let changes = analyze::profile::changes(&old, &new);
     if args.json {
         print(&format!("{}\n", serde_json::to_string_pretty(&changes)?))?;
     } else {
-        print(&profile::text::changes(&changes))?;
+        print(&report::profile::changes(&changes))?;
     }
     Ok(ExitCode::from(failure::DONE))
 }
@@ -163,7 +164,7 @@ fn kernel_scaling(args: &ProfileArgs) -> Result<ExitCode> {
     if args.json {
         print(&format!("{}\n", serde_json::to_string_pretty(&scaling)?))?;
     } else {
-        print(&profile::text::scaling(&scaling))?;
+        print(&report::profile::scaling(&scaling))?;
     }
     Ok(ExitCode::from(if scaling.is_interrupted { failure::INTERRUPTED } else { failure::DONE }))
 }

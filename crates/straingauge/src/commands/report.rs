@@ -24,12 +24,12 @@ pub fn run(args: ReportArgs) -> Result<ExitCode> {
     let findings = analyze::zones::of_run(&run);
     let verdict = analyze::verdict::sentences(&run, &findings);
     if args.json {
-        let mut value = analyze::json::run(&run, &findings, &verdict);
+        let mut value = report::json::run(&run, &findings, &verdict);
         value["what_ifs"] = serde_json::to_value(analyze::predict::kept(&run))?;
         print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
     } else {
-        print(&analyze::text::run(&run, &findings, &verdict))?;
-        print(&analyze::predict::what_ifs_text(&analyze::predict::kept(&run)))?;
+        print(&report::text::run(&run, &findings, &verdict))?;
+        print(&report::predict::what_ifs_text(&analyze::predict::kept(&run)))?;
     }
     let page = write_report(&run, args.page.as_deref())?;
     eprintln!("report: {}", page.display());
@@ -42,12 +42,12 @@ fn side_by_side(args: &ReportArgs, a: &RunDir, b: &RunDir) -> Result<ExitCode> {
     if args.json {
         let of = |run: &RunDir| {
             let findings = analyze::zones::of_run(run);
-            analyze::json::run(run, &findings, &analyze::verdict::sentences(run, &findings))
+            report::json::run(run, &findings, &analyze::verdict::sentences(run, &findings))
         };
-        let value = analyze::json::side_by_side(of(a), of(b), compared.as_ref().ok());
+        let value = report::json::side_by_side(of(a), of(b), compared.as_ref().ok());
         print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
     } else {
-        print(&analyze::text::side_by_side(a, b, compared.as_ref()))?;
+        print(&report::text::side_by_side(a, b, compared.as_ref()))?;
     }
     let page = write_report(a, args.page.as_deref())?;
     eprintln!("report: {}", page.display());
@@ -58,12 +58,12 @@ fn side_by_side(args: &ReportArgs, a: &RunDir, b: &RunDir) -> Result<ExitCode> {
 fn simulated(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
     let simulation = Simulation::open(&run.path)?;
     if args.json {
-        let value = analyze::simulated::json(run, &simulation);
+        let value = report::simulated::json(run, &simulation);
         print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
     } else {
-        print(&analyze::simulated::text::run(&simulation))?;
+        print(&report::simulated::text::run(&simulation))?;
     }
-    let page = write_page(run, args.page.as_deref(), &analyze::simulated::page::html(run, &simulation))?;
+    let page = write_page(run, args.page.as_deref(), &report::simulated::page::html(run, &simulation))?;
     eprintln!("report: {}", page.display());
     Ok(ExitCode::from(failure::DONE))
 }
@@ -75,9 +75,9 @@ fn watched(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
     if args.json {
         print(&format!("{}\n", serde_json::to_string_pretty(&findings)?))?;
     } else {
-        print(&analyze::watch::text::run(run, &findings))?;
+        print(&report::watch::text::run(run, &findings))?;
     }
-    let html = analyze::watch::page::html(run, &recording, &findings);
+    let html = report::watch::page::html(run, &recording, &findings);
     let page = write_page(run, args.page.as_deref(), &html)?;
     eprintln!("report: {}", page.display());
     Ok(ExitCode::from(failure::DONE))
@@ -85,7 +85,7 @@ fn watched(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
 
 /// Renders the page and writes it whole; returns where.
 pub fn write_report(run: &RunDir, out: Option<&Path>) -> Result<PathBuf> {
-    write_page(run, out, &analyze::report::html(run))
+    write_page(run, out, &report::page::html(run))
 }
 
 fn write_page(run: &RunDir, out: Option<&Path>, html: &str) -> Result<PathBuf> {

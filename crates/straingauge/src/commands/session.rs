@@ -6,21 +6,22 @@ use crate::cli::{
 };
 use crate::cpus;
 use crate::failure::wrong_usage;
+use crate::fleet;
 use crate::layers::LayerGauge;
 use crate::measure::Gauge;
 use crate::plan::{self, Drive, Setting};
 use crate::progress::Progress;
-use crate::requests::{RequestGauge, RequestWatchPlan};
+use crate::requests::{RequestGauge, request_watch_plan};
 use crate::server::{Server, ServerPlan};
 use crate::signals::Stop;
 use crate::url::Target;
-use crate::watching::{STATES_INTERVAL, Watch};
-use crate::worker::{self, Watcher};
+use crate::watching::Watch;
 use anyhow::{Context, Result, anyhow, bail};
 use observe::{Group, Observer};
 use record::machine::{self, INHERITED_DESCRIPTORS, MachineFacts};
 use record::scenario::ServerCommand;
 use record::{Doubt, DoubtKind, LoadPlan, PathPlan, RunRecord, Scenario, Severity, Status};
+use remote::{STATES_INTERVAL, Watcher};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -105,7 +106,7 @@ impl Session {
         let fleet = {
             let starts_server = !wanted.command.is_empty();
             let host = &wanted.target.name;
-            worker::connect(wanted.fleet, wanted.load, starts_server, host, &plan, &stop, &mut progress)?
+            fleet::connect(wanted.fleet, wanted.load, starts_server, host, &plan, &stop, &mut progress)?
         };
         if fleet.is_none() {
             load::check(&plan).map_err(anyhow::Error::from)?;
@@ -120,7 +121,7 @@ impl Session {
         } else {
             WatchWord::Off
         };
-        let request_watch = RequestWatchPlan::new(wanted.watching, watch_unasked)?;
+        let request_watch = request_watch_plan(wanted.watching, watch_unasked)?;
         let path_plan = plan::path_plan(wanted.path, plan.seed)?;
         if path_plan.is_some() && wanted.command.is_empty() {
             return Err(wrong_usage(

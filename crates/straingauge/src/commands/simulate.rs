@@ -20,7 +20,6 @@ use simulate::result::{Cost, Report};
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 /// Beyond this the guest has no memory for the sockets.
 const MOST_CONNECTIONS: u64 = 8192;
@@ -142,9 +141,7 @@ fn points(args: &SimulateArgs, served: Option<&served::Served>) -> Result<Vec<Po
         (None, None) => Vec::new(),
         (None, Some(_)) => return Err(wrong_usage("--axis-values is about an axis: give --axis too")),
         (Some(axis), Some(text)) => axis::values(text, axis)?,
-        (Some(Axis::Connections), None) => {
-            defaults::SIMULATE_CONNECTIONS.iter().map(|count| *count as f64).collect()
-        }
+        (Some(Axis::Connections), None) => defaults::SIMULATE_CONNECTIONS.iter().map(|count| *count as f64).collect(),
         (Some(axis), None) => {
             return Err(wrong_usage(format!("--axis {} needs its values: give --axis-values", axis.word())));
         }
@@ -157,7 +154,7 @@ fn points(args: &SimulateArgs, served: Option<&served::Served>) -> Result<Vec<Po
     };
     axis::refuse_what_is_varied(axis.unwrap_or(Axis::Connections), &[typed])?;
     let at = |value: f64| {
-        let mut point = held.clone();
+        let mut point = held;
         match axis {
             Some(Axis::Connections) => point.connections = value as u64,
             Some(Axis::Delay) => point.delay_us = value as u64 / 1000,
@@ -168,7 +165,9 @@ fn points(args: &SimulateArgs, served: Option<&served::Served>) -> Result<Vec<Po
     let points = if axis.is_some() { values.into_iter().map(at).collect() } else { vec![held] };
     if let Some(wrong) = points.iter().find(|point| !(1..=MOST_CONNECTIONS).contains(&point.connections)) {
         let wrong = wrong.connections;
-        return Err(wrong_usage(format!("connections must lie between 1 and {MOST_CONNECTIONS}: {wrong} are not possible")));
+        return Err(wrong_usage(format!(
+            "connections must lie between 1 and {MOST_CONNECTIONS}: {wrong} are not possible"
+        )));
     }
     if points.iter().any(|point| point.rate_per_sec == 0 && !is_server || point.rate_per_sec > MOST_RATE) {
         return Err(wrong_usage("--packet-rate and --rate must lie between 1 and 1M a second"));
@@ -223,7 +222,9 @@ fn bench(args: &SimulateArgs, machine: &SimulateToml) -> Result<Workload> {
     let packets = args.packets.map_or(defaults::PACKETS, |count| count.0);
     let warmup_packets = machine.warmup_packets.map_or(defaults::WARMUP_PACKETS, |count| count.0);
     if !(1..=MOST_PACKETS).contains(&packets) || warmup_packets > MOST_PACKETS {
-        return Err(wrong_usage("--packets must lie between 1 and 10M, warmup-packets of [simulate] between 0 and 10M"));
+        return Err(wrong_usage(
+            "--packets must lie between 1 and 10M, warmup-packets of [simulate] between 0 and 10M",
+        ));
     }
     Ok(Workload::Bench { warmup_packets, packets })
 }

@@ -29,7 +29,9 @@ pub fn axis_plan(options: &FindOptions, load: &LoadOptions) -> Result<Option<Axi
         return Err(wrong_usage("--axis takes the place of the sweeps: leave --sweep out"));
     }
     let held = match axis {
-        Axis::Connections | Axis::Conforming => [("--connections", load.connections.is_some()), ("--rate", load.rate.is_some())],
+        Axis::Connections | Axis::Conforming => {
+            [("--connections", load.connections.is_some()), ("--rate", load.rate.is_some())]
+        }
         Axis::Rate => [("--rate", load.rate.is_some()); 2],
         _ => [("--cold", axis == Axis::Cold && load.cold.is_some()); 2],
     };

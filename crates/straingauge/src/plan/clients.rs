@@ -6,7 +6,6 @@ use crate::url::Target;
 use anyhow::Result;
 use record::{ClientPlan, CloseFirst, FixedBandwidth, TlsPlan};
 
-
 /// Makes the clients' part of the engine's plan.
 pub fn client_plan(options: &ClientOptions, load: &LoadOptions, target: &Target) -> Result<ClientPlan> {
     let bandwidth = match (options.asked_bandwidth, options.demanded_bandwidth) {

@@ -1,9 +1,8 @@
 //! What the engine threads read while they run: arrivals of a rate series, and the steps of a log.
 
-use load::arrival::Share;
 use load::{ReplayRequest, ReplaySource, ReplayStep, Supply};
 use record::workload::{ReplayResult, TraceSource};
-use record::{Arrival, LoadPlan, Pace};
+use record::{Arrival, LoadPlan, Pace, Share};
 use std::path::PathBuf;
 use workload::arrival::{RateSeries, SeriesPlan};
 use workload::replay::{self, Grouping, Plan, PlannedRequest, ReplayOptions, Shape, Step};
@@ -50,23 +49,15 @@ impl Supply for Supplied {
             Some(speed) => ((series.span_ns() as f64 / speed) as u64).max(1),
             None => plan.duration_ns,
         };
-        let arrivals = series.arrivals(SeriesPlan {
-            mean_rate_per_sec: rate_per_sec,
-            duration_ns,
-            seed: plan.seed,
-            share: part(share),
-        });
+        let arrivals =
+            series.arrivals(SeriesPlan { mean_rate_per_sec: rate_per_sec, duration_ns, seed: plan.seed, share });
         Some(Box::new(arrivals.ok()?))
     }
 
     fn replay<'a>(&'a self, plan: &LoadPlan, share: Share) -> Option<Result<Box<dyn ReplaySource + 'a>, String>> {
         let (log, source) = (self.log.as_ref()?, plan.workload.trace.as_ref()?);
-        Some(LogSteps::open(log, source, part(share), plan.seed).map(|steps| Box::new(steps) as Box<dyn ReplaySource>))
+        Some(LogSteps::open(log, source, share, plan.seed).map(|steps| Box::new(steps) as Box<dyn ReplaySource>))
     }
-}
-
-fn part(share: Share) -> workload::Share {
-    workload::Share { index: share.index as u32, of: share.of as u32 }
 }
 
 /// One thread's part of a log, round after round.
@@ -87,7 +78,7 @@ struct LogSteps<'a> {
 }
 
 impl<'a> LogSteps<'a> {
-    fn open(log: &'a LogFile, source: &TraceSource, share: workload::Share, seed: u64) -> Result<Self, String> {
+    fn open(log: &'a LogFile, source: &TraceSource, share: Share, seed: u64) -> Result<Self, String> {
         let options = ReplayOptions {
             pace: match source.speed {
                 Some(speed) => replay::Pace::Original { speed },

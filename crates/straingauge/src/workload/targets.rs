@@ -2,7 +2,7 @@
 
 use crate::cli::WorkloadOptions;
 use crate::failure::wrong_usage;
-use crate::plan::read_file;
+use crate::input::read_file;
 use crate::url::Target;
 use anyhow::{Context, Result};
 use record::Workload;
@@ -141,7 +141,9 @@ pub fn wanted(options: &WorkloadOptions, urls: Option<&Path>, target: &Target) -
         (None, Some(_)) => {
             return Err(wrong_usage("--dynamic-share needs the URLs that get it: give --dynamic-urls FILE"));
         }
-        (Some(path), share) => add_dynamic(&mut wanted, path, share.unwrap_or(crate::defaults::DYNAMIC_SHARE).0, target)?,
+        (Some(path), share) => {
+            add_dynamic(&mut wanted, path, share.unwrap_or(crate::defaults::DYNAMIC_SHARE).0, target)?
+        }
     }
     Ok(wanted)
 }

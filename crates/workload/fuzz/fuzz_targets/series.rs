@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use workload::Share;
+use record::Share;
 use workload::arrival::{RateSeries, SeriesPlan};
 
 fuzz_target!(|data: &[u8]| {

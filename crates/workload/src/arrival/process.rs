@@ -1,10 +1,10 @@
 //! Arrivals of a nonhomogeneous Poisson process with a stepwise rate.
 
 use super::{RateSeries, SeriesError};
-use crate::Share;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Exp1};
+use record::Share;
 
 /// How a series becomes arrivals.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,11 +1,11 @@
 //! Drawing documents by their probabilities.
 
 use super::{Mix, MixError};
-use crate::Share;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::Distribution;
 use rand_distr::weighted::WeightedAliasIndex;
+use record::Share;
 
 /// Draws documents independently, each in O(1) whatever their number (Walker's alias method, as Vose made it).
 #[derive(Debug, Clone)]

@@ -2,7 +2,7 @@
 
 use super::data;
 use proptest::prelude::*;
-use workload::Share;
+use record::Share;
 use workload::arrival::{RateSeries, SeriesPlan};
 
 const SECOND_NS: u64 = 1_000_000_000;

@@ -3,8 +3,8 @@
 use super::data;
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
+use record::Share;
 use std::collections::BTreeMap;
-use workload::Share;
 use workload::mix::{HybridSizes, LogDocuments, Mix, MixError, MixSampler, SizeFit, SurgeParameters};
 use workload::trace::{Format, TraceReader};
 

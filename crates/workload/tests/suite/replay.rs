@@ -1,10 +1,10 @@
 //! Plans against an independent count, and properties of splitting and pacing.
 
 use super::data;
+use record::Share;
 use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
-use workload::Share;
 use workload::replay::{Grouping, Pace, Plan, PlannedRequest, ReplayError, ReplayOptions, Step};
 use workload::trace::{Format, TraceReader};
 

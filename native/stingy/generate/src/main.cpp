@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <getopt.h>
 #include <iostream>
 #include <unistd.h>
 
@@ -79,74 +80,91 @@ uint64_t own_l2() {
     wrong("this machine does not say how large its L2 cache is; give --l2 SIZE");
 }
 
+const option LONG_OPTIONS[] = {
+    {"help", no_argument, nullptr, 'h'},
+    {"l2", required_argument, nullptr, 0},
+    {"share", required_argument, nullptr, 0},
+    {"layout", required_argument, nullptr, 0},
+    {"profile", required_argument, nullptr, 0},
+    {"object", required_argument, nullptr, 0},
+    {"slots", required_argument, nullptr, 0},
+    {"without", required_argument, nullptr, 0},
+    {"default-bytes", required_argument, nullptr, 0},
+    {"requests", required_argument, nullptr, 0},
+    {"stack", required_argument, nullptr, 0},
+    {"globals", required_argument, nullptr, 0},
+    {"without-global", required_argument, nullptr, 0},
+    {"low", required_argument, nullptr, 0},
+    {"high", required_argument, nullptr, 0},
+    {},
+};
+
 Options parse(int argc, char **argv) {
     Options options;
-    for (int i = 1; i < argc; i++) {
-        std::string word = argv[i];
-        if (word == "--help" || word == "-h") {
+    opterr = 0; // what is wrong is printed here
+    for (int code, at = 0; (code = getopt_long(argc, argv, ":ho:", LONG_OPTIONS, &at)) != -1;) {
+        if (code == 'h') {
             std::cout << USAGE;
             exit(0);
         }
-        if (word[0] != '-') {
-            if (!options.input.empty())
-                wrong("one input, not " + options.input + " and " + word);
-            options.input = word;
-            continue;
-        }
-        if (++i == argc)
-            wrong(word + " wants a value; see --help");
-        std::string value = argv[i];
-        if (word == "-o")
+        if (code == ':')
+            wrong(std::string(argv[optind - 1]) + " wants a value; see --help");
+        if (code == '?')
+            wrong((optopt ? std::string("-") + (char)optopt : argv[optind - 1]) + ": no such option; see --help");
+        std::string name = code ? "" : LONG_OPTIONS[at].name, value = optarg;
+        if (code == 'o')
             options.output = value;
-        else if (word == "--l2")
+        else if (name == "l2")
             options.l2_bytes = size(value, "--l2");
-        else if (word == "--share") {
+        else if (name == "share") {
             uint64_t percent =
                 number(value.substr(0, value.size() - (!value.empty() && value.back() == '%')), "", "--share");
             if (percent < 1 || percent > 100)
                 wrong("--share " + value + ": not from 1% to 100%");
             options.share = (double)percent / 100;
-        } else if (word == "--layout") {
+        } else if (name == "layout") {
             if (value != "pool" && value != "frame")
                 wrong("--layout " + value + ": pool or frame");
             options.is_frame = value == "frame";
-        } else if (word == "--profile")
+        } else if (name == "profile")
             options.profile = value;
-        else if (word == "--object") {
+        else if (name == "object") {
             auto [id, text] = assignment(value, "--object");
             size_t x = text.find('x');
             SizeOption &object = options.sizes[id];
             object.bytes = size(text.substr(0, x), "--object");
             if (x != std::string::npos)
                 object.per_request = (uint32_t)number(text.substr(x + 1), "", "--object");
-        } else if (word == "--without")
+        } else if (name == "without")
             options.without.insert(value);
-        else if (word == "--slots") {
+        else if (name == "slots") {
             auto [id, text] = assignment(value, "--slots");
             uint64_t slots = number(text, "", "--slots");
             if (slots < 1 || slots > 65535)
                 wrong("--slots " + value + ": not from 1 to 65535");
             options.slots[id] = (uint32_t)slots;
-        } else if (word == "--default-bytes")
+        } else if (name == "default-bytes")
             options.default_bytes = size(value, "--default-bytes");
-        else if (word == "--requests")
+        else if (name == "requests")
             options.requests = (uint32_t)number(value, "", "--requests");
-        else if (word == "--stack") {
+        else if (name == "stack") {
             options.is_stack_auto = value == "auto";
             options.stack_bytes = options.is_stack_auto ? 0 : size(value, "--stack");
-        } else if (word == "--globals") {
+        } else if (name == "globals") {
             options.is_globals_auto = value == "auto";
             options.globals_bytes = options.is_globals_auto ? 0 : (size(value, "--globals") + 63) / 64 * 64;
             options.has_globals = options.is_globals_auto || options.globals_bytes > 0;
-        } else if (word == "--without-global")
+        } else if (name == "without-global")
             options.without_globals.insert(value);
-        else if (word == "--low")
+        else if (name == "low")
             options.low_bytes = size(value, "--low");
-        else if (word == "--high")
+        else if (name == "high")
             options.high_bytes = size(value, "--high");
-        else
-            wrong(word + ": no such option; see --help");
     }
+    if (argc - optind > 1)
+        wrong(std::string("one input, not ") + argv[optind] + " and " + argv[optind + 1]);
+    if (optind < argc)
+        options.input = argv[optind];
     if (options.input.empty() || options.output.empty())
         wrong("an input and -o DIR are needed; see --help");
     if (!options.without_globals.empty() && !options.has_globals)

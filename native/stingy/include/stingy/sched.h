@@ -63,7 +63,7 @@ static inline void stingy_task_init(struct stingy_task *task) {
 bool stingy_sched_add(struct stingy_sched *sched, unsigned stage, struct stingy_task *task);
 /* Takes it out of its queue, if it is in one. */
 void stingy_sched_cancel(struct stingy_sched *sched, struct stingy_task *task);
-/* A request has moved in memory: its queue is told. */
+/* A request has moved in memory: tells its queue. */
 void stingy_sched_moved(struct stingy_sched *sched, struct stingy_task *task);
 
 /* Elects a stage and runs one batch of it. How many requests ran; 0 when none waits. */

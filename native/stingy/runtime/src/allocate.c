@@ -115,7 +115,7 @@ void stingy_free(unsigned object, void *block) {
     }
 }
 
-/* Moves a block: `kept` bytes of it are taken along. They are read whole, also what lies behind the block's end. */
+/* Moves a block with `kept` bytes of it. They are read whole, also what lies after the block's end. */
 static void *moved(unsigned object, void *block, size_t kept, size_t bytes) {
     void *larger = stingy_alloc_var(object, bytes);
     if (!larger)

@@ -26,7 +26,7 @@ static void sum(struct stingy_stats *stats) {
     stats->allocations = stats->in_cache_slab + stats->spilled_full + stats->spilled_large + stats->spilled_alone;
 }
 
-/* A number at the beginning of a text, and the text behind it. */
+/* A number at the beginning of a text, and the text after it. */
 static uint64_t number_at(const char **text, unsigned base) {
     uint64_t number = 0;
     for (;; ++*text) {

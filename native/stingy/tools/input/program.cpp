@@ -379,7 +379,7 @@ bool load(Program &program, unsigned jobs, const std::string &main_file, const s
             program.module = std::move(*read);
             continue;
         }
-        // Two programs of one build, each with its own main: the first definition stays, and that is said.
+        // Two programs of one build, each with its own main: the first definition stays, with a doubt.
         for (Function &function : **read)
             if (!function.isDeclaration() && !function.hasLocalLinkage())
                 if (Function *old = program.module->getFunction(function.getName());

@@ -29,7 +29,7 @@ void Edits::insert_line(const std::string &file, const std::string &contents, un
 }
 
 void Edits::include(const std::string &file, const std::string &contents, const std::string &header) {
-    // Lines of the preprocessor, without those within comments or behind a condition other than a header's guard.
+    // Lines of the preprocessor, without those within comments or inside a condition other than a header's guard.
     unsigned depth = 0, offset = 0, after = 0, guard_end = 0,
              first_use = files[file].empty() ? unsigned(-1) : files[file].begin()->first;
     bool is_comment = false, is_continued = false;

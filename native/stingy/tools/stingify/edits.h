@@ -16,7 +16,7 @@ class Edits {
   public:
     /// False: another edit overlaps, and nothing was added.
     bool add(const std::string &file, unsigned offset, Edit edit);
-    /// Whole lines behind the line in which an offset lies; what is there already stands before them.
+    /// Whole lines after the line in which an offset lies; what is there already stands before them.
     void insert_line(const std::string &file, const std::string &contents, unsigned offset, const std::string &lines);
     /// An #include line after the file's last one outside of conditions.
     void include(const std::string &file, const std::string &contents, const std::string &header);

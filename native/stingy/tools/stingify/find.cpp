@@ -87,7 +87,7 @@ class Finder : public Walk {
             f.problem = "the call is not written with the plain name " + callee;
             return;
         }
-        // The parenthesis behind the name; a comment between is odd enough to refuse.
+        // The parenthesis after the name; a comment between is odd enough to refuse.
         StringRef text = sources.getBufferData(file);
         unsigned next = offset + length;
         while (next < text.size() && (isspace((unsigned char)text[next]) || text[next] == '\\'))

@@ -77,7 +77,7 @@ def main() -> None:
     except FleetError as why:
         driver.say(type="failed", why=str(why))
     finally:
-        # A cluster without a head answers nobody: it is not waited for.
+        # A cluster without a head does not answer; do not wait for it.
         threading.Timer(LEAVE_S, leave_at_once, [folder]).start()
         if cluster is not None:
             cluster.close()

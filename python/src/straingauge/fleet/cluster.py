@@ -175,7 +175,7 @@ def _ray() -> Any:
 
 
 def _probe(address: str) -> None:
-    """A cluster that does not answer is said at once: Ray itself would wait for minutes."""
+    """Reports a cluster that does not answer at once; Ray itself would wait for minutes."""
     host, colon, port = address.rpartition(":")
     if not colon or "://" in address or not port.isdigit():
         return

@@ -27,7 +27,7 @@ class Order:
     prefix: List[str]
     """Words before the worker's command; {number} stands for its number, from 1."""
     arguments: List[str]
-    """Words behind the program's name."""
+    """Words after the program's name."""
     wait_s: float
     """How long nodes and workers may take to be there."""
 

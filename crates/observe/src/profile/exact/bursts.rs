@@ -1,8 +1,8 @@
 //! An exact profile from beginning to end: find the server, calibrate, hook, measure in bursts, unhook.
 
-use super::calibration::{self, HookCosts};
+use super::calibration;
 use super::programs::Programs;
-use super::result::{self, Burst, ExactProfile, Machine};
+use super::result::{self, Burst};
 use crate::cpu_clock;
 use crate::group::ServerGroup;
 use crate::listening::{ServerProcess, server_on_port};
@@ -10,6 +10,7 @@ use crate::processes::ProcessTable;
 use crate::profile::error::ProfileError;
 use crate::profile::symbols::KernelSymbols;
 use record::boundaries;
+use record::profile::exact::{ExactProfile, HookCosts, Machine};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 

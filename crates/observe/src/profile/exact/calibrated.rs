@@ -3,43 +3,16 @@
 
 #[cfg(feature = "bpf")]
 use super::BurstOptions;
-use super::result::ExactProfile;
-use crate::profile::interval::Estimate;
-use crate::profile::result::{LayerRow, Profile};
 #[cfg(feature = "bpf")]
 use crate::profile::{ProfileError, ProfileOptions, Profiler};
 use record::layers::Layer;
+use record::profile::{Calibration, Correction, Estimate, ExactProfile, LayerRow, Profile};
 use record::{Doubt, DoubtKind, Severity};
-use serde::Serialize;
 
 /// Packets before and after the bursts may differ by so much.
 const LOAD_TOLERANCE: f64 = 0.1;
 /// The part of Other in `record/data/layers.txt` that is this program's own work.
 const MEASUREMENT: &str = "measurement";
-
-/// What the bursts changed in one layer.
-#[derive(Debug, Clone, Serialize)]
-pub struct Correction {
-    /// The layer; `None` = unattributed.
-    pub layer: Option<Layer>,
-    /// Its share by samples.
-    pub sampled: Option<Estimate>,
-    /// Its share by the bursts.
-    pub exact: Option<Estimate>,
-    /// Exact less sampled, with the interval of both.
-    pub difference: Option<Estimate>,
-}
-
-/// A correction of a profile.
-#[derive(Debug, Clone, Serialize)]
-pub struct Calibration {
-    /// Layers in the order of the table.
-    pub corrections: Vec<Correction>,
-    /// Share of the server's time that was the sampler's own programs; left out of the sampled shares.
-    pub sampler_ratio: f64,
-    /// The bursts.
-    pub exact: ExactProfile,
-}
 
 /// Samples half of the window, then measures the bursts, then samples the other half: what changes steadily meanwhile is in
 /// the samples' mean as it is in the bursts. No hook is there while samples are taken, and no sample while hooks are.
@@ -185,13 +158,9 @@ fn less(a: Option<Estimate>, b: Option<Estimate>) -> Option<Estimate> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::calibration::HookCosts;
-    use super::super::result::{ExactRow, Machine, Perturbation, SumCheck};
     use super::*;
-    use crate::profile::arrivals::Arrivals;
-    use crate::profile::attribute::{Coverage, Mode};
-    use crate::profile::layout::{Losses, PacketCounts};
-    use crate::profile::result::{CpuCheck, FunctionRow, SampleSums};
+    use record::profile::exact::{ExactRow, HookCosts, Machine, Perturbation, SumCheck};
+    use record::profile::{Arrivals, Coverage, CpuCheck, FunctionRow, Losses, Mode, PacketCounts, SampleSums};
 
     /// 1 s of the server's CPU time over 1000 packets and 100 requests.
     const CPU_NS: f64 = 1e9;
@@ -254,7 +223,7 @@ mod tests {
             losses: Losses::default(),
             calibration: None,
             doubts: Vec::new(),
-            stacks: Vec::new(),
+            folded: Default::default(),
         }
     }
 

@@ -1,47 +1,17 @@
 //! What a hook costs, measured in the run itself: pairs around functions of the kernel that do nothing, and system calls
 //! that do nothing.
 
-use serde::Serialize;
-
-/// Costs that the time stamps of the programs do not see, because they lie before the first or after the last of them. What
-/// a program does between its own two time stamps is counted as measurement, and not here.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct HookCosts {
-    /// Of an empty pair: what is charged to the function that it encloses, nanoseconds.
-    pub pair_inner_ns: f64,
-    /// Of an empty pair: what is charged to the caller.
-    pub pair_outer_ns: f64,
-    /// Of an empty system call: what is charged to the caller's own code, which did nothing but enter and leave the
-    /// kernel.
-    pub call_user_ns: f64,
-    /// Of an empty system call: what is charged to the call.
-    pub call_kernel_ns: f64,
-    /// An empty system call without any hook.
-    pub bare_call_ns: f64,
-    /// Empty pairs measured.
-    pub pairs: u64,
-    /// Empty calls measured.
-    pub calls: u64,
-}
-
-impl HookCosts {
-    /// Half of a single hook's cost, taken to be that of half a pair.
-    pub fn half_mark_ns(&self) -> f64 {
-        (self.pair_inner_ns + self.pair_outer_ns) / 4.0
-    }
-}
-
 #[cfg(feature = "bpf")]
 pub use measure::{bare_call_ns, measure};
 
 #[cfg(feature = "bpf")]
 mod measure {
-    use super::HookCosts;
     use crate::profile::error::ProfileError;
     use crate::profile::exact::bursts::now_ns;
-    use crate::profile::exact::layout::{Charged, Reading, Whose};
     use crate::profile::exact::programs::Programs;
+    use crate::profile::exact::reading::{Charged, Reading, Whose};
     use record::layers::Layer;
+    use record::profile::exact::HookCosts;
     use rustix::process::getppid;
 
     /// Short batches, of which the median is taken, so that what comes between disturbs few of them.
@@ -111,7 +81,7 @@ mod measure {
         Ok(found)
     }
 
-    fn own(reading: &Reading, charged: Charged) -> crate::profile::exact::layout::Cell {
+    fn own(reading: &Reading, charged: Charged) -> crate::profile::exact::reading::Cell {
         reading.sum(|place| place.whose == Whose::Tool && place.charged == charged)
     }
 

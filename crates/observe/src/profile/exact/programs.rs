@@ -1,25 +1,23 @@
 //! The programs in the kernel: one pair for each boundary function that this kernel has, and those of the tracepoints.
 
-use super::layout::{self, CALIBRATION, Reading, SLOTS};
+use super::reading::{CALIBRATION, Reading, layer_number};
+use crate::bpf::types::exact::{Cpu, Gate, Options};
+use crate::bpf::types::profile::Target;
+use crate::bpf::types::{bytes_of, value_of};
+use crate::bpf::{self, Refusal};
 use crate::profile::error::ProfileError;
-use crate::profile::layout::{PacketCounts, parse_rows, target_bytes};
+use crate::profile::sampler;
 use crate::profile::symbols::KernelSymbols;
 use libbpf_rs::btf::{Btf, types};
-use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramInput};
+use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, Object, OpenObject, ProgramInput};
 use record::boundaries::Boundary;
+use record::profile::PacketCounts;
+use record::profile::exact::Unhooked;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
-/// Compiled from `bpf/exact.bpf.c` by the build script. An ELF file is read in place, as structures of 8 bytes' alignment.
-static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/exact.bpf.o")));
-
-#[repr(C, align(8))]
-struct Aligned<T: ?Sized>(T);
-
-/// The loader's words, in which it names the program that the kernel refused.
-static LOADER_LOG: Mutex<String> = Mutex::new(String::new());
-const LOG_BYTES: usize = 64 * 1024;
-/// The last of them belong into the error.
+/// Boundary functions that can be hooked at once; [`prepare`] does not compile with another number than the programs'.
+const SLOTS: usize = 96;
+/// Of what libbpf and the verifier wrote, the last lines are part of the error.
 const LOG_LINES: usize = 3;
 
 /// Functions of the kernel that do nothing, made for trying programs out (net/bpf/test_run.c).
@@ -48,17 +46,6 @@ const OPTIONAL: [(&str, &str); 5] = [
     ("reschedule", "btf_trace_reschedule_entry"),
     ("irq_work", "btf_trace_irq_work_entry"),
 ];
-
-/// A boundary that could not be hooked.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Unhooked {
-    /// The function.
-    pub function: String,
-    /// Why.
-    pub why: String,
-    /// Without it one layer's time is counted as another's.
-    pub is_needed: bool,
-}
 
 /// Loaded programs. Links are dropped before the object they belong to.
 pub struct Programs {
@@ -125,13 +112,13 @@ impl Programs {
                         empty_hooked: 0,
                     });
                 }
-                Err(error) => match refused_slot().filter(|slot| *slot < wanted.len()) {
+                Err(why) => match why.program().and_then(slot_of).filter(|slot| *slot < wanted.len()) {
                     Some(slot) => {
                         let boundary = wanted.remove(slot);
-                        let why = format!("the kernel refused it: {error}");
+                        let why = format!("the kernel refused it: {why}");
                         unhooked.push(Unhooked { function: boundary.function, why, is_needed: boundary.is_needed });
                     }
-                    None => return Err(refusal(&error)),
+                    None => return Err(refusal(why)),
                 },
             }
         }
@@ -149,8 +136,7 @@ impl Programs {
             self.optional.iter().flat_map(|name| [format!("{name}_ends"), format!("{name}_begins")]).collect();
         let names = TRACEPOINTS.into_iter().chain(optional.iter().map(String::as_str)).chain(["packet_queued"]);
         for name in names {
-            let link = self.link(name).map_err(|error| refusal(&error))?;
-            self.tracepoints.push(link);
+            self.tracepoints.push(bpf::attach(&self.object, name).map_err(refusal)?);
         }
         Ok(())
     }
@@ -170,7 +156,7 @@ impl Programs {
             let outcome = self.attach_slot(slot);
             self.is_hooked.push(outcome.is_ok());
             if let Err(error) = outcome {
-                let (why, boundary) = (format!("the kernel refused it: {error:#}"), &self.slots[slot]);
+                let (why, boundary) = (format!("the kernel refused it: {:#}", error.error), &self.slots[slot]);
                 self.unhooked.push(Unhooked {
                     function: boundary.function.clone(),
                     why,
@@ -180,7 +166,7 @@ impl Programs {
             }
         }
         match refused {
-            Some(error) if !self.is_hooked.contains(&true) => Err(refusal(&error)),
+            Some(error) if !self.is_hooked.contains(&true) => Err(refusal(error)),
             _ => Ok(()),
         }
     }
@@ -189,67 +175,56 @@ impl Programs {
     pub fn attach_empty_functions(&mut self, count: usize) -> Result<(), ProfileError> {
         for slot in self.empty_slots.clone().into_iter().skip(self.empty_hooked).take(count) {
             self.empty_hooked += 1;
-            self.attach_slot(slot).map_err(|error| refusal(&error))?;
+            self.attach_slot(slot).map_err(refusal)?;
         }
         Ok(())
     }
 
     /// Both programs or none.
-    fn attach_slot(&mut self, slot: usize) -> Result<(), libbpf_rs::Error> {
-        let end = self.link(&leave_name(slot))?;
-        let begin = self.link(&enter_name(slot))?;
+    fn attach_slot(&mut self, slot: usize) -> Result<(), Refusal> {
+        let end = bpf::attach(&self.object, &leave_name(slot))?;
+        let begin = bpf::attach(&self.object, &enter_name(slot))?;
         self.functions.extend([begin, end]);
         Ok(())
     }
 
-    fn link(&self, name: &str) -> Result<Link, libbpf_rs::Error> {
-        let program = self.object.progs_mut().find(|program| program.name() == name);
-        program.ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotFound))?.attach_trace()
-    }
-
     /// Has the kernel call its empty functions once.
     pub fn call_empty_functions(&self) -> Result<(), ProfileError> {
-        let name = enter_name(*self.empty_slots.first().ok_or_else(odd_object)?);
-        let program = self.object.progs_mut().find(|program| program.name() == name.as_str()).ok_or_else(odd_object)?;
-        program.test_run(ProgramInput::default()).map(|_| ()).map_err(|error| refusal(&error))
+        let slot = self.empty_slots.first().copied().unwrap_or(SLOTS);
+        let program = bpf::program(&self.object, &enter_name(slot))?;
+        program.test_run(ProgramInput::default()).map(|_| ()).map_err(|error| refusal(error.into()))
     }
 
     /// Processes of the server; those that they fork are followed by themselves.
     pub fn add_members(&self, pids: impl IntoIterator<Item = u32>) -> Result<(), ProfileError> {
-        let map = self.map("members")?;
+        let map = bpf::map(&self.object, "members")?;
         for pid in pids {
-            map.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY).map_err(|error| refusal(&error))?;
+            map.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY).map_err(|error| refusal(error.into()))?;
         }
         Ok(())
     }
 
     /// Time and packets count from `opens_ns` to `closes_ns` of CLOCK_MONOTONIC.
     pub fn set_gate(&self, opens_ns: u64, closes_ns: u64) -> Result<(), ProfileError> {
-        self.map(".bss.gate")?
-            .update(&0u32.to_ne_bytes(), &layout::gate_bytes(opens_ns, closes_ns), MapFlags::ANY)
-            .map_err(|error| refusal(&error))
+        let gate = Gate { opens_ns, closes_ns };
+        let map = bpf::map(&self.object, ".bss.gate")?;
+        map.update(&0u32.to_ne_bytes(), bytes_of(&gate), MapFlags::ANY).map_err(|error| refusal(error.into()))
     }
 
     /// What was counted so far, completed by the time of a window that has ended.
     pub fn read(&self, opens_ns: u64, closes_ns: u64) -> Result<Reading, ProfileError> {
-        let values =
-            self.map("cpus")?.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY).map_err(|error| refusal(&error))?;
+        let map = bpf::map(&self.object, "cpus")?;
+        let cpus = map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY).map_err(|error| refusal(error.into()))?;
         let mut reading = Reading::empty();
-        for value in values.unwrap_or_default() {
-            reading.add_cpu(&value, opens_ns, closes_ns);
+        for cpu in cpus.unwrap_or_default().iter().filter_map(|bytes| value_of::<Cpu>(bytes)) {
+            reading.add_cpu(&cpu, opens_ns, closes_ns);
         }
         Ok(reading)
     }
 
     /// The port's packets so far.
     pub fn packets(&self) -> Result<PacketCounts, ProfileError> {
-        let bytes =
-            self.map(".bss.rows")?.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).map_err(|error| refusal(&error))?;
-        Ok(parse_rows(&bytes.unwrap_or_default()).0)
-    }
-
-    fn map(&self, name: &str) -> Result<libbpf_rs::Map<'_>, ProfileError> {
-        self.object.maps().find(|map| map.name() == name).ok_or_else(odd_object)
+        Ok(sampler::rows(&self.object).map_err(refusal)?.0)
     }
 }
 
@@ -269,7 +244,7 @@ impl Drop for Programs {
 /// Why the exact profile cannot be had here; `None`: it can. Tries a pair of programs on a function that does nothing.
 pub fn why_not_possible() -> Option<String> {
     let attempt = || -> Result<(), ProfileError> {
-        let object = load_once(&[], &[], 0, 0).map_err(|error| refusal(&error))?;
+        let object = load_once(&[], &[], 0, 0).map_err(refusal)?;
         let mut programs = Programs {
             functions: Vec::new(),
             tracepoints: Vec::new(),
@@ -289,21 +264,17 @@ pub fn why_not_possible() -> Option<String> {
     })
 }
 
-fn load_once(wanted: &[Boundary], optional: &[&str], port: u16, netns_inode: u32) -> Result<Object, libbpf_rs::Error> {
-    LOADER_LOG.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    libbpf_rs::set_print(Some((PrintLevel::Warn, |_, text| {
-        let mut log = LOADER_LOG.lock().unwrap_or_else(PoisonError::into_inner);
-        if log.len() < LOG_BYTES {
-            log.push_str(&text);
-        }
-    })));
-    let loaded = open(wanted, optional, port, netns_inode).and_then(OpenObject::load);
-    libbpf_rs::set_print(None);
-    loaded
+fn load_once(wanted: &[Boundary], optional: &[&str], port: u16, netns: u32) -> Result<Object, Refusal> {
+    bpf::load(bpf::EXACT, |open| prepare(open, wanted, optional, port, netns))
 }
 
-fn open(wanted: &[Boundary], optional: &[&str], port: u16, netns_inode: u32) -> Result<OpenObject, libbpf_rs::Error> {
-    let mut open = ObjectBuilder::default().open_memory(&OBJECT.0)?;
+fn prepare(
+    open: &mut OpenObject,
+    wanted: &[Boundary],
+    optional: &[&str],
+    port: u16,
+    netns: u32,
+) -> Result<(), libbpf_rs::Error> {
     let functions: Vec<&str> =
         wanted.iter().map(|boundary| boundary.function.as_str()).chain(EMPTY_FUNCTIONS).collect();
     let targets: HashMap<String, &str> = functions
@@ -324,29 +295,19 @@ fn open(wanted: &[Boundary], optional: &[&str], port: u16, netns_inode: u32) -> 
             program.set_autoload(optional.contains(&section));
         }
     }
-    let layers: Vec<(u8, bool)> = wanted
-        .iter()
-        .map(|boundary| (layout::layer_number(boundary.layer), boundary.is_packets))
-        .chain(EMPTY_FUNCTIONS.map(|_| (CALIBRATION, false)))
-        .collect();
-    for mut map in open.maps_mut() {
-        let Some(name) = map.name().to_str().map(str::to_owned) else { continue };
-        match (name.as_str(), map.initial_value_mut()) {
-            (".rodata.target", Some(bytes)) => bytes[..16].copy_from_slice(&target_bytes(port, netns_inode, 0)),
-            (".rodata.options", Some(bytes)) => {
-                let options = layout::options_bytes(std::process::id(), &layers);
-                bytes[..options.len()].copy_from_slice(&options);
-            }
-            _ => {}
-        }
-    }
-    Ok(open)
+    let mut options = Options { tool_tgid: std::process::id(), ..Options::default() };
+    let slots: [_; SLOTS] = std::array::from_fn(|slot| match wanted.get(slot) {
+        Some(boundary) => (layer_number(boundary.layer), u8::from(boundary.is_packets)),
+        None if slot < functions.len() => (CALIBRATION, 0),
+        None => (0, 0),
+    });
+    (options.layer, options.is_network) = (slots.map(|slot| slot.0), slots.map(|slot| slot.1));
+    bpf::set_constants(open, ".rodata.options", &options)?;
+    bpf::set_constants(open, ".rodata.target", &Target { port: port.into(), netns, period_ns: 0 })
 }
 
-/// The slot of the program that the loader's words name last: `prog 'enter_017': failed to load`.
-fn refused_slot() -> Option<usize> {
-    let log = LOADER_LOG.lock().unwrap_or_else(PoisonError::into_inner);
-    let name = log.lines().filter_map(|line| line.split("prog '").nth(1)?.split('\'').next()).next_back()?;
+/// The slot of a program, of which the log names the one that the kernel refused.
+fn slot_of(name: &str) -> Option<usize> {
     let digits = name.strip_prefix("enter_").or(name.strip_prefix("leave_"))?;
     usize::from_str_radix(digits, 8).ok()
 }
@@ -360,26 +321,17 @@ fn leave_name(slot: usize) -> String {
     format!("leave_0{slot:02o}")
 }
 
-fn odd_object() -> ProfileError {
-    ProfileError::Refused("the compiled object lacks a part".into())
-}
-
-fn refusal(error: &libbpf_rs::Error) -> ProfileError {
-    match error.kind() {
-        ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => ProfileError::NotPermitted,
-        _ => {
-            let log = LOADER_LOG.lock().unwrap_or_else(PoisonError::into_inner);
-            // The loader guesses at a limit of memory; a kernel that forbids it says no more than that.
-            let is_forbidden = error.to_string().contains("(os error 1)");
-            let lines: Vec<&str> =
-                log.lines().map(str::trim).filter(|line| !line.is_empty() && !is_forbidden).collect();
-            let tail = lines[lines.len().saturating_sub(LOG_LINES)..].join("; ");
-            let (open, close) = if tail.is_empty() { ("", "") } else { (" (", ")") };
-            ProfileError::ExactNotPossible(format!(
-                "the kernel refuses programs at the begin and end of its functions (fentry, fexit): {error}{open}{tail}{close}"
-            ))
-        }
+fn refusal(why: Refusal) -> ProfileError {
+    if why.error.kind() == ErrorKind::PermissionDenied && !rustix::process::geteuid().is_root() {
+        return ProfileError::NotPermitted;
     }
+    // libbpf guesses at a limit of memory; a kernel that forbids it says no more than that.
+    let is_forbidden = why.to_string().contains("(os error 1)");
+    let tail = if is_forbidden { String::new() } else { why.last_words(LOG_LINES) };
+    let (open, close) = if tail.is_empty() { ("", "") } else { (" (", ")") };
+    ProfileError::ExactNotPossible(format!(
+        "the kernel refuses programs at the begin and end of its functions (fentry, fexit): {why}{open}{tail}{close}"
+    ))
 }
 
 #[cfg(test)]
@@ -388,8 +340,11 @@ mod tests {
 
     #[test]
     fn every_slot_has_its_two_programs_in_the_object() {
-        let open = ObjectBuilder::default().open_memory(&OBJECT.0).unwrap();
-        let names: Vec<String> = open.progs().map(|program| program.name().to_string_lossy().into_owned()).collect();
+        let mut names: Vec<String> = Vec::new();
+        let _ = bpf::load(bpf::EXACT, |open| {
+            names.extend(open.progs().map(|program| program.name().to_string_lossy().into_owned()));
+            Err(std::io::Error::other("the names are enough").into())
+        });
         for slot in 0..SLOTS {
             assert!(names.contains(&enter_name(slot)) && names.contains(&leave_name(slot)), "{slot} of {names:?}");
         }

@@ -1,56 +1,18 @@
-//! What an exact profile says: time by layer, the cost of the hooks, and how it was checked.
+//! From bursts to an exact profile: time by layer, the cost of the hooks, and how it was checked.
 
-use super::calibration::HookCosts;
-use super::layout::{Cell, Charged, Place, Reading, Whose};
+use super::reading::{Cell, Charged, Place, Reading, Whose};
 use crate::profile::error::ProfileError;
-use crate::profile::interval::{Estimate, ratio};
-use crate::profile::layout::{PacketCounts, Side};
+use crate::profile::interval::ratio;
+use crate::profile::samples::Side;
 use record::layers::Layer;
+use record::profile::PacketCounts;
+use record::profile::exact::{ExactProfile, ExactRow, HookCosts, Machine, Perturbation, SumCheck, Unpaired};
 use record::{Doubt, DoubtKind, Severity};
-use serde::Serialize;
 
 /// The difference between the sum over the layers and the scheduler's account that is not remarked upon.
 pub const SUM_TOLERANCE: f64 = 0.02;
 /// The share of a layer's measured time that hooks may make up before the rest is doubted.
 const DOUBTFUL_CORRECTION: f64 = 0.5;
-
-#[cfg(feature = "bpf")]
-pub use super::programs::Unhooked;
-
-/// A boundary that could not be hooked.
-#[cfg(not(feature = "bpf"))]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Unhooked {
-    /// The function.
-    pub function: String,
-    /// Why.
-    pub why: String,
-    /// Without it one layer's time is counted as another's.
-    pub is_needed: bool,
-}
-
-/// What was measured, and with what.
-#[derive(Debug, Clone, Serialize)]
-pub struct Machine {
-    /// The server's port.
-    pub port: u16,
-    /// Its first process.
-    pub pid: u32,
-    /// Name of its program; untrusted text.
-    pub command: String,
-    /// CPUs of the machine.
-    pub cpus: usize,
-    /// Functions hooked at begin and end.
-    pub hooked: Vec<String>,
-    /// Functions of the table without hooks, with the reason.
-    pub unhooked: Vec<Unhooked>,
-    /// How long hooking them took.
-    pub attach_ns: u64,
-    /// How long it took to remove all hooks.
-    pub detach_ns: u64,
-    /// From before the programs were loaded until they were gone.
-    pub duration_ns: u64,
-}
 
 /// One burst.
 #[derive(Debug, Clone)]
@@ -63,116 +25,6 @@ pub struct Burst {
     pub counted: Reading,
     /// The port's packets.
     pub packets: PacketCounts,
-}
-
-/// A line of the table.
-#[derive(Debug, Clone, Serialize)]
-pub struct ExactRow {
-    /// The layer; `None` = unattributed.
-    pub layer: Option<Layer>,
-    /// The server's CPU time in it, nanoseconds, without the cost of the hooks.
-    pub cpu_ns: f64,
-    /// As it was measured, with the part of the hooks' cost that lies in this layer.
-    pub measured_ns: u64,
-    /// How often the layer was entered at a boundary function.
-    pub entries: u64,
-    /// Share of the server's CPU time, over bursts.
-    pub share_ratio: Option<Estimate>,
-    /// CPU time per packet (both directions), microseconds.
-    pub us_per_packet: Option<Estimate>,
-    /// CPU time per request, microseconds.
-    pub us_per_request: Option<Estimate>,
-}
-
-/// Sums of one time by two sources.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub struct SumCheck {
-    /// All places together, hooks included, nanoseconds.
-    pub summed_ns: u64,
-    /// The other source, nanoseconds.
-    pub expected_ns: u64,
-    /// (summed - expected) / expected.
-    pub difference_ratio: Option<f64>,
-}
-
-impl SumCheck {
-    fn of(summed_ns: u64, expected_ns: u64) -> Self {
-        let difference_ratio = (expected_ns > 0).then(|| summed_ns as f64 / expected_ns as f64 - 1.0);
-        SumCheck { summed_ns, expected_ns, difference_ratio }
-    }
-}
-
-/// What the measurement did to the server.
-#[derive(Debug, Clone, Serialize)]
-pub struct Perturbation {
-    /// Costs of the hooks, as calibrated in this run.
-    pub costs: HookCosts,
-    /// Programs run on all CPUs in the bursts.
-    pub hooks: u64,
-    /// Time inside of the programs in the server's processes, nanoseconds.
-    pub programs_ns: u64,
-    /// Time before and after them in the server's processes, by events times calibrated cost, nanoseconds.
-    pub around_ns: f64,
-    /// Share of the server's CPU time in the bursts that was the measurement.
-    pub share_ratio: f64,
-    /// Nanoseconds per packet of the port.
-    pub ns_per_packet: Option<f64>,
-}
-
-/// Events that did not pair.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-pub struct Unpaired {
-    /// Ends of functions whose begin was not seen.
-    pub not_entered: u64,
-    /// Begins whose end was not seen.
-    pub not_left: u64,
-    /// Functions called from too deep a stack.
-    pub too_deep: u64,
-    /// Threads whose stack gave way to another's.
-    pub lost_threads: u64,
-}
-
-/// The exact profile.
-#[derive(Debug, Clone, Serialize)]
-pub struct ExactProfile {
-    /// How it was measured.
-    pub method: &'static str,
-    /// What, and with what.
-    #[serde(flatten)]
-    pub machine: Machine,
-    /// Bursts.
-    pub bursts: usize,
-    /// Their length together.
-    pub measured_ns: u64,
-    /// Layers, then unattributed.
-    pub layers: Vec<ExactRow>,
-    /// The server's CPU time without the cost of the hooks.
-    pub cpu_ns: f64,
-    /// The port's packets.
-    pub packets: PacketCounts,
-    /// Requests: packets with payload received.
-    pub requests: u64,
-    /// System calls of the server.
-    pub system_calls: u64,
-    /// Work of the other end in the server's processes, nanoseconds: charged to the server by the scheduler only.
-    pub peer_in_server_ns: u64,
-    /// The sum over all places of the server's processes against the scheduler's account of them.
-    pub scheduler_check: SumCheck,
-    /// The sum over all places and CPUs against the clock.
-    pub clock_check: SumCheck,
-    /// What the measurement cost.
-    pub perturbation: Perturbation,
-    /// Events that did not pair.
-    pub unpaired: Unpaired,
-    /// Reasons not to trust it.
-    pub doubts: Vec<Doubt>,
-}
-
-impl ExactProfile {
-    /// The row of a layer (`None`: unattributed).
-    pub fn layer(&self, layer: Option<Layer>) -> Option<&ExactRow> {
-        self.layers.iter().find(|row| row.layer == layer)
-    }
 }
 
 /// The server's work: what its processes do for themselves, and its packets' wherever they are handled.

@@ -1,7 +1,7 @@
 //! Timing one call.
 
 use super::idle::IdleSet;
-use super::{Call, Cost};
+use record::profile::scaling::{Call, Cost};
 use std::io;
 use std::os::fd::AsRawFd;
 

@@ -30,7 +30,9 @@ pub(super) fn make_room_for_delay(path: &mut PathOptions, values: &[f64]) -> Res
 pub(super) fn adapt(plan: &mut LoadPlan, axis: &AxisPlan, typed: &LoadOptions) -> Result<()> {
     match axis.axis {
         // An attempt of an overloaded client is given up early, and repeated for the next request (Banga and Druschel 1997).
-        Axis::Rate if typed.connect_timeout.is_none() => plan.connect_timeout_ns = OVERLOAD_CONNECT_TIMEOUT.as_nanos() as u64,
+        Axis::Rate if typed.connect_timeout.is_none() => {
+            plan.connect_timeout_ns = OVERLOAD_CONNECT_TIMEOUT.as_nanos() as u64
+        }
         Axis::Conforming if plan.clients.bandwidth.is_none() => {
             if plan.clients.read_bytes_per_sec > 0 {
                 return Err(wrong_usage(

@@ -63,10 +63,10 @@ impl Search<'_> {
         if self.drive.output.json {
             let of = |run: &RunDir| {
                 let findings = zones::of_run(run);
-                analyze::json::run(run, &findings, &verdict::sentences(run, &findings))
+                report::json::run(run, &findings, &verdict::sentences(run, &findings))
             };
             let mut value = match (runs.as_slice(), &compared) {
-                ([a, b], Some(compared)) => analyze::json::side_by_side(of(a), of(b), compared.as_ref().ok()),
+                ([a, b], Some(compared)) => report::json::side_by_side(of(a), of(b), compared.as_ref().ok()),
                 _ => {
                     let mut value = of(first);
                     value["what_ifs"] = serde_json::to_value(predict::kept(first))?;
@@ -77,11 +77,11 @@ impl Search<'_> {
             print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
         } else {
             match (runs.as_slice(), &compared) {
-                ([a, b], Some(compared)) => print(&analyze::text::side_by_side(a, b, compared.as_ref()))?,
+                ([a, b], Some(compared)) => print(&report::text::side_by_side(a, b, compared.as_ref()))?,
                 _ => {
                     let findings = zones::of_run(first);
-                    print(&analyze::text::run(first, &findings, &verdict::sentences(first, &findings)))?;
-                    print(&predict::what_ifs_text(&predict::kept(first)))?;
+                    print(&report::text::run(first, &findings, &verdict::sentences(first, &findings)))?;
+                    print(&report::predict::what_ifs_text(&predict::kept(first)))?;
                 }
             }
         }

@@ -1,4 +1,4 @@
-// Recursion and a stack that depends on the input: there is no bound, and it is said why.
+// Recursion and a stack that depends on the input: there is no bound, and the report says why.
 #include <alloca.h>
 #include <string.h>
 

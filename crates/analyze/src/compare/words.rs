@@ -1,0 +1,87 @@
+//! A comparison in words.
+
+use super::{Better, Comparison, Conclusion, Difference, Outcome};
+use record::Sweep;
+use record::units::{format_si, grouped};
+
+/// What it comes to, in a sentence, and which change these points would have shown.
+pub fn headline(comparison: &Comparison) -> String {
+    let count = |outcome| comparison.differences.iter().filter(|difference| difference.outcome == outcome).count();
+    let all = comparison.differences.len();
+    let untested = count(Outcome::Untested);
+    let tests = all - untested;
+    let limit = comparison.threshold_ratio * 100.0;
+    let size = |difference: &Difference| difference.ratio.ln().abs();
+    let most = |outcome: Outcome| {
+        let found = comparison.differences.iter().filter(|difference| difference.outcome == outcome);
+        found.max_by(|a, b| size(a).total_cmp(&size(b))).map_or(String::new(), |most| {
+            format!("; most in {} at {}: {:+.1} %", most.word, load_words(most), (most.ratio - 1.0) * 100.0)
+        })
+    };
+    let mut words = match comparison.conclusion {
+        Conclusion::Regression => format!(
+            "B is worse than A by more than {limit:.0} % in {} of {tests} tests{}.",
+            count(Outcome::Regression),
+            most(Outcome::Regression)
+        ),
+        Conclusion::NoRegression => {
+            format!("No regression: in all {tests} tests B is worse by no more than {limit:.0} %.")
+        }
+        Conclusion::CouldNotTell if tests == 0 => "Could not tell: nothing could be tested.".into(),
+        Conclusion::CouldNotTell => format!(
+            "Could not tell: {} of {tests} tests neither show nor exclude that B is worse by more than {limit:.0} %.",
+            count(Outcome::Unclear)
+        ),
+    };
+    if comparison.conclusion == Conclusion::Regression && count(Outcome::Unclear) > 0 {
+        words.push_str(&format!(" {} tests could not tell.", count(Outcome::Unclear)));
+    }
+    if count(Outcome::Improvement) > 0 {
+        let better = most(Outcome::Improvement);
+        words.push_str(&format!(" {} better by more than {limit:.0} %{better}.", count(Outcome::Improvement)));
+    }
+    if untested > 0 && tests > 0 {
+        words.push_str(&format!(" {untested} of {all} figures have too few points for a test."));
+    }
+    let seen = detectable(comparison);
+    if !seen.is_empty() {
+        words.push_str(&format!(" Seen in 8 of 10 such comparisons: {}.", seen.join(", ")));
+    }
+    words
+}
+
+/// The worsening of each figure that these points would have shown: from the load that shows most to the one that shows least.
+fn detectable(comparison: &Comparison) -> Vec<String> {
+    let mut words: Vec<&str> = comparison.differences.iter().map(|difference| difference.word).collect();
+    let mut known = Vec::new();
+    words.retain(|word| {
+        !known.contains(word) && {
+            known.push(*word);
+            true
+        }
+    });
+    words
+        .into_iter()
+        .filter_map(|word| {
+            let of = || comparison.differences.iter().filter(|difference| difference.word == word);
+            let ratios: Vec<f64> = of().filter_map(|difference| difference.detectable_ratio).collect();
+            let (low, high) = crate::statistics::range(&ratios)?;
+            let sign = if of().next()?.better == Better::Higher { '-' } else { '+' };
+            // Beyond tenfold the number says no more than that.
+            let percent = |ratio: f64| match ratio > 10.0 {
+                true => format!("over {sign}1000 %"),
+                false => format!("{sign}{:.0} %", (ratio * 100.0).ceil()),
+            };
+            let (low, high) = (percent(low), percent(high));
+            Some(if low == high { format!("{word} {low}") } else { format!("{word} {low} to {high}") })
+        })
+        .collect()
+}
+
+/// The load of a difference: `64 conns`, `81.2k/s`.
+pub fn load_words(difference: &Difference) -> String {
+    match difference.sweep {
+        Sweep::Rate => format!("{}/s", format_si(difference.load)),
+        _ => format!("{} conns", grouped(difference.load)),
+    }
+}

@@ -1,0 +1,91 @@
+//! What changed between two profiles.
+
+use record::profile::Folded;
+use std::collections::BTreeMap;
+
+/// How a function's share of its own samples changed.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Change {
+    /// The function, with the kernel's mark.
+    pub function: String,
+    /// Its share before.
+    pub before_ratio: f64,
+    /// Its share after.
+    pub after_ratio: f64,
+    /// Half width of the 95 % interval of the difference, from the numbers of samples.
+    pub plus_minus_ratio: f64,
+}
+
+impl Change {
+    /// Whether the difference is more than the samples' own scatter.
+    pub fn is_clear(&self) -> bool {
+        (self.after_ratio - self.before_ratio).abs() > self.plus_minus_ratio
+    }
+}
+
+/// What grew and what shrank, by innermost function: clear changes first, the largest before. Shares are of each file's own
+/// samples.
+pub fn changes(before: &Folded, after: &Folded) -> Vec<Change> {
+    let leaves = |folded: &Folded| {
+        let total = folded.total().max(1) as f64;
+        let mut shares: BTreeMap<String, f64> = BTreeMap::new();
+        for (frames, count) in &folded.0 {
+            if let Some(leaf) = frames.last() {
+                *shares.entry(leaf.clone()).or_default() += *count as f64 / total;
+            }
+        }
+        shares
+    };
+    let totals = [before.total().max(1) as f64, after.total().max(1) as f64];
+    // Two samples more than were seen (Agresti and Caffo 2000): a function that one side never met is not certain either.
+    let variance = |share: f64, total: f64| {
+        let share = (share * total + 1.0) / (total + 2.0);
+        share * (1.0 - share) / (total + 2.0)
+    };
+    let (before, after) = (leaves(before), leaves(after));
+    let mut changes: Vec<Change> = before
+        .keys()
+        .chain(after.keys().filter(|function| !before.contains_key(*function)))
+        .map(|function| {
+            let before_ratio = before.get(function).copied().unwrap_or(0.0);
+            let after_ratio = after.get(function).copied().unwrap_or(0.0);
+            let error = (variance(before_ratio, totals[0]) + variance(after_ratio, totals[1])).sqrt();
+            Change { function: function.clone(), before_ratio, after_ratio, plus_minus_ratio: 1.96 * error }
+        })
+        .collect();
+    changes.sort_by(|a, b| {
+        let size = |change: &Change| (change.after_ratio - change.before_ratio).abs();
+        b.is_clear()
+            .cmp(&a.is_clear())
+            .then_with(|| size(b).total_cmp(&size(a)))
+            .then_with(|| a.function.cmp(&b.function))
+    });
+    changes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folded(text: &str) -> Folded {
+        Folded::parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn what_grew_comes_first() {
+        let before = folded("s;a 90\ns;b 10\n");
+        let after = folded("s;a 100\ns;b 60\ns;c 40\n");
+        let changes = changes(&before, &after);
+        assert_eq!(changes[0].function, "a");
+        assert!((changes[0].after_ratio - 0.5).abs() < 1e-12);
+        assert_eq!(changes[2].function, "b");
+        assert_eq!(changes[1].before_ratio, 0.0);
+    }
+
+    #[test]
+    fn a_few_samples_are_no_clear_change() {
+        let is_clear = |before: &str, after: &str| changes(&folded(before), &folded(after))[0].is_clear();
+        assert!(!is_clear("s;a 5\ns;b 5\n", "s;a 7\ns;b 3\n"));
+        assert!(is_clear("s;a 5000\ns;b 5000\n", "s;a 7000\ns;b 3000\n"));
+    }
+}

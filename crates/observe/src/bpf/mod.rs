@@ -1,0 +1,136 @@
+//! BPF programs: one way to load, attach and read the three objects of `bpf/`, which the build script compiles. Nothing is
+//! pinned: when this process ends, however it ends, the kernel closes its descriptors and with them removes every program.
+
+mod mapped;
+pub mod types;
+
+pub use mapped::Mapped;
+pub use types::Shared;
+
+use libbpf_rs::{Error, ErrorKind, Link, Map, MapCore, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut};
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+/// A compiled object. libbpf reads the ELF file in place, as structures of 8 bytes' alignment.
+#[repr(C, align(8))]
+pub struct Compiled<T: ?Sized = [u8]>(T);
+
+macro_rules! compiled {
+    ($name:literal) => {
+        &Compiled(*include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".bpf.o")))
+    };
+}
+/// `bpf/watch.bpf.c`.
+pub static WATCH: &Compiled = compiled!("watch");
+/// `bpf/profile.bpf.c`.
+pub static PROFILE: &Compiled = compiled!("profile");
+/// `bpf/exact.bpf.c`.
+pub static EXACT: &Compiled = compiled!("exact");
+
+/// Of libbpf's messages the last are kept; the verifier's log of one program is among them.
+const LOG_BYTES: usize = 64 << 10;
+
+/// Why programs were not loaded, attached or read.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Refusal {
+    /// libbpf's error.
+    pub error: Error,
+    /// What libbpf and the verifier wrote meanwhile.
+    log: String,
+}
+
+impl Refusal {
+    fn missing(part: &str) -> Self {
+        Error::from(io::Error::new(io::ErrorKind::NotFound, format!("the compiled object has no {part}"))).into()
+    }
+
+    /// Whether the caller lacks a privilege. The verifier refuses programs with the same number, but says why.
+    pub fn is_permission(&self) -> bool {
+        self.error.kind() == ErrorKind::PermissionDenied && !self.log.contains("PROG LOAD LOG")
+    }
+
+    /// The last lines of what libbpf and the verifier wrote.
+    pub fn last_words(&self, lines: usize) -> String {
+        let words: Vec<&str> = self.log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        words[words.len().saturating_sub(lines)..].join("; ")
+    }
+
+    /// The program that libbpf names last: `prog 'enter_017': failed to load`.
+    pub fn program(&self) -> Option<&str> {
+        self.log.lines().filter_map(|line| line.split("prog '").nth(1)?.split('\'').next()).next_back()
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Refusal { error, log: String::new() }
+    }
+}
+
+/// Loads an object; `prepare` sets constants, sizes of maps and which programs are wanted.
+pub fn load(
+    object: &'static Compiled,
+    prepare: impl FnOnce(&mut OpenObject) -> Result<(), Error>,
+) -> Result<Object, Refusal> {
+    logged(|| {
+        let mut open = ObjectBuilder::default().name("straingauge")?.open_memory(&object.0)?;
+        prepare(&mut open)?;
+        open.load()
+    })
+}
+
+/// Does something with libbpf, whose messages go into the refusal instead of to stderr.
+pub fn logged<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Refusal> {
+    /// libbpf has one receiver of messages for the whole process.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    static LOG: Mutex<String> = Mutex::new(String::new());
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    LOG.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    libbpf_rs::set_print(Some((PrintLevel::Warn, |_, text| {
+        let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
+        log.push_str(&text);
+        let surplus = log.len().saturating_sub(LOG_BYTES);
+        let cut = (surplus..log.len()).find(|at| log.is_char_boundary(*at)).unwrap_or(log.len());
+        log.drain(..cut);
+    })));
+    let done = work();
+    libbpf_rs::set_print(None);
+    done.map_err(|error| Refusal { error, log: LOG.lock().unwrap_or_else(PoisonError::into_inner).clone() })
+}
+
+/// Sets the constants in a section of their own; the verifier sees their values.
+pub fn set_constants<T: Shared>(object: &mut OpenObject, section: &str, value: &T) -> Result<(), Error> {
+    let mut map = object.maps_mut().find(|map| map.name() == section);
+    let bytes = map.as_mut().and_then(|map| map.initial_value_mut());
+    let bytes = bytes.filter(|bytes| bytes.len() == size_of::<T>());
+    bytes.ok_or_else(|| Refusal::missing(section).error)?.copy_from_slice(types::bytes_of(value));
+    Ok(())
+}
+
+/// A map of a loaded object.
+pub fn map<'a>(object: &'a Object, name: &str) -> Result<Map<'a>, Refusal> {
+    object.maps().find(|map| map.name() == name).ok_or_else(|| Refusal::missing(name))
+}
+
+/// A map in this process's memory, of `len` values; 0 = as many as it has.
+pub fn mapped<T: Shared>(object: &Object, name: &str, len: usize) -> Result<Mapped<T>, Refusal> {
+    use std::os::fd::AsFd;
+    let map = map(object, name)?;
+    if map.value_size() as usize != size_of::<T>() {
+        return Err(Refusal::missing(name));
+    }
+    let len = if len == 0 { map.max_entries() as usize } else { len };
+    Mapped::new(map.as_fd(), len).map_err(|error| Error::from(error).into())
+}
+
+/// A program of a loaded object.
+pub fn program<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>, Refusal> {
+    object.progs_mut().find(|program| program.name() == name).ok_or_else(|| Refusal::missing(name))
+}
+
+/// Attaches a program where its section says.
+pub fn attach(object: &Object, name: &str) -> Result<Link, Refusal> {
+    let program = program(object, name)?;
+    logged(|| program.attach_trace())
+}

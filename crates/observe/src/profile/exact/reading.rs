@@ -1,0 +1,244 @@
+//! What the programs of `bpf/exact.bpf.c` counted: time and hooks by place.
+
+#[cfg(feature = "bpf")]
+use crate::bpf::types::exact::Cpu;
+use crate::profile::samples::Side;
+use record::layers::Layer;
+
+/// As in `bpf/exact.h`: [`Reading::add_cpu`] does not compile with another number of cells.
+const LAYERS: usize = 16;
+const PLACES: usize = 4;
+const CELLS: usize = 4 * PLACES * LAYERS;
+
+/// What time is charged to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Charged {
+    /// A layer.
+    To(Layer),
+    /// The thread was already under way when the programs came, so where it was is not known.
+    Unknown,
+    /// What the programs themselves do.
+    Measurement,
+    /// An empty function of the kernel, called to see what a pair of hooks costs.
+    Calibration,
+}
+
+impl Charged {
+    fn from_number(number: usize) -> Option<Charged> {
+        match number {
+            8 => Some(Charged::Unknown),
+            9 => Some(Charged::Measurement),
+            10 => Some(Charged::Calibration),
+            _ => Layer::ALL.get(number).map(|layer| Charged::To(*layer)),
+        }
+    }
+}
+
+/// Who ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Whose {
+    /// A process of the server.
+    Server,
+    /// Another process.
+    Others,
+    /// Nobody.
+    Idle,
+    /// This program.
+    Tool,
+}
+
+impl Whose {
+    const ALL: [Whose; 4] = [Whose::Server, Whose::Others, Whose::Idle, Whose::Tool];
+}
+
+/// A place of time: who ran, the packet's side inside of a network softirq, and the layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// Who ran.
+    pub whose: Whose,
+    /// In a network softirq: at whose end the packet was received.
+    pub packet: Option<Side>,
+    /// The layer.
+    pub charged: Charged,
+}
+
+impl Place {
+    fn from_index(index: usize) -> Option<Place> {
+        let packet = match index / LAYERS % PLACES {
+            0 => None,
+            1 => Some(Side::Nobody),
+            2 => Some(Side::Server),
+            _ => Some(Side::Peer),
+        };
+        let whose = *Whose::ALL.get(index / LAYERS / PLACES)?;
+        Some(Place { whose, packet, charged: Charged::from_number(index % LAYERS)? })
+    }
+}
+
+/// Time and hooks of a place.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Cell {
+    /// Nanoseconds.
+    pub ns: u64,
+    /// Pairs of hooks whose inner part lies in here: functions entered.
+    pub pairs_in: u64,
+    /// Pairs whose outer part lies in here: functions called.
+    pub pairs_out: u64,
+    /// Halves of single hooks.
+    pub marks: u64,
+}
+
+/// What all CPUs counted so far.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reading {
+    cells: Vec<Cell>,
+    /// System calls that began, by who made them.
+    pub system_calls: [u64; 4],
+    /// Ends of functions whose begin was not seen.
+    pub not_entered: u64,
+    /// Begins whose end was not seen.
+    pub not_left: u64,
+    /// Functions that were called from too deep a stack.
+    pub too_deep: u64,
+    /// Threads whose stack gave way to another's.
+    pub lost_threads: u64,
+    /// Programs run.
+    pub hooks: u64,
+    /// CPUs on which no program ran at all.
+    pub silent_cpus: u64,
+}
+
+impl Reading {
+    /// All zero.
+    pub fn empty() -> Self {
+        Reading {
+            cells: vec![Cell::default(); CELLS],
+            system_calls: [0; 4],
+            not_entered: 0,
+            not_left: 0,
+            too_deep: 0,
+            lost_threads: 0,
+            hooks: 0,
+            silent_cpus: 0,
+        }
+    }
+
+    /// Adds one CPU's record. Time that it has not charged yet is added up to `closes_ns` to where it is, from `opens_ns`
+    /// on: a CPU that sleeps meets no hook.
+    #[cfg(feature = "bpf")]
+    pub fn add_cpu(&mut self, cpu: &Cpu, opens_ns: u64, closes_ns: u64) {
+        if cpu.is_known == 0 {
+            self.silent_cpus += 1;
+            return;
+        }
+        for (sum, calls) in self.system_calls.iter_mut().zip(cpu.system_calls) {
+            *sum += calls;
+        }
+        self.not_entered += cpu.not_entered;
+        self.not_left += cpu.not_left;
+        self.too_deep += cpu.too_deep;
+        self.lost_threads += cpu.lost_threads;
+        self.hooks += cpu.hooks;
+        let cells: &[_; CELLS] = &cpu.cells;
+        for (sum, cell) in self.cells.iter_mut().zip(cells) {
+            sum.ns += cell.ns;
+            sum.pairs_in += cell.pairs_in;
+            sum.pairs_out += cell.pairs_out;
+            sum.marks += cell.marks;
+        }
+        let top = cpu.stack[cpu.depth as usize % cpu.stack.len()];
+        let place = if top.is_network != 0 { 1 + cpu.side as usize } else { 0 };
+        let index = (cpu.whose as usize * PLACES + place) * LAYERS + usize::from(top.layer);
+        if let Some(cell) = self.cells.get_mut(index) {
+            cell.ns += closes_ns.saturating_sub(cpu.last_ns.max(opens_ns));
+        }
+    }
+
+    /// What was counted after `earlier`.
+    pub fn since(&self, earlier: &Reading) -> Reading {
+        let mut new = self.clone();
+        for (cell, then) in new.cells.iter_mut().zip(&earlier.cells) {
+            cell.ns = cell.ns.saturating_sub(then.ns);
+            cell.pairs_in = cell.pairs_in.saturating_sub(then.pairs_in);
+            cell.pairs_out = cell.pairs_out.saturating_sub(then.pairs_out);
+            cell.marks = cell.marks.saturating_sub(then.marks);
+        }
+        for (calls, then) in new.system_calls.iter_mut().zip(earlier.system_calls) {
+            *calls = calls.saturating_sub(then);
+        }
+        new.not_entered = self.not_entered.saturating_sub(earlier.not_entered);
+        new.not_left = self.not_left.saturating_sub(earlier.not_left);
+        new.too_deep = self.too_deep.saturating_sub(earlier.too_deep);
+        new.lost_threads = self.lost_threads.saturating_sub(earlier.lost_threads);
+        new.hooks = self.hooks.saturating_sub(earlier.hooks);
+        new
+    }
+
+    /// Places with what they hold.
+    pub fn places(&self) -> impl Iterator<Item = (Place, &Cell)> {
+        self.cells.iter().enumerate().filter_map(|(index, cell)| Some((Place::from_index(index)?, cell)))
+    }
+
+    /// Sum of the places that `wanted` accepts.
+    pub fn sum(&self, wanted: impl Fn(Place) -> bool) -> Cell {
+        let mut sum = Cell::default();
+        for (_, cell) in self.places().filter(|(place, _)| wanted(*place)) {
+            sum.ns += cell.ns;
+            sum.pairs_in += cell.pairs_in;
+            sum.pairs_out += cell.pairs_out;
+            sum.marks += cell.marks;
+        }
+        sum
+    }
+
+    /// System calls of one.
+    pub fn calls_of(&self, whose: Whose) -> u64 {
+        self.system_calls[Whose::ALL.iter().position(|one| *one == whose).unwrap_or(0)]
+    }
+}
+
+/// The number of a layer in the programs.
+pub fn layer_number(layer: Layer) -> u8 {
+    Layer::ALL.iter().position(|one| *one == layer).unwrap_or(0) as u8
+}
+
+/// The number of [`Charged::Calibration`].
+pub const CALIBRATION: u8 = 10;
+
+#[cfg(all(test, feature = "bpf"))]
+mod tests {
+    use super::*;
+
+    fn record(last_ns: u64, depth: u32, whose: u32, side: u32, (layer, is_network): (u8, u8)) -> Cpu {
+        let mut cpu = Cpu { last_ns, depth, whose, side, is_known: 1, ..Cpu::default() };
+        let top = &mut cpu.stack[depth as usize];
+        (top.layer, top.is_network) = (layer, is_network);
+        cpu
+    }
+
+    #[test]
+    fn a_sleeping_cpu_is_charged_up_to_the_end_of_the_window() {
+        let mut reading = Reading::empty();
+        reading.add_cpu(&record(500, 0, 2, 0, (7, 0)), 1_000, 1_800);
+        let idle = reading.sum(|place| place.whose == Whose::Idle && place.charged == Charged::To(Layer::Idle));
+        assert_eq!(idle.ns, 800);
+        assert_eq!(reading.sum(|_| true).ns, 800);
+    }
+
+    #[test]
+    fn a_packet_under_way_belongs_to_its_side() {
+        let mut reading = Reading::empty();
+        reading.add_cpu(&record(1_700, 3, 0, 2, (2, 1)), 1_000, 1_800);
+        let (place, cell) = reading.places().find(|(_, cell)| cell.ns > 0).unwrap();
+        assert_eq!(place, Place { whose: Whose::Server, packet: Some(Side::Peer), charged: Charged::To(Layer::Tcp) });
+        assert_eq!(cell.ns, 100);
+    }
+
+    #[test]
+    fn a_cpu_without_a_program_is_counted_as_such_and_an_odd_place_left_out() {
+        let mut reading = Reading::empty();
+        reading.add_cpu(&Cpu::default(), 0, u64::MAX);
+        reading.add_cpu(&record(0, 0, 99, 0, (2, 1)), 0, 10);
+        assert_eq!((reading.silent_cpus, reading.sum(|_| true).ns), (1, 0));
+    }
+}

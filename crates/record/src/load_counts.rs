@@ -1,0 +1,252 @@
+//! What a load came to, as counts and histograms that add up: over the threads of an engine, and over machines.
+
+use crate::histogram::LogError;
+use crate::sum::adds_up;
+use crate::{Latency, Outcomes};
+use serde::de::Error as _;
+use serde::ser::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::BTreeMap;
+
+/// Counts of one load. A tally, a result and a worker's message hold this same form.
+///
+/// Two ways of counting stand side by side. [`outcomes`](Self::outcomes), `body_bytes`, `received_bytes` and the times are
+/// about the *requests of the window*: those whose intended send lies in it, whenever they ended, and those that were
+/// under way when it began. `sent_bytes` is about the former. The `*_in_window` counts are about what *happened in the
+/// window*, whatever its request: rates are made of them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadCounts {
+    /// What became of every request of the window; `sum()` equals `requests()`.
+    pub outcomes: Outcomes,
+    /// Histograms. As JSON: pairs of a tag and `{"v2": ..., "clamped": ...}` (docs/worker-protocol.md).
+    #[serde(rename = "latencies")]
+    pub times: LoadTimes,
+    /// Unfinished requests that had not even left, as no connection was free for them.
+    pub never_sent: u64,
+    /// Response body bytes since the window began, framing removed. Truncated responses count with what came of them.
+    pub body_bytes: u64,
+    /// Response bytes since the window began, headers and framing included.
+    pub received_bytes: u64,
+    /// Request bytes sent.
+    pub sent_bytes: u64,
+    /// Complete responses whose last byte came inside the window.
+    pub completed_in_window: u64,
+    /// Those with status 2xx or 3xx.
+    pub ok_in_window: u64,
+    /// Response bytes that came inside the window.
+    pub received_in_window_bytes: u64,
+    /// Bytes that came on connections without a request under way, counted as arrivals: the server breaks HTTP.
+    pub stray_responses: u64,
+    /// Complete responses by status code.
+    #[serde(with = "pairs")]
+    pub status_counts: BTreeMap<u16, u64>,
+}
+
+adds_up!(LoadCounts {
+    outcomes,
+    times,
+    never_sent,
+    body_bytes,
+    received_bytes,
+    sent_bytes,
+    completed_in_window,
+    ok_in_window,
+    received_in_window_bytes,
+    stray_responses,
+    status_counts,
+});
+
+/// How long what took. See the four instants at the top of this crate.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LoadTimes {
+    /// Last byte minus intended send of complete responses.
+    pub response: Latency,
+    /// Last byte minus actual send of complete responses.
+    pub service: Latency,
+    /// First byte minus actual send of complete responses.
+    pub first_byte: Latency,
+    /// Actual minus intended send of requests that left since the window began; empty in a closed loop, where there is
+    /// no schedule.
+    pub lag: Latency,
+    /// The part of the lag spent waiting for a free connection; 1 ns stands for none.
+    pub connection_wait: Latency,
+    /// Time to establish a connection, of all connections opened by the run.
+    pub connect: Latency,
+    /// Age, since the intended send, of the requests counted as unfinished: their response time is at least this.
+    pub unfinished_age: Latency,
+    /// The rest of the lag: the generator's own lateness.
+    pub own_lag: Latency,
+}
+
+adds_up!(LoadTimes { response, service, first_byte, lag, connection_wait, connect, unfinished_age, own_lag });
+
+/// Histograms in a [`LoadTimes`].
+pub const LOAD_TIMES: usize = 8;
+/// More pairs than any load sends.
+const MOST_PAIRS: usize = 1000;
+
+impl LoadTimes {
+    /// The histograms by their tags in `latency.hlog`, in its order; last the one that is not in it, `own-lag`.
+    pub fn tagged(&self) -> [(&'static str, &Latency); LOAD_TIMES] {
+        let LoadTimes { response, service, first_byte, lag, connection_wait, connect, unfinished_age, own_lag } = self;
+        with_tags([response, service, first_byte, lag, connection_wait, connect, unfinished_age, own_lag])
+    }
+
+    fn tagged_mut(&mut self) -> [(&'static str, &mut Latency); LOAD_TIMES] {
+        let LoadTimes { response, service, first_byte, lag, connection_wait, connect, unfinished_age, own_lag } = self;
+        with_tags([response, service, first_byte, lag, connection_wait, connect, unfinished_age, own_lag])
+    }
+}
+
+const TAGS: [&str; LOAD_TIMES] =
+    ["response", "service", "first-byte", "lag", "connection-wait", "connect", "unfinished-age", "own-lag"];
+
+fn with_tags<T>(fields: [T; LOAD_TIMES]) -> [(&'static str, T); LOAD_TIMES] {
+    let mut tags = TAGS.into_iter();
+    fields.map(|field| (tags.next().unwrap_or_default(), field))
+}
+
+/// A histogram as HdrHistogram's V2 compressed encoding in base64.
+#[derive(Serialize, Deserialize)]
+struct Encoded {
+    v2: String,
+    #[serde(default)]
+    clamped: u64,
+}
+
+impl Encoded {
+    fn of(latency: &Latency) -> Result<Self, LogError> {
+        Ok(Encoded { v2: latency.to_base64()?, clamped: latency.clamped() })
+    }
+}
+
+impl Serialize for LoadTimes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let pairs: Result<Vec<_>, LogError> =
+            self.tagged().into_iter().map(|(tag, latency)| Ok((tag, Encoded::of(latency)?))).collect();
+        pairs.map_err(S::Error::custom)?.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for LoadTimes {
+    /// Refuses what lacks a histogram, or has one that cannot be read; ignores tags that it does not know.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let pairs = bounded(Vec::<(String, Encoded)>::deserialize(deserializer)?)?;
+        let mut times = LoadTimes::default();
+        for (tag, latency) in times.tagged_mut() {
+            let (_, encoded) = pairs
+                .iter()
+                .find(|(known, _)| known == tag)
+                .ok_or_else(|| D::Error::custom(format!("there is no histogram of {tag}")))?;
+            *latency = Latency::from_base64(&encoded.v2, encoded.clamped).map_err(D::Error::custom)?;
+        }
+        Ok(times)
+    }
+}
+
+fn bounded<T, E: serde::de::Error>(pairs: Vec<T>) -> Result<Vec<T>, E> {
+    if pairs.len() > MOST_PAIRS {
+        Err(E::custom("a list is longer than any that straingauge sends"))
+    } else {
+        Ok(pairs)
+    }
+}
+
+/// A map with numbers as keys, which JSON's own maps cannot have.
+mod pairs {
+    use super::{BTreeMap, Deserialize, Deserializer, Serializer, bounded};
+
+    pub(super) fn serialize<S: Serializer>(counts: &BTreeMap<u16, u64>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(counts)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<u16, u64>, D::Error> {
+        Ok(bounded(Vec::<(u16, u64)>::deserialize(deserializer)?)?.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Counts that are all drawn from `number`.
+    fn counts(mut number: impl FnMut() -> u64) -> LoadCounts {
+        let mut outcomes = serde_json::to_value(Outcomes::default()).unwrap();
+        outcomes.as_object_mut().unwrap().values_mut().for_each(|count| *count = number().into());
+        let mut times = LoadTimes::default();
+        for (_, latency) in times.tagged_mut() {
+            (0..number() % 4).for_each(|_| latency.record_ns(number()));
+        }
+        LoadCounts {
+            outcomes: serde_json::from_value(outcomes).unwrap(),
+            times,
+            never_sent: number(),
+            body_bytes: number(),
+            received_bytes: number(),
+            sent_bytes: number(),
+            completed_in_window: number(),
+            ok_in_window: number(),
+            received_in_window_bytes: number(),
+            stray_responses: number(),
+            status_counts: [(200 + (number() % 3) as u16, number()), (404, number())].into(),
+        }
+    }
+
+    fn drawn(seeds: &[u64]) -> LoadCounts {
+        let mut draws = seeds.iter().copied().cycle();
+        counts(|| draws.next().unwrap_or_default())
+    }
+
+    fn sum(parts: &[&LoadCounts]) -> LoadCounts {
+        let mut sum = LoadCounts::default();
+        parts.iter().for_each(|part| sum.add(part));
+        sum
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
+        fn counts_add_up_in_any_order_and_grouping(seeds in prop::array::uniform3(prop::collection::vec(any::<u64>(), 1..40))) {
+            let [a, b, c] = [&seeds[0], &seeds[1], &seeds[2]].map(|seeds| drawn(seeds));
+            prop_assert_eq!(sum(&[&a, &b, &c]), sum(&[&c, &a, &b]));
+            prop_assert_eq!(sum(&[&sum(&[&a, &b]), &c]), sum(&[&a, &sum(&[&b, &c])]));
+            prop_assert_eq!(&sum(&[&a]), &a);
+        }
+    }
+
+    #[test]
+    fn every_field_is_added() {
+        let mut next = 0;
+        let one = counts(|| {
+            next += 1;
+            next
+        });
+        let twice = sum(&[&one, &one]);
+        for ((tag, latency), (_, before)) in twice.times.tagged().into_iter().zip(one.times.tagged()) {
+            assert_eq!(latency.len(), 2 * before.len(), "{tag}");
+        }
+        for (status, count) in &one.status_counts {
+            assert_eq!(twice.status_counts[status], 2 * count);
+        }
+        let numbers = |counts: &LoadCounts| -> Vec<u64> {
+            let json = serde_json::to_value(counts).unwrap();
+            let (outer, inner) = (json.as_object().unwrap(), json["outcomes"].as_object().unwrap());
+            outer.values().chain(inner.values()).filter_map(serde_json::Value::as_u64).collect()
+        };
+        let doubled: Vec<u64> = numbers(&one).into_iter().map(|number| 2 * number).collect();
+        assert_eq!((numbers(&twice), doubled.len()), (doubled.clone(), 8 + 20));
+    }
+
+    #[test]
+    fn counts_come_back_from_json_and_a_missing_histogram_is_named() {
+        let counts = drawn(&[3, 70_000, 5]);
+        let mut json = serde_json::to_value(&counts).unwrap();
+        assert_eq!(serde_json::from_value::<LoadCounts>(json.clone()).unwrap(), counts);
+        assert_eq!(json["latencies"][7][0], "own-lag");
+        json["latencies"][7][0] = "of a later version".into();
+        let why = serde_json::from_value::<LoadCounts>(json).unwrap_err().to_string();
+        assert!(why.contains("no histogram of own-lag"), "{why}");
+    }
+}

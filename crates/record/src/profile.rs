@@ -1,0 +1,369 @@
+//! What `straingauge profile` measured: CPU time by layer, per packet and per request, functions, groups, checks.
+
+pub mod exact;
+pub mod folded;
+mod point;
+pub mod scaling;
+
+pub use exact::ExactProfile;
+pub use folded::Folded;
+
+use crate::Doubt;
+use crate::layers::Layer;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The profile of a window.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Profile {
+    /// How it was measured.
+    pub method: &'static str,
+    /// What makes a sample.
+    pub clock: &'static str,
+    /// Nanoseconds from sample to sample on each CPU.
+    pub period_ns: u64,
+    /// CPU time that a sample stands for, nanoseconds: the scheduler's account of the server's processes divided by the
+    /// samples in them; the period where there are too few.
+    pub sample_ns: f64,
+    /// Length of the window.
+    pub duration_ns: u64,
+    /// The server's port.
+    pub port: u16,
+    /// Its first process.
+    pub pid: u32,
+    /// Name of its program; untrusted text.
+    pub command: String,
+    /// CPUs of the machine.
+    pub cpus: usize,
+    /// Where all samples went.
+    pub samples: SampleSums,
+    /// Layers, parts, unattributed; parts follow their layer and are contained in it.
+    pub layers: Vec<LayerRow>,
+    /// Functions with the most samples in the server's work.
+    pub functions: Vec<FunctionRow>,
+    /// The user's groups.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupRow>,
+    /// Innermost functions of unattributed samples.
+    pub unattributed_top: Vec<(String, u64)>,
+    /// The port's packets, in and out.
+    pub packets: PacketCounts,
+    /// Requests: packets with payload received, one a request where requests fit into one packet and do not overtake
+    /// their responses; or as told by the caller.
+    pub requests: u64,
+    /// Whether the caller counted the requests.
+    pub requests_are_counted: bool,
+    /// Sampled against scheduled CPU time.
+    pub cpu_check: CpuCheck,
+    /// How much of the kernel's samples the layer rule knows.
+    pub coverage: Coverage,
+    /// Events beside the CPU clock.
+    pub events: Vec<EventRow>,
+    /// What was lost.
+    pub losses: Losses,
+    /// How bursts of the exact profile corrected it, where they did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<Calibration>,
+    /// Reasons not to trust it.
+    pub doubts: Vec<Doubt>,
+    /// The stacks of the server's work.
+    #[serde(skip)]
+    pub folded: Folded,
+}
+
+impl Profile {
+    /// The row of a layer's whole (`None`: unattributed).
+    pub fn layer(&self, layer: Option<Layer>) -> Option<&LayerRow> {
+        self.layers.iter().find(|row| row.layer == layer && row.part.is_empty())
+    }
+
+    /// The network stack proper: all of the server's work but User, Other and what is unattributed.
+    pub fn stack_share(&self) -> f64 {
+        let of = |row: &LayerRow| row.share_ratio.map_or(0.0, |share| share.value);
+        let is_stack = |row: &&LayerRow| row.part.is_empty() && row.layer.is_some_and(Layer::is_stack);
+        self.layers.iter().filter(is_stack).map(of).sum()
+    }
+}
+
+/// A line of the table. Times are the server's CPU time, wherever it ran.
+#[derive(Debug, Clone, Serialize)]
+pub struct LayerRow {
+    /// The layer; `None` = unattributed.
+    pub layer: Option<Layer>,
+    /// Part of the layer, empty for the layer's whole.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub part: String,
+    /// Samples.
+    pub samples: u64,
+    /// CPU time, nanoseconds.
+    pub cpu_ns: f64,
+    /// Share of the server's CPU time.
+    pub share_ratio: Option<Estimate>,
+    /// CPU time per packet (both directions), microseconds.
+    pub us_per_packet: Option<Estimate>,
+    /// CPU time per request, microseconds.
+    pub us_per_request: Option<Estimate>,
+    /// Events of the hardware per packet, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub events_per_packet: BTreeMap<String, Estimate>,
+}
+
+/// A function, charged with what it does itself.
+#[derive(Debug, Clone, Serialize)]
+pub struct FunctionRow {
+    /// Name; untrusted text.
+    pub function: String,
+    /// The kernel's module or the server's file.
+    pub module: Option<String>,
+    /// Layer that most of its samples were charged to; `None` = unattributed.
+    pub layer: Option<Layer>,
+    /// The CPU's mode for most of its samples.
+    pub mode: Mode,
+    /// Samples in the server's work.
+    pub samples: u64,
+    /// Share of all CPU time of the machine.
+    pub cpu_ratio: f64,
+    /// Share of the machine's CPU time that was not idle.
+    pub non_idle_ratio: f64,
+    /// Share of the server's CPU time.
+    pub server_ratio: f64,
+}
+
+/// A group of functions; a sample belongs to the group of its innermost function that is in one.
+#[derive(Debug, Clone, Serialize)]
+pub struct GroupRow {
+    /// The group; `None` = in no group.
+    pub group: Option<String>,
+    /// Samples.
+    pub samples: u64,
+    /// Share of the server's CPU time.
+    pub share_ratio: Option<Estimate>,
+    /// CPU time per packet, microseconds.
+    pub us_per_packet: Option<Estimate>,
+}
+
+/// Where the machine's samples went; their sum is all of them.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct SampleSums {
+    /// The server's work in its own processes.
+    pub server_in_own_process: u64,
+    /// The server's packets in other processes' time.
+    pub server_in_others: u64,
+    /// The server's packets on idle CPUs.
+    pub server_on_idle: u64,
+    /// The other end's packets in the server's time.
+    pub peer_in_server: u64,
+    /// Other packets in the server's time.
+    pub others_in_server: u64,
+    /// The rest, busy.
+    pub others: u64,
+    /// Idle.
+    pub idle: u64,
+}
+
+impl SampleSums {
+    /// The server's work, wherever it ran.
+    pub fn server(&self) -> u64 {
+        self.server_in_own_process + self.server_in_others + self.server_on_idle
+    }
+
+    /// What the scheduler charges the server for.
+    pub fn in_server(&self) -> u64 {
+        self.server_in_own_process + self.peer_in_server + self.others_in_server
+    }
+
+    /// All samples.
+    pub fn all(&self) -> u64 {
+        self.in_server() + self.server_in_others + self.server_on_idle + self.others + self.idle
+    }
+}
+
+/// Two sources of one number.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct CpuCheck {
+    /// Samples in the server's processes times their period, nanoseconds.
+    pub sampled_ns: f64,
+    /// The scheduler's account of the same processes, nanoseconds.
+    pub scheduler_ns: f64,
+    /// (sampled - scheduler) / scheduler.
+    pub difference_ratio: Option<f64>,
+    /// Share of the machine's time that the hypervisor took: samples count it, the scheduler does not.
+    pub steal_ratio: Option<f64>,
+    /// Whether the clock's interrupts came.
+    pub arrivals: Arrivals,
+}
+
+/// Interrupts of the sampling clock on all CPUs against those that the window had room for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Arrivals {
+    /// Interrupts that came while samples were taken.
+    pub arrived: u64,
+    /// Periods that passed without one, because an interrupt came late: the timer makes one sample of them.
+    pub late: u64,
+    /// Interrupts that the window had room for: its length times the CPUs over the period.
+    pub expected: f64,
+    /// Samples a second to which the kernel holds a CPU (`kernel.perf_event_max_sample_rate`); absent where it cannot be read.
+    pub limit_hz: Option<u64>,
+}
+
+impl Arrivals {
+    /// Share of the expected interrupts that were passed over because one before them came late.
+    pub fn late_ratio(&self) -> f64 {
+        self.late as f64 / self.expected.max(1.0)
+    }
+
+    /// Share of the expected interrupts that neither came nor were passed over by a late one.
+    pub fn missing_ratio(&self) -> f64 {
+        (1.0 - (self.arrived + self.late) as f64 / self.expected.max(1.0)).max(0.0)
+    }
+
+    /// Share of the expected interrupts of which there is no sample.
+    pub fn lost_ratio(&self) -> f64 {
+        self.late_ratio() + self.missing_ratio()
+    }
+}
+
+/// An event beside the CPU clock.
+#[derive(Debug, Clone, Serialize)]
+pub struct EventRow {
+    /// Name.
+    pub event: String,
+    /// Events from sample to sample.
+    pub period: u64,
+    /// Samples in the server's work.
+    pub samples: u64,
+    /// Share of the time in which the counter ran; below 1 the counters were shared by several events.
+    pub counter_ran_ratio: f64,
+    /// Why there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_measured: Option<String>,
+}
+
+/// How much of the kernel's samples the rule knows.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Coverage {
+    /// Samples in the kernel.
+    pub kernel_samples: u64,
+    /// Those whose stack names a layer.
+    pub attributed: u64,
+    /// Those whose innermost function is in the table, as naming a layer or as a helper.
+    pub classified: u64,
+    /// Innermost functions that the table does not know, with their samples, most first.
+    pub not_classified: Vec<(String, u64)>,
+}
+
+/// The CPU's mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// User mode.
+    User,
+    /// In the kernel for a process.
+    Kernel,
+    /// In a software interrupt.
+    Softirq,
+    /// In an interrupt of a device or timer.
+    Interrupt,
+}
+
+/// Packets of the port, over all CPUs; in, out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PacketCounts {
+    /// Packets as an interface counts them.
+    pub packets: [u64; 2],
+    /// Segments in them: several where segmentation is left to the interface (TSO, GRO).
+    pub segments: [u64; 2],
+    /// Packets with payload.
+    pub data_packets: [u64; 2],
+    /// Payload.
+    pub payload_bytes: [u64; 2],
+    /// Packets whose headers could not be read.
+    pub unread: u64,
+    /// Packets received by the other end of the connections, on this machine.
+    pub peer_packets: u64,
+}
+
+impl PacketCounts {
+    /// Counts since `earlier`.
+    pub fn since(&self, earlier: &PacketCounts) -> PacketCounts {
+        let less = |now: [u64; 2], then: [u64; 2]| [now[0].saturating_sub(then[0]), now[1].saturating_sub(then[1])];
+        PacketCounts {
+            packets: less(self.packets, earlier.packets),
+            segments: less(self.segments, earlier.segments),
+            data_packets: less(self.data_packets, earlier.data_packets),
+            payload_bytes: less(self.payload_bytes, earlier.payload_bytes),
+            unread: self.unread.saturating_sub(earlier.unread),
+            peer_packets: self.peer_packets.saturating_sub(earlier.peer_packets),
+        }
+    }
+
+    /// Both together.
+    pub fn plus(&self, other: &PacketCounts) -> PacketCounts {
+        let sum = |a: [u64; 2], b: [u64; 2]| [a[0] + b[0], a[1] + b[1]];
+        PacketCounts {
+            packets: sum(self.packets, other.packets),
+            segments: sum(self.segments, other.segments),
+            data_packets: sum(self.data_packets, other.data_packets),
+            payload_bytes: sum(self.payload_bytes, other.payload_bytes),
+            unread: self.unread + other.unread,
+            peer_packets: self.peer_packets + other.peer_packets,
+        }
+    }
+
+    /// Both directions.
+    pub fn total(&self) -> u64 {
+        self.packets[0] + self.packets[1]
+    }
+}
+
+/// What was lost for want of room.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Losses {
+    /// Samples whose stack found no room; they are unattributed.
+    pub stacks: u64,
+    /// Samples that were not counted at all.
+    pub samples: u64,
+}
+
+impl Losses {
+    /// What was lost after `earlier`.
+    pub fn since(&self, earlier: &Losses) -> Losses {
+        Losses {
+            stacks: self.stacks.saturating_sub(earlier.stacks),
+            samples: self.samples.saturating_sub(earlier.samples),
+        }
+    }
+}
+
+/// A value and the half width of its 95 % interval, which covers both the sampling and the changes of the load.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// The value.
+    pub value: f64,
+    /// Half width; `None` where fewer than three tenths saw anything.
+    pub plus_minus: Option<f64>,
+}
+
+/// A correction of a profile.
+#[derive(Debug, Clone, Serialize)]
+pub struct Calibration {
+    /// Layers in the order of the table.
+    pub corrections: Vec<Correction>,
+    /// Share of the server's time that was the sampler's own programs; left out of the sampled shares.
+    pub sampler_ratio: f64,
+    /// The bursts.
+    pub exact: ExactProfile,
+}
+
+/// What the bursts changed in one layer.
+#[derive(Debug, Clone, Serialize)]
+pub struct Correction {
+    /// The layer; `None` = unattributed.
+    pub layer: Option<Layer>,
+    /// Its share by samples.
+    pub sampled: Option<Estimate>,
+    /// Its share by the bursts.
+    pub exact: Option<Estimate>,
+    /// Exact less sampled, with the interval of both.
+    pub difference: Option<Estimate>,
+}

@@ -1,0 +1,102 @@
+//! Folded stacks: `outermost;...;innermost COUNT`, a line a stack, as flame graph viewers read them. The root is the
+//! server's program, or where its packets were handled outside it; kernel functions end in `_[k]`.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, Read};
+
+/// A folded file with more lines, or a longer line, is none of ours.
+const MAX_LINES: usize = 1_000_000;
+const MAX_LINE_BYTES: u64 = 64 << 10;
+
+/// Marks a kernel function.
+pub const KERNEL_MARK: &str = "_[k]";
+
+/// Stacks, outermost first, with their counts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Folded(pub BTreeMap<Vec<String>, u64>);
+
+impl Folded {
+    /// All samples.
+    pub fn total(&self) -> u64 {
+        self.0.values().sum()
+    }
+
+    /// The text of the file.
+    pub fn to_text(&self) -> String {
+        self.0.iter().map(|(frames, count)| format!("{} {count}\n", frames.join(";"))).collect()
+    }
+
+    /// Reads the text of a file; comments (`#`) and empty lines are passed over.
+    pub fn parse(mut text: impl BufRead) -> Result<Folded, FoldedError> {
+        let mut folded = Folded::default();
+        let mut line = Vec::new();
+        for number in 1.. {
+            line.clear();
+            let read = Read::take(&mut text, MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
+            if read == 0 {
+                break;
+            }
+            let wrong = || FoldedError::Line { number };
+            if number > MAX_LINES || read as u64 == MAX_LINE_BYTES {
+                return Err(wrong());
+            }
+            let text = std::str::from_utf8(&line).map_err(|_| wrong())?.trim();
+            if text.is_empty() || text.starts_with('#') {
+                continue;
+            }
+            let (frames, count) = text.rsplit_once(' ').ok_or_else(wrong)?;
+            let count: u64 = count.parse().map_err(|_| wrong())?;
+            let frames = frames.split(';').map(|frame| frame.trim().to_string()).collect();
+            let sum = folded.0.entry(frames).or_default();
+            *sum = sum.saturating_add(count);
+        }
+        if folded.0.is_empty() { Err(FoldedError::Empty) } else { Ok(folded) }
+    }
+}
+
+/// Why a file is no folded stacks.
+#[derive(Debug, thiserror::Error)]
+pub enum FoldedError {
+    /// A line that is not `frame;frame COUNT`.
+    #[error("line {number} is not 'function;function COUNT'")]
+    Line {
+        /// Line, from 1.
+        number: usize,
+    },
+    /// No stack at all.
+    #[error("it holds no stacks")]
+    Empty,
+    /// The file could not be read.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn folded(text: &str) -> Folded {
+        Folded::parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn folded_stacks_survive_a_round_trip() {
+        let text = "nginx;main;do_syscall_64_[k] 3\nnginx;main;a b c 4\n";
+        assert_eq!(folded(&folded(text).to_text()), folded(text));
+    }
+
+    #[test]
+    fn a_wrong_line_is_named() {
+        let sentence = Folded::parse("a;b 1\na;b\n".as_bytes()).unwrap_err().to_string();
+        assert!(sentence.contains("line 2"), "{sentence}");
+        assert!(matches!(Folded::parse("".as_bytes()), Err(FoldedError::Empty)));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics_the_reader(text in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = Folded::parse(text.as_slice());
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What a load point keeps of a profile: CPU time per request by layer, and the functions that cost most.
+
+use super::Profile;
+use crate::layers::Layer;
+use crate::point::FunctionCost;
+use crate::{Figure, Figures, Origin, names};
+
+/// Fewer samples of the server than this leave nothing to divide.
+const LEAST_SAMPLES: u64 = 20;
+
+/// The figure's name of each layer; `None` = unattributed.
+const FIGURES: [(Option<Layer>, &str); 8] = [
+    (Some(Layer::User), names::LAYER_USER),
+    (Some(Layer::SystemCall), names::LAYER_SYSTEM_CALL),
+    (Some(Layer::Tcp), names::LAYER_TCP),
+    (Some(Layer::Ip), names::LAYER_IP),
+    (Some(Layer::Ethernet), names::LAYER_ETHERNET),
+    (Some(Layer::Driver), names::LAYER_DRIVER),
+    (Some(Layer::Other), names::LAYER_OTHER),
+    (None, names::LAYER_UNATTRIBUTED),
+];
+
+/// The same per packet sent, with the word that the layer has in names.
+const PACKET_FIGURES: [(Option<Layer>, &str, &str); 8] = [
+    (Some(Layer::User), names::PACKET_USER, "user"),
+    (Some(Layer::SystemCall), names::PACKET_SYSTEM_CALL, "system_call"),
+    (Some(Layer::Tcp), names::PACKET_TCP, "tcp"),
+    (Some(Layer::Ip), names::PACKET_IP, "ip"),
+    (Some(Layer::Ethernet), names::PACKET_ETHERNET, "ethernet"),
+    (Some(Layer::Driver), names::PACKET_DRIVER, "driver"),
+    (Some(Layer::Other), names::PACKET_OTHER, "other"),
+    (None, names::PACKET_UNATTRIBUTED, "unattributed"),
+];
+
+impl Profile {
+    /// CPU time per request by layer, in a window with this many requests. A layer without a sample is below what the
+    /// window can resolve, and 0 for the sum's sake.
+    pub fn point_figures(&self, requests: u64) -> Figures {
+        let too_few = match (self.samples.server(), requests) {
+            (_, 0) => Some("no request was completed"),
+            (samples, _) if samples < LEAST_SAMPLES => Some("the server was sampled fewer than 20 times"),
+            _ => None,
+        };
+        let mut figures = Figures::default();
+        for (layer, name) in FIGURES {
+            let figure = match too_few {
+                Some(why) => Figure::not_measured("us", why),
+                None => {
+                    let samples = self.layer(layer).map_or(0, |row| row.samples);
+                    Figure::new(self.cost_us(samples, requests), "us", samples, Origin::Sampled)
+                }
+            };
+            figures.set(name, figure);
+        }
+        figures
+    }
+
+    /// The functions that cost most, by what they do themselves.
+    pub fn point_functions(&self, requests: u64) -> Vec<FunctionCost> {
+        if requests == 0 || self.samples.server() < LEAST_SAMPLES {
+            return Vec::new();
+        }
+        self.functions
+            .iter()
+            .map(|row| FunctionCost {
+                function: row.function.clone(),
+                module: row.module.clone(),
+                layer: row.layer,
+                us_per_request: self.cost_us(row.samples, requests),
+                samples: row.samples,
+            })
+            .collect()
+    }
+
+    /// CPU time, and events of the hardware where the machine counts them, per packet that the port's connections sent; and
+    /// how many those were.
+    pub fn packet_figures(&self) -> Figures {
+        let sent = self.packets.packets[1];
+        let too_few = match (self.samples.server(), sent) {
+            (_, 0) => Some("no packet was sent"),
+            (samples, _) if samples < LEAST_SAMPLES => Some("the server was sampled fewer than 20 times"),
+            _ => None,
+        };
+        let mut figures = Figures::default();
+        for (layer, name, _) in PACKET_FIGURES {
+            let figure = match too_few {
+                Some(why) => Figure::not_measured("us", why),
+                None => {
+                    let samples = self.layer(layer).map_or(0, |row| row.samples);
+                    Figure::new(self.cost_us(samples, sent), "us", samples, Origin::Sampled)
+                }
+            };
+            figures.set(name, figure);
+        }
+        self.event_figures(&mut figures);
+        let counted = |count: u64, unit: &str| Figure::new(count as f64, unit, count, Origin::Counted);
+        figures.set(names::PACKETS_SENT, counted(sent, "count"));
+        figures.set(names::PACKETS_RECEIVED, counted(self.packets.packets[0], "count"));
+        figures.set(names::SEGMENTS_SENT, counted(self.packets.segments[1], "count"));
+        figures.set(names::PAYLOAD_SENT, counted(self.packets.payload_bytes[1], "bytes"));
+        figures
+    }
+
+    /// Events by layer, and of the network stack as a whole; the latter also says why there are none.
+    fn event_figures(&self, figures: &mut Figures) {
+        // Rows are per packet of both directions.
+        let to_sent = self.packets.total() as f64 / self.packets.packets[1] as f64;
+        for event in &self.events {
+            let of_stack = names::event_per_packet("stack", &event.event);
+            if let Some(why) = &event.not_measured {
+                figures.set(&of_stack, Figure::not_measured("count", why.clone()));
+                continue;
+            }
+            let mut stack = 0.0;
+            for (layer, _, word) in PACKET_FIGURES {
+                let row = self.layer(layer).and_then(|row| row.events_per_packet.get(&event.event));
+                let per_packet = row.map_or(0.0, |estimate| estimate.value) * to_sent;
+                if layer.is_some_and(Layer::is_stack) {
+                    stack += per_packet;
+                }
+                let figure = Figure::new(per_packet, "count", event.samples, Origin::Sampled);
+                figures.set(&names::event_per_packet(word, &event.event), figure);
+            }
+            figures.set(&of_stack, Figure::new(stack, "count", event.samples, Origin::Sampled));
+        }
+    }
+
+    /// CPU time of so many samples over the requests, microseconds. A point's few samples only divide what the scheduler
+    /// accounts exactly, so that their number by chance moves no sum.
+    fn cost_us(&self, samples: u64, requests: u64) -> f64 {
+        let sample_ns = match self.samples.in_server() {
+            in_server if in_server >= LEAST_SAMPLES && self.cpu_check.scheduler_ns > 0.0 => {
+                self.cpu_check.scheduler_ns / in_server as f64
+            }
+            _ => self.sample_ns,
+        };
+        samples as f64 * sample_ns / 1e3 / requests as f64
+    }
+
+    /// All figures of [`point_figures`](Self::point_figures), missing for this reason.
+    pub fn no_figures(why: &str) -> Figures {
+        let mut figures = Figures::default();
+        for (_, name) in FIGURES {
+            figures.set(name, Figure::not_measured("us", why));
+        }
+        figures
+    }
+}

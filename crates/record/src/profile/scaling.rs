@@ -1,0 +1,94 @@
+//! What calls over many descriptors cost on a kernel.
+
+use serde::Serialize;
+
+/// Everything that was measured.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Scaling {
+    /// The kernel's release.
+    pub kernel: String,
+    /// How many descriptors the process may have (RLIMIT_NOFILE, hard).
+    pub descriptor_limit: u64,
+    /// The calls.
+    pub calls: Vec<CallScaling>,
+    /// Whether it was ended early.
+    pub is_interrupted: bool,
+}
+
+/// A call's costs and what follows.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CallScaling {
+    /// Which call.
+    pub call: Call,
+    /// Costs by number of descriptors.
+    pub costs: Vec<Cost>,
+    /// Exponent e of cost ~ descriptors^e; 0 = flat, 1 = proportional.
+    pub exponent: Option<f64>,
+    /// In words.
+    pub growth: Growth,
+    /// Added cost of a further idle descriptor, nanoseconds.
+    pub ns_per_descriptor: Option<f64>,
+}
+
+/// What is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Call {
+    /// select() over all descriptors.
+    Select,
+    /// poll() over all descriptors.
+    Poll,
+    /// epoll_wait() with all descriptors registered.
+    EpollWait,
+    /// accept() of a connection that waits.
+    Accept,
+    /// The next descriptor after a low one was freed and taken again: the kernel searches for the lowest that is free.
+    DescriptorAllocation,
+}
+
+impl Call {
+    /// All of them.
+    pub const ALL: [Call; 5] = [Call::Select, Call::Poll, Call::EpollWait, Call::Accept, Call::DescriptorAllocation];
+
+    /// The word used in tables.
+    pub fn word(self) -> &'static str {
+        match self {
+            Call::Select => "select",
+            Call::Poll => "poll",
+            Call::EpollWait => "epoll_wait",
+            Call::Accept => "accept",
+            Call::DescriptorAllocation => "descriptor allocation",
+        }
+    }
+}
+
+/// Cost of a call at one number of descriptors, CPU nanoseconds a call.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Cost {
+    /// Idle descriptors.
+    pub descriptors: usize,
+    /// Median of the batches.
+    pub median_ns: f64,
+    /// Lower quartile.
+    pub lower_ns: f64,
+    /// Upper quartile.
+    pub upper_ns: f64,
+    /// Batches.
+    pub batches: usize,
+}
+
+/// How a cost grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Growth {
+    /// Not, or hardly.
+    Flat,
+    /// Less than in proportion.
+    Slow,
+    /// In proportion to the descriptors.
+    Proportional,
+    /// Faster than that.
+    Faster,
+    /// Fewer than two points to judge by.
+    Unknown,
+}

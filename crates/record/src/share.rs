@@ -1,0 +1,57 @@
+//! Which part of a load falls to one of several engine threads, replayers or machines.
+
+/// One of several equal parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// This part, from 0; less than `of`.
+    pub index: u32,
+    /// Number of parts, at least 1.
+    pub of: u32,
+}
+
+impl Share {
+    /// All of it.
+    pub const WHOLE: Share = Share { index: 0, of: 1 };
+
+    /// The part of `total` things that falls to this one: equal parts, the first ones larger by one where it does not
+    /// divide. The parts add up to the total.
+    pub fn part(self, total: u64) -> u64 {
+        let (index, of) = (u64::from(self.index), u64::from(self.of.max(1)));
+        total / of + u64::from(index < total % of)
+    }
+
+    /// Whether what has this key belongs to this part. Every key belongs to exactly one; of the keys below a total, as
+    /// many as [`part`](Self::part) says.
+    pub fn holds(self, key: u64) -> bool {
+        key % u64::from(self.of.max(1)) == u64::from(self.index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn parts_are_nearly_equal_and_add_up_to_the_total(total in any::<u64>(), of in 1u32..2000) {
+            let parts: Vec<u64> = (0..of).map(|index| Share { index, of }.part(total)).collect();
+            prop_assert_eq!(parts.iter().map(|part| u128::from(*part)).sum::<u128>(), u128::from(total));
+            prop_assert!(parts.is_sorted_by(|one, next| one >= next) && parts[0] - parts[parts.len() - 1] <= 1);
+        }
+
+        #[test]
+        fn each_key_is_in_one_part_and_a_part_holds_as_many_as_fall_to_it(total in 0u64..3000, of in 1u32..50) {
+            let held: Vec<u64> = (0..of)
+                .map(|index| (0..total).filter(|key| Share { index, of }.holds(*key)).count() as u64)
+                .collect();
+            let parts: Vec<u64> = (0..of).map(|index| Share { index, of }.part(total)).collect();
+            prop_assert_eq!(held, parts);
+        }
+
+        #[test]
+        fn any_key_has_one_owner(key in any::<u64>(), of in 1u32..2000) {
+            prop_assert_eq!((0..of).filter(|index| Share { index: *index, of }.holds(key)).count(), 1);
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Adding up what several threads, workers or points counted.
+
+use crate::Latency;
+use std::collections::BTreeMap;
+
+/// What can be added up in any order.
+pub(crate) trait Summand {
+    fn add(&mut self, other: &Self);
+}
+
+impl Summand for u64 {
+    // Counts may come from a file that anyone wrote: they saturate instead of overflowing.
+    fn add(&mut self, other: &u64) {
+        *self = self.saturating_add(*other);
+    }
+}
+
+impl Summand for Latency {
+    fn add(&mut self, other: &Latency) {
+        self.merge(other);
+    }
+}
+
+impl<K: Ord + Copy> Summand for BTreeMap<K, u64> {
+    fn add(&mut self, other: &BTreeMap<K, u64>) {
+        for (key, count) in other {
+            self.entry(*key).or_default().add(count);
+        }
+    }
+}
+
+/// `adds_up!(Type { fields })` gives a type its `add`, field by field. A field that is not listed does not compile.
+macro_rules! adds_up {
+    ($type:ident { $($field:ident),+ $(,)? }) => {
+        impl $type {
+            /// Adds what another thread, worker or point counted.
+            pub fn add(&mut self, other: &$type) {
+                let $type { $($field),+ } = other;
+                $($crate::sum::Summand::add(&mut self.$field, $field);)+
+            }
+        }
+
+        impl $crate::sum::Summand for $type {
+            fn add(&mut self, other: &$type) {
+                $type::add(self, other);
+            }
+        }
+    };
+}
+pub(crate) use adds_up;

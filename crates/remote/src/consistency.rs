@@ -1,0 +1,94 @@
+//! What no load can have come to: counts of a worker's result that do not add up, so that it is not believed.
+
+use load::LoadResult;
+use record::Latency;
+
+/// No engine sends as many requests in a week; sums over thousands of workers stay in range.
+const MOST_REQUESTS: u64 = 1 << 48;
+
+/// Why this cannot be the result of a load, in words; `None` where every count agrees with the others.
+pub fn contradiction(result: &LoadResult) -> Option<String> {
+    let outcomes = &result.counts.outcomes;
+    let counts = [outcomes.requests(), outcomes.connects, outcomes.connections_used, result.counts.completed_in_window];
+    if counts.iter().any(|count| *count > MOST_REQUESTS) {
+        return Some("its counts are larger than any load's".into());
+    }
+    let requests = outcomes.requests();
+    if outcomes.sum() != requests {
+        return Some(format!(
+            "it had {requests} requests and accounts for {}: the outcomes do not add up",
+            outcomes.sum()
+        ));
+    }
+    let completed = outcomes.completed();
+    for (name, latency) in [
+        ("response", &result.counts.times.response),
+        ("service", &result.counts.times.service),
+        ("first-byte", &result.counts.times.first_byte),
+    ] {
+        if latency.len() != completed {
+            return Some(format!(
+                "its histogram of {name} times has {} entries for {completed} responses",
+                latency.len()
+            ));
+        }
+    }
+    let statuses = result.counts.status_counts.values().fold(0, |sum: u64, count| sum.saturating_add(*count));
+    let at_most = [
+        ("entries of its histogram of the lag", result.counts.times.lag.len(), "requests", requests),
+        (
+            "entries of its histogram of waits for a connection",
+            result.counts.times.connection_wait.len(),
+            "requests",
+            requests,
+        ),
+        ("entries of its histogram of its own lag", result.counts.times.own_lag.len(), "requests", requests),
+        (
+            "entries of its histogram of connect times",
+            result.counts.times.connect.len(),
+            "connections",
+            outcomes.connects,
+        ),
+        ("silent connections", outcomes.connections_silent, "connections in use", outcomes.connections_used),
+        ("slow connections", outcomes.connects_slow, "connections", outcomes.connects),
+        (
+            "ages of unfinished requests",
+            result.counts.times.unfinished_age.len(),
+            "unfinished requests",
+            outcomes.unfinished,
+        ),
+        ("requests that never left", result.counts.never_sent, "unfinished requests", outcomes.unfinished),
+        ("responses by status", statuses, "responses", completed),
+        (
+            "good responses in the window",
+            result.counts.ok_in_window,
+            "responses in it",
+            result.counts.completed_in_window,
+        ),
+        ("bytes of bodies", result.counts.body_bytes, "bytes received", result.counts.received_bytes),
+    ];
+    if let Some((part, count, whole, limit)) = at_most.into_iter().find(|(_, count, _, limit)| count > limit) {
+        return Some(format!("it counts {count} {part}, but {limit} {whole}"));
+    }
+    let histograms = [
+        &result.counts.times.response,
+        &result.counts.times.service,
+        &result.counts.times.first_byte,
+        &result.counts.times.lag,
+        &result.counts.times.connection_wait,
+    ];
+    let others = [&result.counts.times.own_lag, &result.counts.times.connect, &result.counts.times.unfinished_age];
+    let is_beyond = |latency: &&Latency| latency.clamped() > latency.len();
+    if histograms.iter().chain(&others).copied().any(|latency| is_beyond(&latency)) {
+        return Some("a histogram has more values beyond its range than values".into());
+    }
+    if result.window_ns == 0 && result.counts.completed_in_window > 0 {
+        return Some("it counts responses in a window without length".into());
+    }
+    let engine = &result.engine;
+    let ratios = [engine.busiest_thread_ratio, engine.run_queue_wait_ratio.unwrap_or(0.0)];
+    if engine.memory_bytes_per_connection < 0.0 || ratios.iter().any(|ratio| !(0.0..=1000.0).contains(ratio)) {
+        return Some("what its engine used is not a share".into());
+    }
+    None
+}

@@ -1,0 +1,423 @@
+//! A load over several workers: shares go out, all start at one instant, results come back as one.
+
+pub use crate::account::OnLoss;
+use crate::account::{Part, clock_doubt, loss_doubt, uncounted_words, worker_figures, worker_line};
+use crate::error::{RemoteError, Result, unusable};
+use crate::link::{Event, Link, Out, Source, Stand};
+use crate::merge;
+use crate::protocol::{LEASE_NS, PlanMessage, ToWorker, WireProgress, line};
+use crate::ray::Nodes;
+use load::{LoadEvents, LoadResult, Progress};
+use record::figure::Figures;
+use record::time::{monotonic_ns, unix_ms};
+use record::{LoadPlan, Pace};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+/// How long workers may take to be there: ssh may ask for a password.
+const GREETING_NS: u64 = 60_000_000_000;
+/// Exchanges by which clocks are compared before each start, at least.
+const PINGS: u64 = 8;
+/// Exchanges with a worker whose clock is not yet known to [`CLOCK_GOAL_NS`], at most: one of them may be quick.
+const MOST_PINGS: u64 = 64;
+/// A clock that is known this well needs no more exchanges.
+const CLOCK_GOAL_NS: u64 = 250_000;
+const PROGRESS_NS: u64 = 200_000_000;
+/// Results may come this long after the window: timeouts of the last requests, and the way.
+const RESULT_NS: u64 = 30_000_000_000;
+
+/// Several workers.
+pub struct Fleet {
+    links: Vec<Link>,
+    events: Receiver<(usize, Event)>,
+    on_loss: OnLoss,
+    /// Engine threads of each worker, where the user said so.
+    threads: Option<usize>,
+    /// Workers whose loss was told already.
+    told: Vec<bool>,
+    /// What each worker did in the last load.
+    pub figures: Figures,
+    /// Why the requests of the last load are not all counted, if they are not.
+    pub uncounted: Option<String>,
+    /// What carries the bytes of workers on a cluster; dropped after the links.
+    _nodes: Option<Nodes>,
+}
+
+impl Fleet {
+    /// Starts the workers and waits until each has said hello. `nodes`: what carries the bytes of those of a cluster.
+    pub fn connect(
+        sources: &[Source],
+        nodes: Option<Nodes>,
+        on_loss: OnLoss,
+        threads: Option<usize>,
+        stop: &AtomicBool,
+    ) -> Result<Fleet> {
+        let (tell, events) = sync_channel(1024);
+        let mut links = Vec::with_capacity(sources.len());
+        for (index, source) in sources.iter().enumerate() {
+            links.push(Link::start(index, "client", source, tell.clone())?);
+        }
+        keep_leases(&links);
+        let told = vec![false; links.len()];
+        let mut fleet = Fleet {
+            links,
+            events,
+            on_loss,
+            threads,
+            told,
+            figures: Figures::default(),
+            uncounted: None,
+            _nodes: nodes,
+        };
+        let give_up_ns = monotonic_ns() + GREETING_NS;
+        while fleet.links.iter().any(|link| matches!(link.stand, Stand::Greeting)) {
+            fleet.pump(20_000_000, GREETING_NS);
+            if stop.load(Ordering::Relaxed) || monotonic_ns() > give_up_ns {
+                break;
+            }
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Err(RemoteError::Interrupted("the clients were starting"));
+        }
+        for link in &fleet.links {
+            match &link.stand {
+                Stand::Lost(why) => {
+                    return Err(unusable(format!(
+                        "{} cannot be used: {why}; does the command start 'straingauge load --worker' and print nothing else?",
+                        link.name()
+                    )));
+                }
+                Stand::Greeting => return Err(unusable(format!("{} did not say hello within 60 s", link.name()))),
+                _ => {}
+            }
+        }
+        Ok(fleet)
+    }
+
+    /// Drives one load over all workers that are left.
+    pub fn run(&mut self, plan: &LoadPlan, stop: &AtomicBool, events: &mut dyn LoadEvents) -> Result<LoadResult> {
+        if self.on_loss == OnLoss::End
+            && let Some(lost) = self.lost()
+        {
+            return Err(unusable(format!(
+                "{lost}; the run ends there (--on-worker-loss go-on would continue with the others)"
+            )));
+        }
+        self.outwait_the_lost(stop);
+        let live: Vec<usize> = (0..self.links.len()).filter(|index| !self.links[*index].is_lost()).collect();
+        if live.is_empty() {
+            return Err(unusable(format!("no client is left: {}", self.lost().unwrap_or_default())));
+        }
+        // A load smaller than the fleet is put on as many workers as it has connections.
+        let used = live.len().min(usize::try_from(plan.connections).unwrap_or(usize::MAX)).max(1);
+        let live = &live[..used];
+        for (place, index) in live.iter().enumerate() {
+            let share = merge::share(plan, place, used, self.threads);
+            let cap = match share.pace {
+                Pace::Open { rate_per_sec, .. } => Some(rate_per_sec),
+                _ => None,
+            };
+            let link = &mut self.links[*index];
+            (link.stand, link.progress, link.has_started) = (Stand::Preparing, WireProgress::default(), false);
+            link.send(&ToWorker::Plan(Box::new(PlanMessage::new(share, cap))));
+        }
+        let conduct = Conduct { fleet: self, plan, live, stop, events, began_ns: monotonic_ns(), told_ns: 0 };
+        conduct.conduct()
+    }
+
+    /// Takes what came, waits for it at most this long, and gives up who is silent.
+    fn pump(&mut self, wait_ns: u64, patience_ns: u64) {
+        let mut wait = Duration::from_nanos(wait_ns);
+        // What is there is taken without waiting again; not for ever, as a worker may flood.
+        for _ in 0..4096 {
+            match self.events.recv_timeout(wait) {
+                Ok((index, event)) => self.links[index].hear(event),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+            }
+            wait = Duration::ZERO;
+        }
+        let now = monotonic_ns();
+        self.links.iter_mut().for_each(|link| link.look(now, patience_ns));
+    }
+
+    /// A worker that was lost elsewhere may send load until its lease ends: none of it falls into the next window.
+    fn outwait_the_lost(&mut self, stop: &AtomicBool) {
+        let lost = self.links.iter().filter(|link| link.is_lost() && link.has_started);
+        let until_ns = lost.map(|link| link.lost_ns.saturating_add(LEASE_NS)).max().unwrap_or(0);
+        while monotonic_ns() < until_ns && !stop.load(Ordering::Relaxed) {
+            self.pump(20_000_000, 0);
+        }
+    }
+
+    /// The workers that were lost, in one sentence.
+    pub fn lost(&self) -> Option<String> {
+        let lost: Vec<String> = self
+            .links
+            .iter()
+            .filter_map(|link| match &link.stand {
+                Stand::Lost(why) => Some(format!("{} was lost: {why}", link.name())),
+                _ => None,
+            })
+            .collect();
+        (!lost.is_empty()).then(|| lost.join("; "))
+    }
+
+    /// A line for each worker, for a person.
+    pub fn lines(&self) -> Vec<String> {
+        self.links.iter().map(|link| worker_line(link, &self.figures)).collect()
+    }
+
+    /// What ends the run, if something does: a loss, unless the others go on.
+    pub fn failure(&self) -> Option<String> {
+        self.lost().filter(|_| self.on_loss == OnLoss::End)
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        // All at once: each is then waited for, and the others end meanwhile.
+        self.links.iter().for_each(Link::leave);
+    }
+}
+
+/// Pings every worker each second for as long as this process lives and they listen: silence ends their load.
+pub(crate) fn keep_leases(links: &[Link]) {
+    let outs: Vec<Out> = links.iter().map(Link::out).collect();
+    std::thread::spawn(move || {
+        loop {
+            let ping = line(&ToWorker::Ping { sent_ns: monotonic_ns() });
+            let are_open = outs.iter().filter(|out| out.send(ping.clone())).count();
+            if are_open == 0 {
+                return;
+            }
+            std::thread::sleep(Duration::from_nanos(LEASE_NS / 5));
+        }
+    });
+}
+
+/// One load in progress.
+struct Conduct<'a> {
+    fleet: &'a mut Fleet,
+    plan: &'a LoadPlan,
+    live: &'a [usize],
+    stop: &'a AtomicBool,
+    events: &'a mut dyn LoadEvents,
+    began_ns: u64,
+    /// When progress was told.
+    told_ns: u64,
+}
+
+impl Conduct<'_> {
+    fn conduct(mut self) -> Result<LoadResult> {
+        let opening_ns = self.plan.connect_timeout_ns.saturating_add(self.plan.connections.saturating_mul(200_000));
+        let give_up_ns = self.began_ns.saturating_add(opening_ns).saturating_add(RESULT_NS);
+        let mut is_on = self.wait(give_up_ns, |stand| !matches!(stand, Stand::Preparing));
+        for index in self.live {
+            if matches!(self.fleet.links[*index].stand, Stand::Preparing) && is_on {
+                self.fleet.links[*index].lose("it did not get ready in time".into());
+            }
+        }
+        is_on = is_on && self.compare_clocks();
+        let mut window = (u64::MAX, u64::MAX);
+        let mut started_unix_ms = unix_ms();
+        if is_on {
+            let trip_ns = self.live.iter().filter_map(|index| self.fleet.links[*index].clock);
+            let lead_ns = 50_000_000 + 4 * trip_ns.map(|clock| clock.uncertainty_ns).max().unwrap_or(0);
+            let start_ns = self.events.starts_at(monotonic_ns() + lead_ns);
+            self.start_at(start_ns);
+            window.0 = start_ns.saturating_add(self.plan.warmup_ns);
+            window.1 = window.0.saturating_add(self.plan.duration_ns);
+            is_on = self.wait_in(window, window.0);
+        }
+        if is_on {
+            started_unix_ms = unix_ms();
+            self.events.window_begins();
+            is_on = self.wait_in(window, window.1);
+            self.events.window_ends();
+        }
+        let is_cut = self.stop.load(Ordering::Relaxed) && monotonic_ns() < window.1;
+        if !is_on {
+            self.live.iter().for_each(|index| self.fleet.links[*index].send(&ToWorker::Stop {}));
+        }
+        let is_over = |stand: &Stand| matches!(stand, Stand::Done(_) | Stand::Idle | Stand::Lost(_));
+        let give_up_ns = monotonic_ns() + RESULT_NS;
+        while !self.live.iter().all(|index| is_over(&self.fleet.links[*index].stand)) && monotonic_ns() < give_up_ns {
+            self.fleet.pump(5_000_000, 0);
+            self.tell(window);
+        }
+        self.gather(started_unix_ms, is_cut)
+    }
+
+    /// Waits until all workers of this load stand as wanted; false when the load must end before.
+    fn wait(&mut self, until_ns: u64, wanted: impl Fn(&Stand) -> bool) -> bool {
+        while monotonic_ns() < until_ns {
+            if self.must_end() {
+                return false;
+            }
+            if self.live.iter().all(|index| wanted(&self.fleet.links[*index].stand)) {
+                return true;
+            }
+            self.fleet.pump(2_000_000, 0);
+            self.tell((u64::MAX, u64::MAX));
+        }
+        true
+    }
+
+    fn wait_in(&mut self, window: (u64, u64), until_ns: u64) -> bool {
+        loop {
+            let now = monotonic_ns();
+            if self.must_end() {
+                return false;
+            }
+            if now >= until_ns {
+                return true;
+            }
+            self.fleet.pump((until_ns - now).min(20_000_000), 0);
+            self.tell(window);
+        }
+    }
+
+    /// Stopped by the user, every worker is lost, or one is and that is the end.
+    fn must_end(&self) -> bool {
+        let lost = self.live.iter().filter(|index| self.fleet.links[**index].is_lost()).count();
+        self.stop.load(Ordering::Relaxed) || lost == self.live.len() || (lost > 0 && self.fleet.on_loss == OnLoss::End)
+    }
+
+    /// A few exchanges with each worker, so that a quick one is among them.
+    fn compare_clocks(&mut self) -> bool {
+        let before: Vec<u64> = self.live.iter().map(|index| self.fleet.links[*index].pongs).collect();
+        for index in self.live {
+            self.fleet.links[*index].clock = None;
+        }
+        // One exchange at a time with each, as one behind another would wait for it.
+        let mut asked = vec![0; self.live.len()];
+        for _ in 0..2 * MOST_PINGS {
+            let mut are_all_known = true;
+            for (place, index) in self.live.iter().enumerate() {
+                let link = &self.fleet.links[*index];
+                let heard = link.pongs.saturating_sub(before[place]);
+                let is_known = link.clock.is_some_and(|clock| clock.uncertainty_ns <= CLOCK_GOAL_NS);
+                if link.is_lost() || heard >= if is_known { PINGS } else { MOST_PINGS } {
+                    continue;
+                }
+                are_all_known = false;
+                if heard >= asked[place] {
+                    link.ping();
+                    asked[place] = heard + 1;
+                }
+            }
+            if are_all_known || self.must_end() {
+                break;
+            }
+            self.fleet.pump(3_000_000, 0);
+        }
+        let give_up_ns = monotonic_ns() + LEASE_NS;
+        while monotonic_ns() < give_up_ns {
+            if self.must_end() {
+                return false;
+            }
+            let heard = |(place, index): (usize, &usize)| {
+                let link = &self.fleet.links[*index];
+                link.is_lost() || (link.pongs >= before[place] + PINGS && link.clock.is_some())
+            };
+            if self.live.iter().enumerate().all(heard) {
+                break;
+            }
+            self.fleet.pump(2_000_000, 0);
+        }
+        true
+    }
+
+    fn start_at(&mut self, start_ns: u64) {
+        for index in self.live {
+            let link = &mut self.fleet.links[*index];
+            if !matches!(link.stand, Stand::Ready) {
+                continue;
+            }
+            let Some(clock) = link.clock else {
+                link.lose("it answered no ping".into());
+                continue;
+            };
+            match u64::try_from(i128::from(start_ns) + clock.offset_ns) {
+                Ok(at_ns) => {
+                    (link.stand, link.has_started) = (Stand::Running, true);
+                    link.send(&ToWorker::Start { at_ns });
+                }
+                Err(_) => link.lose("its clock cannot be compared with this machine's".into()),
+            }
+        }
+    }
+
+    fn tell(&mut self, window: (u64, u64)) {
+        let now = monotonic_ns();
+        if now < self.told_ns + PROGRESS_NS {
+            return;
+        }
+        self.told_ns = now;
+        let of = |pick: fn(&WireProgress) -> u64| -> u64 {
+            self.live.iter().fold(0, |sum, index| sum.saturating_add(pick(&self.fleet.links[*index].progress)))
+        };
+        let rates = self.live.iter().map(|index| self.fleet.links[*index].progress.throughput_per_sec);
+        let progress = Progress {
+            elapsed_ns: now - self.began_ns,
+            window_elapsed_ns: (now >= window.0).then(|| now.min(window.1) - window.0),
+            connected: of(|progress| progress.connected),
+            completed: of(|progress| progress.completed),
+            failed: of(|progress| progress.failed),
+            interval_throughput_per_sec: rates.sum(),
+            in_warmup: now < window.0,
+            is_draining: now >= window.1,
+        };
+        self.events.progress(&progress);
+    }
+
+    fn gather(self, started_unix_ms: u64, is_cut: bool) -> Result<LoadResult> {
+        let (fleet, live) = (self.fleet, self.live);
+        let mut doubts = Vec::new();
+        let (mut sum, mut parts) = (merge::Sum::default(), Vec::new());
+        for index in live {
+            let link = &mut fleet.links[*index];
+            match std::mem::replace(&mut link.stand, Stand::Idle) {
+                Stand::Done(wire) => match wire.into_result() {
+                    Ok((result, _)) if result.window_ns > self.plan.duration_ns => {
+                        link.lose("a message is not usable: its window is longer than the plan's".into());
+                    }
+                    Ok((result, late_ns)) => {
+                        doubts.extend(clock_doubt(link, late_ns));
+                        parts.push(Part {
+                            number: link.number,
+                            completed: result.counts.completed_in_window,
+                            window_s: result.window_s(),
+                        });
+                        sum.add(&link.name(), result);
+                    }
+                    Err(error) => link.lose(error.to_string()),
+                },
+                Stand::Lost(why) => link.stand = Stand::Lost(why),
+                _ => link.lose("it gave no result in time".into()),
+            }
+        }
+        for index in live {
+            let link = &fleet.links[*index];
+            if let Stand::Lost(why) = &link.stand
+                && !std::mem::replace(&mut fleet.told[*index], true)
+            {
+                doubts.push(loss_doubt(link, why, fleet.on_loss));
+            }
+        }
+        let uncounted: Vec<&Link> =
+            (live.iter().map(|index| &fleet.links[*index])).filter(|link| link.is_lost() && link.has_started).collect();
+        fleet.uncounted = uncounted_words(&uncounted);
+        let figures = worker_figures(&fleet.links, &parts);
+        let Some(mut all) = sum.finish() else {
+            return Err(unusable(format!("no client gave a result: {}", fleet.lost().unwrap_or_default())));
+        };
+        all.started_unix_ms = started_unix_ms;
+        // A worker that was told to stop says so; whether the user interrupted is known here alone.
+        all.interrupted = is_cut;
+        all.doubts.extend(doubts);
+        fleet.figures = figures;
+        Ok(all)
+    }
+}

@@ -1,0 +1,46 @@
+//! Load and observation from other machines: a *worker* is any command that speaks the protocol on its standard input and
+//! output (`straingauge load --worker`, `straingauge watch --worker`, over ssh or here), the *driver* is the straingauge that
+//! started it. The protocol is described in `docs/worker-protocol.md`.
+//!
+//! The driver's side: [`Fleet`] (a load over several workers), [`Watcher`] (who watches a server elsewhere), [`Nodes`] (workers
+//! on the nodes of a Ray cluster), [`permit()`] (what is refused before). The worker's side: [`serve_load`], [`serve_watch`].
+//!
+//! Read next: `protocol` (messages, with those of watchers in `observation`), `session` (the worker's side, with `serve` for
+//! load and `serve_watch` for a watcher), `link` (one worker as the driver sees it), `fleet`, `merge` (shares and sums; what is
+//! believed of a result stands in `consistency`), `account` (what is reported of each), `complaints` (its standard error),
+//! `requests` (the watch of requests, here or there), `sources` (addresses from which a worker connects).
+
+mod account;
+mod complaints;
+mod error;
+mod fleet;
+mod link;
+mod merge;
+mod permit;
+mod protocol;
+mod ray;
+mod requests;
+mod serve;
+mod serve_watch;
+mod session;
+mod sources;
+mod watcher;
+
+#[cfg(test)]
+#[path = "../fuzz/properties/worker_protocol.rs"]
+mod properties;
+
+pub use account::leave_out_uncounted;
+pub use error::RemoteError;
+pub use fleet::{Fleet, OnLoss};
+pub use link::Source;
+pub use permit::{can_be_split, permit};
+pub use ray::{Nodes, RayPlan};
+pub use requests::{RequestWatch, RequestWatchPlan};
+pub use serve::serve as serve_load;
+pub use serve_watch::serve as serve_watch;
+pub use sources::Sources;
+pub use watcher::Watcher;
+
+/// How often a server's connection states are read during a window.
+pub const STATES_INTERVAL: std::time::Duration = std::time::Duration::from_millis(100);

@@ -1,0 +1,414 @@
+//! One worker as the driver sees it: its process, its pipes, its clock, and whether it is still there.
+
+use crate::complaints::Complaints;
+use crate::error::{RemoteError, Result, system};
+use crate::protocol::{
+    FromWorker, LEASE_NS, Lines, PROTOCOL, ToWorker, WireObservation, WireProgress, WireResult, clean, line,
+};
+use record::time::monotonic_ns;
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Abilities that are kept of those that a worker claims.
+const MOST_WORDS: usize = 32;
+
+/// What the reading threads hand to the driver.
+pub enum Event {
+    /// A message, and when it came on the driver's monotonic clock.
+    Message(Box<FromWorker>, u64),
+    /// The worker's output ended or is no protocol; why, in words.
+    Ended(String),
+}
+
+/// Where a worker stands.
+#[derive(Debug)]
+pub enum Stand {
+    /// Started, not yet heard.
+    Greeting,
+    /// Waits for a plan.
+    Idle,
+    /// Opens connections.
+    Preparing,
+    /// Waits for the start.
+    Ready,
+    /// Sends load.
+    Running,
+    /// Has sent its result.
+    Done(Box<WireResult>),
+    /// Gone; why.
+    Lost(String),
+}
+
+/// The worker's clock against the driver's, estimated over the pipe as NTP does: the exchange with the shortest round
+/// trip is the best (Mills, Internet Time Synchronization, 1991).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ClockOffset {
+    /// Worker's monotonic clock minus the driver's.
+    pub offset_ns: i128,
+    /// Half the round trip: the estimate is wrong by at most this.
+    pub uncertainty_ns: u64,
+    /// Exchanges of which the best was taken.
+    pub exchanges: u64,
+}
+
+/// Where a worker's messages are queued; closed once it is given up, whoever else holds it.
+#[derive(Debug, Clone)]
+pub struct Out(Arc<Mutex<Option<SyncSender<String>>>>);
+
+impl Out {
+    /// Queues a line; false when closed. One that finds the queue full is dropped: the silence that follows is noticed.
+    pub fn send(&self, text: String) -> bool {
+        match &*self.0.lock().expect("no holder panics") {
+            Some(out) => {
+                let _ = out.try_send(text);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn close(&self) {
+        *self.0.lock().expect("no holder panics") = None;
+    }
+}
+
+/// Where a worker comes from.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// A command for a shell, which speaks the protocol on its pipes.
+    Command(String),
+    /// A node of a cluster, whose worker speaks through a socket of this machine.
+    Node {
+        /// The node's.
+        name: String,
+        /// Where the worker's bytes come and go.
+        socket: PathBuf,
+    },
+}
+
+/// What carries a worker's bytes.
+#[derive(Debug)]
+enum Carrier {
+    Process(Child, Complaints),
+    Socket(UnixStream),
+}
+
+/// A worker and what is known of it.
+#[derive(Debug)]
+pub struct Link {
+    /// As typed after `--client`, or the node.
+    pub from: String,
+    /// Its number for people, from 1.
+    pub number: usize,
+    /// `client`, or `watcher`, which has no number.
+    pub role: &'static str,
+    pub stand: Stand,
+    pub clock: Option<ClockOffset>,
+    pub pongs: u64,
+    pub progress: WireProgress,
+    /// What a watcher saw, until it is taken.
+    pub observation: Option<Box<WireObservation>>,
+    /// Whether a watcher counts requests, until it is taken: why not, where it does not.
+    pub watching: Option<Option<String>>,
+    /// A watcher has said that it awaits the load.
+    pub awaits_load: bool,
+    /// Its host's name, by its own word.
+    pub host: String,
+    /// Its straingauge's version, by its own word.
+    pub version: String,
+    /// What it can beyond what the protocol's version began with.
+    pub can: Vec<String>,
+    /// It was told to send the requests of the load in progress, or of the one in which it was lost.
+    pub has_started: bool,
+    /// When it was lost.
+    pub lost_ns: u64,
+    heard_ns: u64,
+    carrier: Carrier,
+    out: Out,
+}
+
+impl Link {
+    /// Starts the worker; its messages come through `events` with this index.
+    pub fn start(
+        index: usize,
+        role: &'static str,
+        source: &Source,
+        events: SyncSender<(usize, Event)>,
+    ) -> Result<Link> {
+        let (carrier, stdout, mut stdin) = open(source, short_name(role, index + 1))?;
+        let reader = std::thread::Builder::new().name(format!("client-{index}")).spawn(move || {
+            let mut lines = Lines::new(stdout);
+            loop {
+                let event = match lines.next::<FromWorker>() {
+                    Ok(Some(message)) => Event::Message(Box::new(message), monotonic_ns()),
+                    Ok(None) => Event::Ended("it ended".into()),
+                    Err(error) => Event::Ended(error.to_string()),
+                };
+                let is_last = matches!(event, Event::Ended(_));
+                if events.send((index, event)).is_err() || is_last {
+                    return;
+                }
+            }
+        });
+        reader.map_err(system("cannot start the thread that reads from a worker"))?;
+        // Writing may block for ever on a hung worker, so a thread of its own does it; a full queue is no progress.
+        let (out, queued) = sync_channel::<String>(64);
+        let writer = std::thread::Builder::new().name(format!("to-client-{index}")).spawn(move || {
+            for text in queued {
+                if stdin.write_all(text.as_bytes()).and_then(|()| stdin.flush()).is_err() {
+                    return;
+                }
+            }
+        });
+        writer.map_err(system("cannot start the thread that writes to a worker"))?;
+        Ok(Link {
+            from: match source {
+                Source::Command(command) => command.clone(),
+                Source::Node { name, .. } => format!("node {name}"),
+            },
+            number: index + 1,
+            role,
+            stand: Stand::Greeting,
+            clock: None,
+            pongs: 0,
+            progress: WireProgress::default(),
+            observation: None,
+            watching: None,
+            awaits_load: false,
+            host: String::new(),
+            version: String::new(),
+            can: Vec::new(),
+            has_started: false,
+            lost_ns: 0,
+            heard_ns: monotonic_ns(),
+            carrier,
+            out: Out(Arc::new(Mutex::new(Some(out)))),
+        })
+    }
+
+    /// `client 2 (ssh c2 straingauge load --worker)`.
+    pub fn name(&self) -> String {
+        format!("{} ({})", self.short_name(), clean(&self.from, 100))
+    }
+
+    /// `client 2`, or `watcher`, of which there is one.
+    pub fn short_name(&self) -> String {
+        short_name(self.role, self.number)
+    }
+
+    /// Sends a message.
+    pub fn send(&self, message: &ToWorker) {
+        self.out.send(line(message));
+    }
+
+    /// A ping, if it may be one of many: the lease is kept and the clocks are compared.
+    pub fn ping(&self) {
+        self.send(&ToWorker::Ping { sent_ns: monotonic_ns() });
+    }
+
+    /// The queue of its messages, for the thread that keeps the leases.
+    pub fn out(&self) -> Out {
+        self.out.clone()
+    }
+
+    /// No more messages: its input ends, and it with it.
+    pub fn leave(&self) {
+        self.out.close();
+    }
+
+    pub fn is_lost(&self) -> bool {
+        matches!(self.stand, Stand::Lost(_))
+    }
+
+    /// Takes what came from it.
+    pub fn hear(&mut self, event: Event) {
+        if self.is_lost() {
+            return;
+        }
+        match event {
+            Event::Ended(why) => {
+                let why = match self.exit_words() {
+                    Some(how) if why == "it ended" => how,
+                    _ => why,
+                };
+                self.lose(why);
+            }
+            Event::Message(message, at_ns) => {
+                self.heard_ns = at_ns;
+                self.take(*message, at_ns);
+            }
+        }
+    }
+
+    fn take(&mut self, message: FromWorker, at_ns: u64) {
+        if matches!(self.stand, Stand::Greeting)
+            && !matches!(message, FromWorker::Hello { .. } | FromWorker::Gone { .. } | FromWorker::Refused { .. })
+        {
+            return self.lose("its first message was no hello: it was not its turn".into());
+        }
+        match message {
+            FromWorker::Hello { protocol, version, host, can, .. } => {
+                let version = clean(&version, 20);
+                if protocol != PROTOCOL {
+                    return self.lose(format!(
+                        "it speaks version {protocol} of the worker protocol (straingauge {version}), this driver {PROTOCOL}; use the same straingauge on all machines"
+                    ));
+                }
+                (self.host, self.version) = (clean(&host, 60), version);
+                self.can = can.into_iter().take(MOST_WORDS).collect();
+                if matches!(self.stand, Stand::Greeting) {
+                    // A watcher gets ready without a plan.
+                    self.stand = if self.role == "watcher" { Stand::Preparing } else { Stand::Idle };
+                }
+            }
+            FromWorker::Pong { sent_ns, clock_ns } => {
+                // Only a number that this driver can have sent.
+                if sent_ns <= at_ns {
+                    self.pongs += 1;
+                    let trip_ns = at_ns - sent_ns;
+                    let middle = i128::from(sent_ns) + i128::from(trip_ns / 2);
+                    let this = ClockOffset {
+                        offset_ns: i128::from(clock_ns) - middle,
+                        uncertainty_ns: trip_ns / 2,
+                        exchanges: self.clock.map_or(0, |best| best.exchanges) + 1,
+                    };
+                    self.clock = Some(match self.clock {
+                        Some(best) if best.uncertainty_ns <= this.uncertainty_ns => {
+                            ClockOffset { exchanges: this.exchanges, ..best }
+                        }
+                        _ => this,
+                    });
+                }
+            }
+            FromWorker::Ready {} if matches!(self.stand, Stand::Preparing) => self.stand = Stand::Ready,
+            FromWorker::Progress(progress) => self.progress = progress,
+            FromWorker::Observation(seen) if self.role == "watcher" => self.observation = Some(seen),
+            FromWorker::Watching { why_not } if self.role == "watcher" => self.watching = Some(why_not),
+            FromWorker::LoadAwaited {} if self.role == "watcher" => self.awaits_load = true,
+            FromWorker::Result(result) if matches!(self.stand, Stand::Running | Stand::Preparing | Stand::Ready) => {
+                self.stand = Stand::Done(result);
+            }
+            FromWorker::Gone { why } => self.lose(clean(&why, 300)),
+            FromWorker::Refused { why } => self.lose(format!("it refused: {}", clean(&why, 300))),
+            FromWorker::Ready {}
+            | FromWorker::Result(_)
+            | FromWorker::Observation(_)
+            | FromWorker::Watching { .. }
+            | FromWorker::LoadAwaited {} => {
+                self.lose("it sent a message that was not its turn".into());
+            }
+        }
+    }
+
+    /// Gives it up when it was silent for the lease.
+    pub fn look(&mut self, now_ns: u64, patience_ns: u64) {
+        if !self.is_lost() && now_ns.saturating_sub(self.heard_ns) > LEASE_NS.max(patience_ns) {
+            self.lose(format!("it was silent for {} s", LEASE_NS.max(patience_ns) / 1_000_000_000));
+        }
+    }
+
+    /// Gives it up: its process is killed, so that no load of it goes on where that is in our hands.
+    pub fn lose(&mut self, why: String) {
+        self.stand = Stand::Lost(why);
+        self.lost_ns = monotonic_ns();
+        self.out.close();
+        self.kill();
+    }
+
+    fn exit_words(&mut self) -> Option<String> {
+        let Carrier::Process(child, complaints) = &mut self.carrier else {
+            return Some("the fleet's helper on this machine closed its socket".into());
+        };
+        let until = Instant::now() + Duration::from_millis(200);
+        while Instant::now() < until {
+            if let Ok(Some(status)) = child.try_wait() {
+                // Its own words come before ours about it.
+                complaints.settle();
+                return Some(format!("it ended ({status})"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        None
+    }
+
+    fn kill(&mut self) {
+        let child = match &mut self.carrier {
+            Carrier::Process(child, _) => child,
+            Carrier::Socket(socket) => {
+                // Whoever carries the bytes ends the worker with this.
+                let _ = socket.shutdown(Shutdown::Both);
+                return;
+            }
+        };
+        if let Ok(group) = i32::try_from(child.id())
+            && matches!(child.try_wait(), Ok(None))
+        {
+            // SAFETY: kill takes numbers; the group is the child's own, and it is not reaped yet.
+            unsafe { libc::kill(-group, libc::SIGKILL) };
+        }
+        let _ = child.wait();
+    }
+}
+
+/// The two ends of the way to a worker.
+type Ends = (Carrier, Box<dyn Read + Send>, Box<dyn Write + Send>);
+
+fn short_name(role: &str, number: usize) -> String {
+    if role == "client" { format!("client {number}") } else { role.into() }
+}
+
+fn open(source: &Source, short_name: String) -> Result<Ends> {
+    match source {
+        Source::Command(command) => {
+            // A group of its own: Ctrl-C reaches the driver alone, which then asks for the results.
+            let mut child = Command::new("sh")
+                .args(["-c", command])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .process_group(0)
+                .spawn()
+                .map_err(system(format!("cannot start '{command}'")))?;
+            let stdin = child.stdin.take().expect("was asked for");
+            let stdout = child.stdout.take().expect("was asked for");
+            let stderr = child.stderr.take().expect("was asked for");
+            let complaints = Complaints::pass_on(stderr, short_name)
+                .map_err(system("cannot start the thread that reads a worker's standard error"))?;
+            Ok((Carrier::Process(child, complaints), Box::new(stdout), Box::new(stdin)))
+        }
+        Source::Node { name, socket } => {
+            let cannot = |source| RemoteError::System {
+                what: format!("cannot reach the worker on node {name} through its socket"),
+                source,
+            };
+            let socket = UnixStream::connect(socket).map_err(cannot)?;
+            let (read, write) = (socket.try_clone().map_err(cannot)?, socket.try_clone().map_err(cannot)?);
+            Ok((Carrier::Socket(socket), Box::new(read), Box::new(write)))
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // The worker's input ends, so it ends by itself; one that does not is killed.
+        self.leave();
+        if let Carrier::Process(child, complaints) = &mut self.carrier {
+            let until = Instant::now() + Duration::from_secs(1);
+            while Instant::now() < until {
+                if !matches!(child.try_wait(), Ok(None)) {
+                    complaints.settle();
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        self.kill();
+    }
+}

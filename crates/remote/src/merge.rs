@@ -1,0 +1,227 @@
+//! Shares and sums: a plan split over workers, and their results as one ([`LoadResult::merge`]).
+
+use load::{LoadResult, SeriesSum};
+use record::{Doubt, LoadPlan, Pace, Share};
+
+/// The share of a plan that falls to one of several workers. Rates and connections are split, seeds differ.
+pub fn share(plan: &LoadPlan, index: usize, of: usize, threads: Option<usize>) -> LoadPlan {
+    let mut share = plan.clone();
+    share.connections = Share { index: index as u32, of: of as u32 }.part(plan.connections);
+    if let Pace::Open { rate_per_sec, arrival } = plan.pace {
+        share.pace = Pace::Open { rate_per_sec: rate_per_sec / of as f64, arrival };
+    }
+    share.connect_rate_per_sec = plan.connect_rate_per_sec / of as f64;
+    share.seed = plan.seed.wrapping_add((index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    share.threads = threads.unwrap_or(0);
+    share.cpus = Vec::new();
+    share
+}
+
+/// The results of several workers, added one by one, so that a thousand of them need the memory of two.
+#[derive(Debug, Default)]
+pub struct Sum {
+    all: Option<LoadResult>,
+    series: SeriesSum,
+    /// With the worker's name.
+    doubts: Vec<(String, Doubt)>,
+    count: usize,
+}
+
+impl Sum {
+    /// Adds a worker's result.
+    pub fn add(&mut self, name: &str, result: LoadResult) {
+        self.count += 1;
+        self.doubts.extend(named(name, &result.doubts));
+        self.series.add(&result.series_csv);
+        match &mut self.all {
+            Some(all) => all.merge(&result),
+            None => self.all = Some(result),
+        }
+    }
+
+    /// All of them as one; `None` of none. The text before each doubt names its worker.
+    pub fn finish(self) -> Option<LoadResult> {
+        let mut all = self.all?;
+        if self.count > 1 {
+            all.series_csv = self.series.csv();
+        }
+        all.doubts = one_of_each(self.doubts);
+        Some(all)
+    }
+}
+
+fn named(name: &str, doubts: &[Doubt]) -> Vec<(String, Doubt)> {
+    doubts.iter().map(|doubt| (name.to_string(), doubt.clone())).collect()
+}
+
+/// One doubt of each kind, the most severe, with how many workers have it.
+fn one_of_each(doubts: Vec<(String, Doubt)>) -> Vec<Doubt> {
+    let mut kept: Vec<(usize, String, Doubt)> = Vec::new();
+    for (name, doubt) in doubts {
+        match kept.iter_mut().find(|(_, _, known)| known.kind == doubt.kind) {
+            Some((count, first, known)) => {
+                *count += usize::from(*first != name);
+                if doubt.severity > known.severity {
+                    (*first, *known) = (name, doubt);
+                }
+            }
+            None => kept.push((1, name, doubt)),
+        }
+    }
+    let words = |(count, name, mut doubt): (usize, String, Doubt)| {
+        let others = if count > 1 { format!(", and {} more", count - 1) } else { String::new() };
+        doubt.what = format!("{name}{others}: {}", doubt.what);
+        doubt
+    };
+    kept.into_iter().map(words).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use record::scenario::{Arrival, RequestTarget};
+
+    fn plan() -> LoadPlan {
+        LoadPlan {
+            addresses: vec!["127.0.0.1:80".parse().unwrap()],
+            host: "h".into(),
+            method: "GET".into(),
+            targets: vec![RequestTarget { path: "/".into() }],
+            headers: Vec::new(),
+            body: b"\0body".to_vec(),
+            pace: Pace::Open { rate_per_sec: 1000.0, arrival: Arrival::Poisson },
+            connections: 11,
+            requests_per_connection: 0,
+            threads: 1,
+            cpus: vec![0],
+            warmup_ns: 0,
+            duration_ns: 100_000_000,
+            timeout_ns: 1_000_000_000,
+            connect_timeout_ns: 1_000_000_000,
+            connect_rate_per_sec: 0.0,
+            source_addresses: Vec::new(),
+            seed: 1,
+            precise: false,
+            workload: Default::default(),
+            clients: Default::default(),
+        }
+    }
+
+    #[test]
+    fn shares_add_up_to_the_plan_and_no_two_send_the_same_schedule() {
+        let shares: Vec<LoadPlan> = (0..4).map(|index| share(&plan(), index, 4, None)).collect();
+        assert_eq!(shares.iter().map(|share| share.connections).sum::<u64>(), 11);
+        let rate: f64 = shares
+            .iter()
+            .map(|share| match share.pace {
+                Pace::Open { rate_per_sec, .. } => rate_per_sec,
+                _ => 0.0,
+            })
+            .sum();
+        assert!((rate - 1000.0).abs() < 1e-6);
+        let seeds: std::collections::HashSet<u64> = shares.iter().map(|share| share.seed).collect();
+        assert_eq!(seeds.len(), 4);
+    }
+
+    #[test]
+    fn a_plan_comes_through_the_protocol_with_its_body_and_a_rate_over_its_cap_is_refused() {
+        use crate::protocol::{Lines, PlanMessage, ToWorker, line};
+        let through = |cap| {
+            let text = line(&ToWorker::Plan(Box::new(PlanMessage::new(plan(), cap))));
+            match Lines::new(text.as_bytes()).next::<ToWorker>().unwrap() {
+                Some(ToWorker::Plan(message)) => message.into_plan(),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(through(Some(1000.0)).unwrap(), plan());
+        assert!(through(Some(999.0)).unwrap_err().to_string().contains("cap"));
+    }
+
+    #[test]
+    fn merged_histograms_equal_those_of_all_samples_together() {
+        let (left, right) = ([5_000, 70_000, 900], [1_000_000, 5_000]);
+        let both: Vec<u64> = left.iter().chain(&right).copied().collect();
+        let mut sum = Sum::default();
+        sum.add("client 1", of_requests(&left));
+        sum.add("client 2", of_requests(&right));
+        let merged = sum.finish().unwrap();
+        assert_eq!(merged.counts.times.response, of_requests(&both).counts.times.response);
+        assert_eq!(merged.counts.outcomes.ok, 5);
+        assert!(Sum::default().finish().is_none());
+    }
+
+    /// The fuzzer's seeds are checked in: what the fuzzer checks holds for each, and for each cut off anywhere.
+    #[test]
+    fn the_fuzzing_corpus_of_the_protocol_holds() {
+        let seeds = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/worker_protocol");
+        let files: Vec<_> = std::fs::read_dir(seeds).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert!(files.len() >= 3, "{files:?}");
+        for file in files {
+            let bytes = std::fs::read(file).unwrap();
+            (0..=bytes.len()).for_each(|end| crate::properties::hold_for(&bytes[..end]));
+        }
+    }
+
+    #[test]
+    fn a_result_comes_through_the_protocol_unchanged() {
+        use crate::protocol::{FromWorker, Lines, WireResult, line};
+        let mut sent = of_requests(&(1..2000).map(|value| value * 7919).collect::<Vec<u64>>());
+        (sent.counts.outcomes.sent, sent.counts.outcomes.carried_in) = (1990, 9);
+        (sent.counts.outcomes.connections_used, sent.counts.outcomes.connections_silent) = (12, 3);
+        sent.counts.status_counts.insert(200, 1999);
+        sent.engine.run_queue_wait_ratio = Some(0.25);
+        sent.first_errors.push("connection reset".into());
+        let text = line(&FromWorker::Result(Box::new(WireResult::new(sent.clone(), 0).unwrap())));
+        let Some(FromWorker::Result(wire)) = Lines::new(text.as_bytes()).next::<FromWorker>().unwrap() else {
+            panic!()
+        };
+        let (came, late_ns) = wire.into_result().unwrap();
+        assert_eq!(late_ns, 0);
+        assert_eq!(came.counts.outcomes, sent.counts.outcomes);
+        assert_eq!(came.counts.times.response.buckets(), sent.counts.times.response.buckets());
+        assert_eq!(line(&FromWorker::Result(Box::new(WireResult::new(came, 0).unwrap()))), text);
+    }
+
+    /// A result whose counts agree with each other.
+    fn of_requests(values: &[u64]) -> LoadResult {
+        let mut one = LoadResult { window_ns: 1_000_000_000, ..LoadResult::default() };
+        for value in values {
+            let times = &mut one.counts.times;
+            for latency in [&mut times.response, &mut times.service, &mut times.first_byte] {
+                latency.record_ns(*value);
+            }
+        }
+        one.counts.outcomes.sent = values.len() as u64;
+        one.counts.outcomes.ok = values.len() as u64;
+        one
+    }
+
+    #[test]
+    fn a_result_whose_counts_contradict_each_other_is_refused_in_words() {
+        use crate::protocol::WireResult;
+        let read = |result: &LoadResult| WireResult::new(result.clone(), 0).unwrap().into_result().map(drop);
+        let good = of_requests(&[1000, 2000, 3000]);
+        read(&good).unwrap();
+        type Change = fn(&mut LoadResult);
+        let lies: [(Change, &str); 12] = [
+            (|result| result.counts.outcomes.sent = 4, "accounts for 3"),
+            (|result| result.counts.outcomes.non_2xx = 1, "accounts for 4"),
+            (|result| result.counts.outcomes.sent = u64::MAX, "larger than any"),
+            (|result| result.counts.times.response.record_ns(1), "response times has 4 entries"),
+            (|result| result.counts.times.service = Default::default(), "service times has 0 entries"),
+            (|result| (0..4).for_each(|_| result.counts.times.lag.record_ns(1)), "the lag, but 3 requests"),
+            (|result| result.counts.times.connect.record_ns(1), "connect times, but 0 connections"),
+            (|result| result.counts.never_sent = 1, "never left, but 0 unfinished"),
+            (|result| result.counts.status_counts = [(200, 4)].into(), "by status, but 3 responses"),
+            (|result| result.counts.ok_in_window = 1, "but 0 responses in it"),
+            (|result| result.counts.body_bytes = 1, "but 0 bytes received"),
+            (|result| result.engine.busiest_thread_ratio = -1.0, "not a share"),
+        ];
+        for (lie, words) in lies {
+            let mut result = good.clone();
+            lie(&mut result);
+            let why = read(&result).unwrap_err().to_string();
+            assert!(why.contains(words), "{why}");
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! The worker protocol's messages and the bounded reader of their lines (docs/worker-protocol.md).
+//!
+//! One JSON object a line. What comes from the other end is untrusted: lines have a limit, numbers a range, and texts are
+//! cleaned of control characters before anybody sees them. This file stands alone, so that it can be fuzzed.
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use load::{LoadResult, Progress};
+use record::{Doubt, LoadPlan};
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, Read};
+
+#[path = "consistency.rs"]
+mod consistency;
+#[path = "observation.rs"]
+mod observation;
+
+pub use observation::{WireClient, WireObservation, WireWatch};
+
+/// Version of the protocol; both ends must speak the same.
+pub const PROTOCOL: u32 = 1;
+/// A longer line is refused: a plan with many targets and a result with whole histograms stay far below.
+pub const MAX_LINE_BYTES: usize = 16 << 20;
+/// A worker that hears nothing for this long stops sending load; a driver that hears nothing gives the worker up.
+pub const LEASE_NS: u64 = 5_000_000_000;
+/// Nothing in a plan may last longer.
+const MAX_SPAN_NS: u64 = 7 * 24 * 3_600_000_000_000;
+const MAX_SERIES_BYTES: usize = 8 << 20;
+const MAX_WORDS: usize = 300;
+/// What a watcher says in its hello when it can count requests.
+pub const CAN_COUNT_REQUESTS: &str = "requests";
+
+/// What the driver says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum ToWorker {
+    /// Open the connections of this plan, then say ready.
+    Plan(Box<PlanMessage>),
+    /// Still there; answered at once by a pong with the same number.
+    Ping { sent_ns: u64 },
+    /// Requests begin at this instant of the worker's own clock.
+    Start { at_ns: u64 },
+    /// End the load now and send the result.
+    Stop {},
+    /// To a watcher that can: from now on count requests, too.
+    Watch(WireWatch),
+    /// To a watcher that counts requests: a load begins, connections will be opened. Answered when that is known.
+    LoadBegins {},
+    /// To a watcher: a window begins; how long it is planned to be, where requests are counted.
+    Begin {
+        #[serde(default)]
+        planned_ns: u64,
+    },
+    /// To a watcher: the window ends.
+    End {},
+    /// To a watcher: say what was seen in the window; the load completed this many requests in it. `client`: where requests
+    /// are counted, what the client counted.
+    Observe {
+        completed: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        client: Option<WireClient>,
+    },
+}
+
+/// A worker's share of a load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlanMessage {
+    /// [`PROTOCOL`] of the driver.
+    pub protocol: u32,
+    /// The engine's plan; `threads` 0 leaves their number to the worker, `cpus` are the worker's own.
+    pub plan: LoadPlan,
+    /// The request body in base64, which the plan itself does not carry.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub body: String,
+    /// The worker refuses a plan that offers more than this, requests per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_cap_per_sec: Option<f64>,
+}
+
+/// What a worker says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum FromWorker {
+    /// First line: who is there, and what it can beyond what version 1 began with.
+    Hello {
+        protocol: u32,
+        version: String,
+        host: String,
+        pid: u32,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        can: Vec<String>,
+    },
+    /// Answer to a ping: its number, and the worker's monotonic clock.
+    Pong { sent_ns: u64, clock_ns: u64 },
+    /// The connections are open, or have failed once.
+    Ready {},
+    /// About every 200 ms.
+    Progress(WireProgress),
+    /// The load is over.
+    Result(Box<WireResult>),
+    /// The plan or a line cannot be followed; one sentence.
+    Refused { why: String },
+    /// A watcher counts requests from now on; or why it cannot, in one sentence.
+    Watching {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why_not: Option<String>,
+    },
+    /// What was there before the load that begins is known.
+    LoadAwaited {},
+    /// What a watcher saw in the window.
+    Observation(Box<WireObservation>),
+    /// Said by what carries the worker's bytes, where it knows why they end; one sentence.
+    Gone { why: String },
+}
+
+/// How a worker's load is going; see [`load::Progress`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct WireProgress {
+    pub connected: u64,
+    pub completed: u64,
+    pub failed: u64,
+    pub throughput_per_sec: f64,
+}
+
+impl From<&Progress> for WireProgress {
+    fn from(progress: &Progress) -> Self {
+        WireProgress {
+            connected: progress.connected,
+            completed: progress.completed,
+            failed: progress.failed,
+            throughput_per_sec: progress.interval_throughput_per_sec,
+        }
+    }
+}
+
+/// A worker's result. It stays JSON, its histograms encoded, until it is added to the others: a thousand results wait in
+/// the memory of their lines.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct WireResult(serde_json::Value);
+
+#[derive(Serialize, Deserialize)]
+struct ResultMessage {
+    #[serde(flatten)]
+    result: LoadResult,
+    /// How long after the agreed instant requests began; 0 = in time.
+    started_late_ns: u64,
+}
+
+fn bounded_doubts(doubts: &[Doubt]) -> Vec<Doubt> {
+    let words = |text: &str| clean(text, MAX_WORDS);
+    let bounded = |doubt: &Doubt| Doubt::new(doubt.kind, doubt.severity, words(&doubt.what), words(&doubt.remedy));
+    doubts.iter().take(50).map(bounded).collect()
+}
+
+/// Why a line was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum ProtocolError {
+    /// The limit is there so that no end can fill the other's memory.
+    #[error("a line has more than {MAX_LINE_BYTES} bytes, so it is no message of the worker protocol")]
+    TooLong,
+    /// Not JSON, or not one of the messages.
+    #[error("'{0}' is no message of the worker protocol ({1})")]
+    NotAMessage(String, String),
+    /// The stream ended within a line.
+    #[error("the stream ended in the middle of a message")]
+    Torn,
+    /// A message with a value that cannot be meant.
+    #[error("a message is not usable: {0}")]
+    Unusable(String),
+    /// The pipe broke.
+    #[error("reading failed: {0}")]
+    Read(#[from] std::io::Error),
+}
+
+/// Lines of the other end, one message each.
+pub struct Lines<R> {
+    source: BufReader<R>,
+}
+
+impl<R: Read> Lines<R> {
+    /// Reads from a pipe.
+    pub fn new(source: R) -> Self {
+        Lines { source: BufReader::new(source) }
+    }
+
+    /// The next message; `None` at the end of the stream. Keeps at most [`MAX_LINE_BYTES`] in memory.
+    pub fn next<T: serde::de::DeserializeOwned>(&mut self) -> Result<Option<T>, ProtocolError> {
+        let mut line = Vec::new();
+        (&mut self.source).take(MAX_LINE_BYTES as u64 + 1).read_until(b'\n', &mut line)?;
+        if line.is_empty() {
+            return Ok(None);
+        }
+        if line.len() > MAX_LINE_BYTES {
+            return Err(ProtocolError::TooLong);
+        }
+        if line.pop() != Some(b'\n') {
+            return Err(ProtocolError::Torn);
+        }
+        serde_json::from_slice(&line).map(Some).map_err(|error| {
+            let shown = String::from_utf8_lossy(&line[..line.len().min(120)]);
+            ProtocolError::NotAMessage(clean(&shown, 60), clean(&error.to_string(), 120))
+        })
+    }
+}
+
+/// A message as its line, end included.
+pub fn line(message: &impl Serialize) -> String {
+    let mut text = serde_json::to_string(message).expect("messages have only string keys");
+    text.push('\n');
+    text
+}
+
+/// Text of the other end, fit to be shown: no control characters, bounded.
+pub fn clean(text: &str, limit: usize) -> String {
+    text.chars().filter(|c| !c.is_control()).take(limit).collect()
+}
+
+impl PlanMessage {
+    /// A driver's message for a plan.
+    pub fn new(plan: LoadPlan, rate_cap_per_sec: Option<f64>) -> Self {
+        let body = BASE64_STANDARD.encode(&plan.body);
+        PlanMessage { protocol: PROTOCOL, plan, body, rate_cap_per_sec }
+    }
+
+    /// The plan that the worker drives, with its body; refused where no engine could mean it.
+    pub fn into_plan(self) -> Result<LoadPlan, ProtocolError> {
+        let unusable = |why: String| Err(ProtocolError::Unusable(why));
+        if self.protocol != PROTOCOL {
+            return unusable(format!(
+                "the driver speaks version {} of the worker protocol, this worker {PROTOCOL}; use the same straingauge on all machines",
+                self.protocol
+            ));
+        }
+        let mut plan = self.plan;
+        plan.body = BASE64_STANDARD
+            .decode(&self.body)
+            .map_err(|error| ProtocolError::Unusable(format!("the body is not base64: {error}")))?;
+        let spans = [plan.warmup_ns, plan.duration_ns, plan.timeout_ns, plan.connect_timeout_ns];
+        if spans.iter().any(|span| *span > MAX_SPAN_NS) {
+            return unusable("a time in the plan is longer than a week".into());
+        }
+        if plan.addresses.is_empty() || plan.targets.is_empty() || plan.connections == 0 || plan.threads > 1024 {
+            return unusable("the plan needs an address, a target, a connection and at most 1024 threads".into());
+        }
+        if let record::Pace::Open { rate_per_sec, .. } = plan.pace {
+            if !(rate_per_sec > 0.0 && rate_per_sec.is_finite()) {
+                return unusable("the plan's rate is not a positive number".into());
+            }
+            if let Some(cap) = self.rate_cap_per_sec
+                && rate_per_sec > cap * (1.0 + 1e-9)
+            {
+                return unusable(format!("the plan offers {rate_per_sec} requests/s, more than its cap of {cap}"));
+            }
+        }
+        Ok(plan)
+    }
+}
+
+impl WireResult {
+    /// A worker's result, ready to be sent.
+    pub fn new(result: LoadResult, started_late_ns: u64) -> serde_json::Result<Self> {
+        serde_json::to_value(ResultMessage { result, started_late_ns }).map(WireResult)
+    }
+
+    /// The result as the engine would have given it, and how late its requests began in nanoseconds; refused where a
+    /// histogram is missing or unreadable, or where counts contradict each other.
+    pub fn into_result(self) -> Result<(LoadResult, u64), ProtocolError> {
+        let unusable = |why: String| ProtocolError::Unusable(clean(&why, MAX_WORDS));
+        let ResultMessage { mut result, started_late_ns } =
+            serde_json::from_value(self.0).map_err(|error| unusable(error.to_string()))?;
+        if result.series_csv.len() > MAX_SERIES_BYTES {
+            return Err(unusable("the result is larger than any that straingauge sends".into()));
+        }
+        let clean_up = |text: &mut String| *text = clean(text, MAX_WORDS);
+        result.window_ns = result.window_ns.min(MAX_SPAN_NS);
+        result.warmup_ns = result.warmup_ns.min(MAX_SPAN_NS);
+        result.engine.threads = result.engine.threads.min(1024);
+        clean_up(&mut result.engine.wait_method);
+        clean_up(&mut result.engine.scheduling);
+        result.first_errors.truncate(8);
+        result.first_errors.iter_mut().for_each(clean_up);
+        result.doubts = bounded_doubts(&result.doubts);
+        match consistency::contradiction(&result) {
+            Some(why) => Err(ProtocolError::Unusable(why)),
+            None => Ok((result, started_late_ns)),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Workers on the nodes of a Ray cluster. A helper (`python3 -m straingauge.fleet`, python/src/straingauge/fleet) starts one on
+//! each node and carries its bytes to a Unix socket here; what is said over them is the worker protocol as everywhere.
+
+use crate::error::{RemoteError, Result, system, unusable};
+use crate::link::Source;
+use crate::protocol::{Lines, clean, line};
+use serde::{Deserialize, Serialize};
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long the helper may take to end its workers and leave the cluster.
+const LEAVE: Duration = Duration::from_secs(20);
+/// What is kept of the helper's errors.
+const MAX_COMPLAINT_BYTES: usize = 16 << 10;
+
+/// Where the workers of a fleet run, and how: the first line of the helper's input. The end of its input ends it.
+#[derive(Debug, Clone, Serialize)]
+pub struct RayPlan {
+    /// straingauge for the nodes.
+    pub binary: PathBuf,
+    /// The cluster's; `None`: what Ray finds.
+    pub address: Option<String>,
+    /// Workers, each on a node of its own; `None`: one on every node.
+    pub workers: Option<u64>,
+    /// CPUs that Ray sets aside for each.
+    pub worker_cpus: f64,
+    /// Words before the worker's command.
+    pub prefix: Option<String>,
+    /// Words after it.
+    pub arguments: Vec<String>,
+    /// How long nodes and their workers may take, seconds.
+    pub wait_s: f64,
+}
+
+/// What the helper says.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+enum Said {
+    /// What is being done.
+    Progress { what: String },
+    /// Every worker has a socket.
+    Nodes { nodes: Vec<NodeSocket> },
+    /// It cannot be done; one sentence.
+    Failed { why: String },
+}
+
+#[derive(Debug, Deserialize)]
+struct NodeSocket {
+    name: String,
+    socket: PathBuf,
+}
+
+/// The helper; dropping it ends the workers and leaves the cluster.
+#[derive(Debug)]
+pub struct Nodes {
+    child: Child,
+    input: Option<ChildStdin>,
+    /// Where the workers' bytes come and go.
+    pub sources: Vec<Source>,
+}
+
+impl Nodes {
+    /// Starts the helper and waits until there is a worker on each node.
+    /// `python`: the one that runs the helper. `progress` is called with what is being done.
+    pub fn start(plan: &RayPlan, python: &str, stop: &AtomicBool, progress: &mut dyn FnMut(&str)) -> Result<Nodes> {
+        // A group of its own: Ctrl-C is for the driver, which then asks the workers for their results.
+        let mut child = Command::new(python)
+            .args(["-m", "straingauge.fleet"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .map_err(system(format!(
+                "cannot start '{python}', which runs the fleet: install Python, or name one with --python"
+            )))?;
+        let stdout = child.stdout.take().expect("was asked for");
+        let complaints = keep_tail(child.stderr.take().expect("was asked for"));
+        let input = child.stdin.take();
+        let mut nodes = Nodes { child, input, sources: Vec::new() };
+        let order = line(plan);
+        if let Some(input) = &mut nodes.input {
+            // Where it is gone already, its last words below say why.
+            let _ = input.write_all(order.as_bytes()).and_then(|()| input.flush());
+        }
+        let (tell, said) = channel();
+        std::thread::spawn(move || {
+            let mut lines = Lines::new(stdout);
+            while let Ok(Some(message)) = lines.next::<Said>() {
+                if tell.send(message).is_err() {
+                    return;
+                }
+            }
+        });
+        loop {
+            match said.recv_timeout(Duration::from_millis(20)) {
+                Ok(Said::Progress { what }) => progress(&clean(&what, 200)),
+                Ok(Said::Failed { why }) => return Err(unusable(clean(&why, 500))),
+                Ok(Said::Nodes { nodes: found }) => {
+                    let source = |node: NodeSocket| Source::Node { name: clean(&node.name, 80), socket: node.socket };
+                    nodes.sources = found.into_iter().map(source).collect();
+                    return Ok(nodes);
+                }
+                Err(RecvTimeoutError::Disconnected) => return Err(unusable(nodes.last_words(python, complaints))),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Err(RemoteError::Interrupted("the workers were starting"));
+            }
+        }
+    }
+
+    /// Why the helper ended without a word.
+    fn last_words(&mut self, python: &str, complaints: JoinHandle<String>) -> String {
+        self.input = None;
+        self.end();
+        let complaint = complaints.join().unwrap_or_default();
+        let last = complaint.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+        let remedy = if last.contains("No module named") {
+            ": install the package there (pip install 'straingauge[fleet]', from python/), or name another Python with --python"
+        } else {
+            ""
+        };
+        format!(
+            "the fleet's helper ('{} -m straingauge.fleet') ended: {}{remedy}",
+            clean(python, 100),
+            clean(last, 200)
+        )
+    }
+
+    /// Lets it end by itself, and ends it if it does not.
+    fn end(&mut self) {
+        let until = Instant::now() + LEAVE;
+        while Instant::now() < until {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        if let Ok(group) = i32::try_from(self.child.id()) {
+            // SAFETY: kill takes numbers; the group is the child's own, and it is not reaped yet.
+            unsafe { libc::kill(-group, libc::SIGKILL) };
+        }
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        self.input = None;
+        self.end();
+    }
+}
+
+/// Reads errors to their end, so that nobody waits on a full pipe, and keeps the last ones.
+fn keep_tail(mut from: ChildStderr) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let (mut kept, mut chunk) = (Vec::new(), [0; 4096]);
+        while let Ok(count @ 1..) = from.read(&mut chunk) {
+            kept.extend_from_slice(&chunk[..count]);
+            if kept.len() > 2 * MAX_COMPLAINT_BYTES {
+                kept.drain(..kept.len() - MAX_COMPLAINT_BYTES);
+            }
+        }
+        String::from_utf8_lossy(&kept).into_owned()
+    })
+}

@@ -1,0 +1,115 @@
+//! `straingauge load --worker`: plans come in, results go out, and no load outlives the driver's lease.
+//!
+//! The main thread of `session` runs the engine.
+
+use crate::error::{Result, unusable};
+use crate::protocol::{FromWorker, PlanMessage, WireProgress, WireResult, line};
+use crate::session::{self, Lease, Order};
+use crate::sources::Sources;
+use load::{LoadEvents, Progress};
+use record::time::monotonic_ns;
+use record::{LoadPlan, machine, sentence};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::time::Duration;
+
+/// A start may be agreed on this far ahead at most.
+const MAX_LEAD_NS: u64 = 60_000_000_000;
+
+/// Serves one driver until it goes away, breaks the protocol, or is silent for the lease.
+pub fn serve(sources: &Sources) -> ExitCode {
+    session::hold(&[], |lease, out, orders| obey(sources, lease, out, orders))
+}
+
+fn obey(sources: &Sources, lease: &Lease, out: &SyncSender<String>, orders: &Receiver<Order>) -> Result<()> {
+    loop {
+        match orders.recv() {
+            Ok(Order::Plan(message)) => {
+                let answer = match drive(*message, sources, lease, out, orders) {
+                    Ok(result) => FromWorker::Result(Box::new(result)),
+                    Err(error) => FromWorker::Refused { why: sentence(&error) },
+                };
+                let _ = out.send(line(&answer));
+            }
+            // After a load that ended before its start.
+            Ok(Order::Start(_)) => {}
+            Ok(Order::Watch(_) | Order::LoadBegins | Order::Begin(_) | Order::End | Order::Observe(..)) => {
+                return Err(unusable(
+                    "the driver broke the protocol: it asks a worker of load what only watch --worker sees",
+                ));
+            }
+            Ok(Order::Broken(why)) => return Err(unusable(format!("the driver broke the protocol: {why}"))),
+            Ok(Order::Gone) | Err(_) => return Ok(()),
+        }
+    }
+}
+
+fn drive(
+    message: PlanMessage,
+    sources: &Sources,
+    lease: &Lease,
+    out: &SyncSender<String>,
+    orders: &Receiver<Order>,
+) -> Result<WireResult> {
+    let mut plan = message.into_plan()?;
+    complete(&mut plan);
+    sources.apply(&mut plan)?;
+    load::check(&plan)?;
+    let mut events = Telling { lease, out, orders, started_late_ns: 0 };
+    let result = load::run(&plan, &lease.stop, &mut events)?;
+    Ok(WireResult::new(result, events.started_late_ns)?)
+}
+
+/// What the driver leaves to this machine.
+fn complete(plan: &mut LoadPlan) {
+    if plan.threads == 0 {
+        let cpus = machine::allowed_cpus().len();
+        let is_local = plan.addresses.iter().all(|address| address.ip().is_loopback());
+        plan.threads = if is_local { (cpus / 2).max(1) } else { cpus.max(1) };
+    }
+    plan.threads = plan.threads.min(usize::try_from(plan.connections).unwrap_or(usize::MAX)).max(1);
+}
+
+/// Tells the driver how the load goes, and waits for its start.
+struct Telling<'a> {
+    lease: &'a Lease,
+    out: &'a SyncSender<String>,
+    orders: &'a Receiver<Order>,
+    started_late_ns: u64,
+}
+
+impl LoadEvents for Telling<'_> {
+    fn starts_at(&mut self, earliest_ns: u64) -> u64 {
+        let _ = self.out.send(line(&FromWorker::Ready {}));
+        loop {
+            match self.orders.recv_timeout(Duration::from_millis(10)) {
+                Ok(Order::Start(at_ns)) => {
+                    let now = monotonic_ns();
+                    self.started_late_ns = now.saturating_sub(at_ns);
+                    return at_ns.min(now + MAX_LEAD_NS);
+                }
+                Ok(
+                    Order::Plan(_)
+                    | Order::Watch(_)
+                    | Order::LoadBegins
+                    | Order::Begin(_)
+                    | Order::End
+                    | Order::Observe(..),
+                ) => self.lease.stop.store(true, Ordering::Relaxed),
+                // The reading thread has set `stop`, and says so again after this load.
+                Ok(Order::Broken(_) | Order::Gone)
+                | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            }
+            if self.lease.stop.load(Ordering::Relaxed) {
+                // Nothing is sent before the engine sees the stop.
+                return earliest_ns + MAX_LEAD_NS;
+            }
+        }
+    }
+
+    fn progress(&mut self, progress: &Progress) {
+        // Dropped when the driver does not read: progress is not worth waiting for.
+        let _ = self.out.try_send(line(&FromWorker::Progress(WireProgress::from(progress))));
+    }
+}

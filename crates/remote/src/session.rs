@@ -1,0 +1,151 @@
+//! The worker's end of a session: one thread reads (and answers pings at once), one writes (so that a driver that does not read
+//! never holds anything up), one watches the lease, and the main thread does the work.
+
+use crate::error::Result;
+use crate::protocol::{FromWorker, LEASE_NS, Lines, PROTOCOL, PlanMessage, ToWorker, WireClient, WireWatch, line};
+use record::time::monotonic_ns;
+use record::{machine, sentence};
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// What the reading thread hands to the main one.
+pub enum Order {
+    Plan(Box<PlanMessage>),
+    Start(u64),
+    Watch(WireWatch),
+    LoadBegins,
+    /// With the window's planned length, nanoseconds.
+    Begin(u64),
+    End,
+    Observe(u64, Option<WireClient>),
+    Broken(String),
+    Gone,
+}
+
+/// Shared by the threads.
+#[derive(Default)]
+pub struct Lease {
+    /// When the driver was last heard, on the monotonic clock.
+    heard_ns: AtomicU64,
+    /// The load in progress ends now.
+    pub stop: AtomicBool,
+}
+
+/// Serves one driver until it goes away, breaks the protocol, or is silent for the lease.
+///
+/// `can`: what it can beyond what version 1 of the protocol began with.
+pub fn hold(can: &[&str], work: impl FnOnce(&Lease, &SyncSender<String>, &Receiver<Order>) -> Result<()>) -> ExitCode {
+    machine::raise_descriptor_limit();
+    let lease = Arc::new(Lease::default());
+    lease.heard_ns.store(monotonic_ns(), Ordering::Release);
+    let (out, writer) = start_writer();
+    let hello = FromWorker::Hello {
+        protocol: PROTOCOL,
+        version: env!("CARGO_PKG_VERSION").into(),
+        host: std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_string(),
+        pid: std::process::id(),
+        can: can.iter().map(ToString::to_string).collect(),
+    };
+    let _ = out.send(line(&hello));
+    // One plan and one start wait at most; a driver that sends more is held up by the pipe.
+    let (tell, orders) = sync_channel(4);
+    {
+        let (lease, out) = (lease.clone(), out.clone());
+        std::thread::spawn(move || read(&lease, &out, &tell));
+    }
+    {
+        let lease = lease.clone();
+        std::thread::spawn(move || watch(&lease));
+    }
+    let ended = work(&lease, &out, &orders);
+    if let Err(error) = &ended {
+        let _ = out.send(line(&FromWorker::Refused { why: sentence(error) }));
+    }
+    // The reading thread holds its own end of the queue only while it lives; what is queued is still written.
+    lease.stop.store(true, Ordering::Relaxed);
+    flush(out, writer);
+    // The driver has the sentence, and says it once.
+    if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn start_writer() -> (SyncSender<String>, JoinHandle<()>) {
+    let (out, lines) = sync_channel::<String>(256);
+    let writer = std::thread::spawn(move || {
+        let mut stdout = std::io::stdout().lock();
+        for text in lines {
+            // An empty line is the end: the queue has other senders still.
+            if text.is_empty() || stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
+                return;
+            }
+        }
+    });
+    (out, writer)
+}
+
+/// Lets the writer finish; a driver that does not read is not waited for beyond the lease ([`watch`] ends the process).
+fn flush(out: SyncSender<String>, writer: JoinHandle<()>) {
+    let _ = out.send(String::new());
+    let _ = writer.join();
+}
+
+fn read(lease: &Lease, out: &SyncSender<String>, tell: &SyncSender<Order>) {
+    let mut lines = Lines::new(std::io::stdin());
+    loop {
+        let order = match lines.next::<ToWorker>() {
+            Ok(Some(message)) => {
+                lease.heard_ns.store(monotonic_ns(), Ordering::Release);
+                match message {
+                    ToWorker::Ping { sent_ns } => {
+                        let _ = out.try_send(line(&FromWorker::Pong { sent_ns, clock_ns: monotonic_ns() }));
+                        continue;
+                    }
+                    ToWorker::Stop {} => {
+                        lease.stop.store(true, Ordering::Relaxed);
+                        continue;
+                    }
+                    ToWorker::Plan(plan) => {
+                        // A stop that came after the end of the last load does not end this one.
+                        lease.stop.store(false, Ordering::Relaxed);
+                        Order::Plan(plan)
+                    }
+                    ToWorker::Start { at_ns } => Order::Start(at_ns),
+                    ToWorker::Watch(how) => Order::Watch(how),
+                    ToWorker::LoadBegins {} => Order::LoadBegins,
+                    ToWorker::Begin { planned_ns } => Order::Begin(planned_ns),
+                    ToWorker::End {} => Order::End,
+                    ToWorker::Observe { completed, client } => Order::Observe(completed, client),
+                }
+            }
+            Ok(None) => Order::Gone,
+            Err(error) => Order::Broken(error.to_string()),
+        };
+        let is_last = matches!(order, Order::Gone | Order::Broken(_));
+        if is_last {
+            lease.stop.store(true, Ordering::Relaxed);
+        }
+        if tell.send(order).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+/// Ends the load when the driver is silent for the lease, and the process when that did not help.
+fn watch(lease: &Lease) {
+    loop {
+        std::thread::sleep(Duration::from_millis(50));
+        let silent_ns = monotonic_ns().saturating_sub(lease.heard_ns.load(Ordering::Acquire));
+        if silent_ns > LEASE_NS {
+            lease.stop.store(true, Ordering::Relaxed);
+        }
+        // By now the engine has long stopped: what is left waits for a driver that neither speaks nor reads.
+        if silent_ns > LEASE_NS + 3_000_000_000 {
+            eprintln!("straingauge: the driver was silent for {} s: stopped", LEASE_NS / 1_000_000_000);
+            std::process::exit(1);
+        }
+    }
+}

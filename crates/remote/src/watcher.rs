@@ -1,0 +1,167 @@
+//! The watcher of a server on another machine (`--watch-with`), as the driver sees it.
+
+use crate::error::{RemoteError, Result, unusable};
+use crate::fleet::keep_leases;
+use crate::link::{Event, Link, Source, Stand};
+use crate::protocol::{CAN_COUNT_REQUESTS, LEASE_NS, ToWorker, WireObservation, clean};
+use crate::requests::RequestWatchPlan;
+use observe::watch::point::ClientSide;
+use record::figure::{Figure, Origin};
+use record::time::monotonic_ns;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
+
+/// How long ssh may take until the watcher is there.
+const GREETING_NS: u64 = 60_000_000_000;
+/// How long an observation may take to come.
+const ANSWER_NS: u64 = 10_000_000_000;
+/// How long programs may take to be loaded and calibrated there, or connections to be scanned before a load.
+const PREPARING_NS: u64 = 60_000_000_000;
+
+/// A watcher and what it last said.
+#[derive(Debug)]
+pub struct Watcher {
+    link: Link,
+    events: Receiver<(usize, Event)>,
+    /// What the server is, by the last observation.
+    pub server_facts: BTreeMap<String, String>,
+    /// Requests are counted there.
+    counts_requests: bool,
+}
+
+impl Watcher {
+    /// Starts the command and waits for its hello.
+    pub fn connect(command: &str, stop: &AtomicBool) -> Result<Watcher> {
+        let (tell, events) = sync_channel(64);
+        let link = Link::start(0, "watcher", &Source::Command(command.into()), tell)?;
+        keep_leases(std::slice::from_ref(&link));
+        let mut watcher = Watcher { link, events, server_facts: BTreeMap::new(), counts_requests: false };
+        let until_ns = monotonic_ns() + GREETING_NS;
+        while matches!(watcher.link.stand, Stand::Greeting) && monotonic_ns() < until_ns {
+            if stop.load(Ordering::Relaxed) {
+                return Err(RemoteError::Interrupted("the watcher was starting"));
+            }
+            watcher.pump(GREETING_NS);
+        }
+        // One that cannot watch says so at once, after its hello.
+        let until_ns = monotonic_ns() + LEASE_NS;
+        watcher.link.ping();
+        while !watcher.is_there()
+            && !watcher.link.is_lost()
+            && monotonic_ns() < until_ns
+            && !stop.load(Ordering::Relaxed)
+        {
+            watcher.pump(0);
+        }
+        match &watcher.link.stand {
+            Stand::Lost(why) => Err(unusable(format!(
+                "{} cannot be used: {why}; does the command start 'straingauge watch --worker :PORT' and print nothing else?",
+                watcher.link.name()
+            ))),
+            Stand::Greeting => Err(unusable(format!("{} did not say hello within 60 s", watcher.link.name()))),
+            _ if watcher.is_there() => Ok(watcher),
+            _ => Err(unusable(format!(
+                "{} cannot be used: it does not say that it can watch; is it 'watch --worker'?",
+                watcher.link.name()
+            ))),
+        }
+    }
+
+    fn is_there(&self) -> bool {
+        matches!(self.link.stand, Stand::Ready) && self.link.clock.is_some()
+    }
+
+    fn pump(&mut self, patience_ns: u64) {
+        let mut wait = Duration::from_millis(5);
+        while let Ok((_, event)) = self.events.recv_timeout(wait) {
+            self.link.hear(event);
+            wait = Duration::ZERO;
+        }
+        self.link.look(monotonic_ns(), patience_ns);
+    }
+
+    /// From now on requests are counted there. `Ok(Some)`: why they cannot be counted, of which the points tell, too; an
+    /// error is why there is nobody to count them.
+    pub fn watch_requests(&mut self, how: &RequestWatchPlan) -> Result<Option<String>, String> {
+        if !self.link.can.iter().any(|word| word == CAN_COUNT_REQUESTS) {
+            return Err(format!(
+                "the watcher on the server's machine is an older straingauge ({}), which reads CPU, memory and connections only",
+                self.link.version
+            ));
+        }
+        self.link.watching = None;
+        self.say(&ToWorker::Watch(how.to_wire()))?;
+        let why_not = self.answer(PREPARING_NS, "whether it can count requests", |link| link.watching.take())?;
+        self.counts_requests = true;
+        Ok(why_not.map(|why| clean(&why, 300)))
+    }
+
+    /// A load begins: returns when what is there before it is known there.
+    pub fn load_begins(&mut self) -> Result<(), String> {
+        if !self.counts_requests {
+            return Ok(());
+        }
+        self.link.awaits_load = false;
+        self.say(&ToWorker::LoadBegins {})?;
+        self.answer(PREPARING_NS, "that it awaits the load", |link| link.awaits_load.then_some(()))
+    }
+
+    /// Waits for what it is to say.
+    fn answer<T>(&mut self, within_ns: u64, what: &str, take: impl Fn(&mut Link) -> Option<T>) -> Result<T, String> {
+        let until_ns = monotonic_ns() + within_ns;
+        loop {
+            if let Some(answer) = take(&mut self.link) {
+                return Ok(answer);
+            }
+            if let Some(why) = self.loss() {
+                return Err(why);
+            }
+            if monotonic_ns() > until_ns {
+                return Err(format!("{} did not say within {} s {what}", self.link.name(), within_ns / 1_000_000_000));
+            }
+            self.pump(0);
+        }
+    }
+
+    /// A window of this planned length begins now, there as soon as the word has gone over.
+    pub fn window_begins(&mut self, planned_ns: u64) -> Result<(), String> {
+        self.say(&ToWorker::Begin { planned_ns })
+    }
+
+    /// The window ends now.
+    pub fn window_ends(&mut self) -> Result<(), String> {
+        self.say(&ToWorker::End {})
+    }
+
+    fn say(&mut self, message: &ToWorker) -> Result<(), String> {
+        self.pump(u64::MAX);
+        self.link.send(message);
+        self.loss().map_or(Ok(()), Err)
+    }
+
+    fn loss(&self) -> Option<String> {
+        match &self.link.stand {
+            Stand::Lost(why) => Some(format!("{} was lost: {why}", self.link.name())),
+            _ => None,
+        }
+    }
+
+    /// What was seen in the window that ended last; `client`: what the client counted of its load.
+    pub fn observation(&mut self, client: ClientSide) -> Result<WireObservation, String> {
+        self.link.observation = None;
+        let completed = client.completed_in_window;
+        self.say(&ToWorker::Observe { completed, client: self.counts_requests.then(|| client.into()) })?;
+        let seen = self.answer(ANSWER_NS, "what it saw", |link| link.observation.take())?;
+        let mut seen = seen.bounded();
+        self.server_facts = seen.server_facts.clone();
+        let trip_us = self.link.clock.map(|clock| clock.uncertainty_ns as f64 * 2.0 / 1e3);
+        let figure = match trip_us {
+            Some(us) => Figure::new(us, "us", self.link.clock.map_or(0, |clock| clock.exchanges), Origin::Timed),
+            None => Figure::not_measured("us", "it answered no ping"),
+        };
+        seen.figures.set("watcher.round_trip_us", figure);
+        Ok(seen)
+    }
+}

@@ -1,0 +1,52 @@
+//! A comparison as text for a terminal: the sentence first, then a table.
+
+use crate::text::table::Table;
+use crate::text::{list, wrap};
+use analyze::compare::{Comparison, Difference, Outcome, headline, load_words};
+use record::units::{format_nanos, format_si};
+
+/// Headline, table, doubts.
+pub fn text(comparison: &Comparison) -> String {
+    let mut out = wrap(&headline(comparison), "", "");
+    out.push('\n');
+    let mut table = Table::new(&["load", "figure", "A", "B", "B / A", "95 % interval", "p", "n", ""], 2);
+    for difference in &comparison.differences {
+        table.row(row(difference));
+    }
+    out.push_str(&table.lines());
+    if comparison.unmatched > 0 {
+        out.push_str(&format!("  {} loads were measured in one run only and are left out\n", comparison.unmatched));
+    }
+    out + &list("doubts", &comparison.doubts)
+}
+
+/// The comparison as JSON: `schema`, `kind`, `comparison`.
+pub fn json(comparison: &Comparison) -> serde_json::Value {
+    serde_json::json!({ "schema": crate::json::SCHEMA, "kind": "comparison", "comparison": comparison })
+}
+
+/// The cells of a difference.
+pub(crate) fn row(difference: &Difference) -> Vec<String> {
+    let value = |value: f64| match difference.word {
+        "throughput" => format!("{}/s", format_si(value)),
+        _ => format_nanos(value * 1e3),
+    };
+    let verdict = match difference.outcome {
+        Outcome::Regression => "worse",
+        Outcome::Improvement => "better",
+        Outcome::NotWorse => "not worse",
+        Outcome::Unclear => "could not tell",
+        Outcome::Untested => "not tested",
+    };
+    vec![
+        load_words(difference),
+        difference.word.into(),
+        value(difference.means.0),
+        value(difference.means.1),
+        format!("{:.3}", difference.ratio),
+        difference.interval.map(|i| format!("{:.3} to {:.3}", i.low, i.high)).unwrap_or_default(),
+        difference.p_value.map(|p| if p < 0.001 { "<0.001".into() } else { format!("{p:.3}") }).unwrap_or_default(),
+        format!("{}/{}", difference.n.0, difference.n.1),
+        verdict.into(),
+    ]
+}

@@ -1,0 +1,62 @@
+//! A doubt as it is printed and drawn: the same wherever it appears.
+
+use crate::page::unbroken;
+use crate::text::wrap;
+use record::text::plain;
+use record::{Doubt, Severity};
+use serde::Serialize;
+
+/// Longest part of a doubt's words that is shown.
+const MOST_WORDS: usize = 600;
+/// Doubts on a page; a run with more is past doubting.
+const MOST_DOUBTS: usize = 60;
+
+/// A heading and a paragraph for each; nothing without a doubt.
+pub fn text(doubts: &[Doubt]) -> String {
+    if doubts.is_empty() {
+        return String::new();
+    }
+    format!("\ndoubts\n{}", doubts.iter().map(paragraph).collect::<String>())
+}
+
+/// What was seen, with its severity, and below it what to do.
+pub fn paragraph(doubt: &Doubt) -> String {
+    let indent = "          ";
+    wrap(&plain(&doubt.what, MOST_WORDS), &format!("  {}", mark(doubt)), indent)
+        + &wrap(&plain(&doubt.remedy, MOST_WORDS), &format!("{indent}-> "), "             ")
+}
+
+/// The beginning of the paragraph as one line, for a screen that has no room for more.
+pub fn line(doubt: &Doubt) -> String {
+    format!("  {}{}\n", mark(doubt), plain(&doubt.what, MOST_WORDS))
+}
+
+fn mark(doubt: &Doubt) -> &'static str {
+    match doubt.severity {
+        Severity::Note => "note    ",
+        Severity::Warning => "warning ",
+        Severity::Invalid => "INVALID ",
+    }
+}
+
+/// A doubt on a page, for the template `doubts.html`.
+#[derive(Serialize)]
+pub(crate) struct Row {
+    severity: &'static str,
+    what: String,
+    remedy: String,
+}
+
+/// Doubts on a page.
+pub(crate) fn rows(doubts: &[Doubt]) -> Vec<Row> {
+    let row = |doubt: &Doubt| Row {
+        severity: match doubt.severity {
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+            Severity::Invalid => "invalid",
+        },
+        what: unbroken(&plain(&doubt.what, MOST_WORDS)),
+        remedy: plain(&doubt.remedy, MOST_WORDS),
+    };
+    doubts.iter().take(MOST_DOUBTS).map(row).collect()
+}

@@ -1,0 +1,270 @@
+//! Flame graphs as SVG pictures without script, coloured by layer, or by what grew since another profile. Own writer: the
+//! format is small, and the usual scripts are under the CDDL.
+//!
+//! Width is samples. A frame has the colour of the layer that it names; a helper and an unknown function that of their
+//! caller. Frames narrower than a third of a pixel are left out.
+
+use record::layers::{Layer, Role, Rule};
+use record::profile::folded::{Folded, KERNEL_MARK};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+const WIDTH: f64 = 1200.0;
+const MARGIN: f64 = 10.0;
+const ROW: f64 = 17.0;
+const HEAD: f64 = 64.0;
+const LEAST_WIDTH: f64 = 0.33;
+/// Mean width of a character of the font.
+const CHARACTER: f64 = 6.7;
+
+#[derive(Default)]
+struct Node {
+    count: u64,
+    before: u64,
+    children: BTreeMap<String, Node>,
+}
+
+impl Node {
+    fn add(&mut self, frames: &[String], count: u64, before: u64) {
+        let mut node = self;
+        node.count += count;
+        node.before += before;
+        for frame in frames {
+            node = node.children.entry(frame.clone()).or_default();
+            node.count += count;
+            node.before += before;
+        }
+    }
+
+    fn depth(&self) -> usize {
+        1 + self.children.values().map(Node::depth).max().unwrap_or(0)
+    }
+}
+
+/// How frames are coloured.
+#[derive(Clone, Copy)]
+enum Colours {
+    Layers,
+    /// Totals of both profiles: shares are compared.
+    Growth {
+        before: u64,
+        after: u64,
+    },
+}
+
+/// Draws the stacks of a profile, coloured by layer.
+pub fn draw(folded: &Folded, title: &str) -> String {
+    let mut root = Node::default();
+    for (frames, count) in &folded.0 {
+        root.add(frames, *count, 0);
+    }
+    svg(&root, title, Colours::Layers)
+}
+
+/// Draws the stacks of `after`; red grew since `before`, blue shrank, by share of each profile's own samples.
+pub fn draw_difference(before: &Folded, after: &Folded, title: &str) -> String {
+    let mut root = Node::default();
+    for (frames, count) in &after.0 {
+        root.add(frames, *count, before.0.get(frames).copied().unwrap_or(0));
+    }
+    // Stacks that are gone leave no frame, but count in what their callers had before.
+    for (frames, count) in before.0.iter().filter(|(frames, _)| !after.0.contains_key(*frames)) {
+        let mut node = &mut root;
+        node.before += count;
+        for frame in frames {
+            let Some(child) = node.children.get_mut(frame) else { break };
+            child.before += count;
+            node = child;
+        }
+    }
+    svg(&root, title, Colours::Growth { before: before.total(), after: after.total() })
+}
+
+fn svg(root: &Node, title: &str, colours: Colours) -> String {
+    let height = HEAD + root.depth() as f64 * ROW + MARGIN;
+    let mut out = String::new();
+    let _ = writeln!(
+        out,
+        r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" font-family="system-ui,sans-serif" font-size="12" role="img">
+<rect width="100%" height="100%" fill="#fff"/>
+<text x="{MARGIN}" y="22" font-size="16">{}</text>"##,
+        escape(title)
+    );
+    legend(&mut out, colours);
+    if root.count > 0 {
+        let scale = (WIDTH - 2.0 * MARGIN) / root.count as f64;
+        let mut painter = Painter { out: &mut out, scale, total: root.count, floor: height - MARGIN - ROW, colours };
+        painter.children(root, MARGIN, 0, Layer::Other);
+    }
+    out.push_str("</svg>\n");
+    out
+}
+
+struct Painter<'o> {
+    out: &'o mut String,
+    scale: f64,
+    total: u64,
+    floor: f64,
+    colours: Colours,
+}
+
+impl Painter<'_> {
+    fn children(&mut self, node: &Node, mut x: f64, level: usize, inherited: Layer) {
+        for (frame, child) in &node.children {
+            let width = child.count as f64 * self.scale;
+            if width >= LEAST_WIDTH {
+                let layer = layer_of(frame, inherited, level);
+                self.frame(frame, child, x, width, level, layer);
+                self.children(child, x, level + 1, layer);
+            }
+            x += width;
+        }
+    }
+
+    fn frame(&mut self, frame: &str, node: &Node, x: f64, width: f64, level: usize, layer: Layer) {
+        let y = self.floor - level as f64 * ROW;
+        let share = node.count as f64 / self.total as f64 * 100.0;
+        let (fill, note) = match self.colours {
+            Colours::Layers => {
+                (colour_of(layer).to_string(), format!("{}, {share:.2} %, {} samples", layer.word(), node.count))
+            }
+            Colours::Growth { before, after } => {
+                let was = node.before as f64 / before.max(1) as f64;
+                let is = node.count as f64 / after.max(1) as f64;
+                (growth_colour(is - was), format!("{:.2} % -> {:.2} %", was * 100.0, is * 100.0))
+            }
+        };
+        let name = frame.strip_suffix(KERNEL_MARK).unwrap_or(frame);
+        let _ = write!(
+            self.out,
+            r##"<g><title>{} ({note})</title><rect x="{x:.1}" y="{y:.1}" width="{:.1}" height="{:.1}" fill="{fill}" rx="1"/>"##,
+            escape(name),
+            (width - 0.3).max(0.2),
+            ROW - 1.0,
+        );
+        let fits = ((width - 6.0) / CHARACTER) as usize;
+        if fits >= 3 {
+            let text: String = if name.chars().count() <= fits {
+                name.to_string()
+            } else {
+                name.chars().take(fits - 1).chain(['\u{2026}']).collect()
+            };
+            let _ = write!(self.out, r##"<text x="{:.1}" y="{:.1}">{}</text>"##, x + 3.0, y + 12.0, escape(&text));
+        }
+        self.out.push_str("</g>\n");
+    }
+}
+
+fn layer_of(frame: &str, inherited: Layer, level: usize) -> Layer {
+    match frame.strip_suffix(KERNEL_MARK) {
+        None if level == 0 && frame.starts_with('[') => Layer::Other,
+        None => Layer::User,
+        Some(function) => match Rule::built_in().role(function, None) {
+            Role::Names(row) => row.layer,
+            // Below user code stands the system call, whatever its first function is called.
+            Role::Helper(_) | Role::Unknown if inherited == Layer::User => Layer::SystemCall,
+            Role::Helper(_) | Role::Unknown => inherited,
+        },
+    }
+}
+
+/// Colours that stay apart for readers who confuse red and green (after Okabe and Ito, Color Universal Design, 2008).
+fn colour_of(layer: Layer) -> &'static str {
+    match layer {
+        Layer::User => "#b9dcf2",
+        Layer::SystemCall => "#f3c46b",
+        Layer::Tcp => "#e8956b",
+        Layer::Ip => "#8fcbb5",
+        Layer::Ethernet => "#f4ea9c",
+        Layer::Driver => "#dcaac6",
+        Layer::Other => "#d4d4d4",
+        Layer::Idle => "#f2f2f2",
+    }
+}
+
+fn growth_colour(change: f64) -> String {
+    // Full colour at a change of 10 points.
+    let strength = (change.abs() / 0.1).min(1.0).sqrt();
+    let faded = (240.0 - 130.0 * strength) as u8;
+    if change.abs() < 1e-6 {
+        "#eeeeee".into()
+    } else if change > 0.0 {
+        format!("#f0{faded:02x}{faded:02x}")
+    } else {
+        format!("#{faded:02x}{faded:02x}f0")
+    }
+}
+
+fn legend(out: &mut String, colours: Colours) {
+    let entries: Vec<(&str, String)> = match colours {
+        Colours::Layers => Layer::ALL
+            .into_iter()
+            .filter(|layer| *layer != Layer::Idle)
+            .map(|layer| (layer.word(), colour_of(layer).into()))
+            .collect(),
+        Colours::Growth { .. } => {
+            vec![("grew", growth_colour(0.1)), ("same", growth_colour(0.0)), ("shrank", growth_colour(-0.1))]
+        }
+    };
+    for (index, (word, colour)) in entries.iter().enumerate() {
+        let x = MARGIN + index as f64 * 110.0;
+        let _ = writeln!(
+            out,
+            r##"<rect x="{x}" y="36" width="12" height="12" fill="{colour}"/><text x="{}" y="46">{word}</text>"##,
+            x + 17.0
+        );
+    }
+}
+
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            c if c.is_control() => escaped.push('?'),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folded(text: &str) -> Folded {
+        Folded::parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_helper_has_the_colour_of_its_caller() {
+        let picture = draw(&folded("s;main;do_syscall_64_[k];tcp_sendmsg_[k];memcpy_[k] 10\n"), "t");
+        assert_eq!(picture.matches(colour_of(Layer::Tcp)).count(), 3, "legend, tcp_sendmsg, memcpy");
+    }
+
+    #[test]
+    fn names_cannot_leave_their_place() {
+        let picture = draw(&folded("s;<script>alert(1)</script> 10\n"), "\"><x");
+        assert!(!picture.contains("<script") && !picture.contains("<x"), "{picture}");
+    }
+
+    #[test]
+    fn what_grew_is_red_and_what_shrank_is_blue() {
+        let before = folded("s;a 50\ns;b 50\n");
+        let picture = draw_difference(&before, &folded("s;a 90\ns;b 10\n"), "t");
+        assert!(
+            picture.contains("a (50.00 % -&gt; 90.00 %)") || picture.contains("a (50.00 % -> 90.00 %)"),
+            "{picture}"
+        );
+        assert!(growth_colour(0.4).starts_with("#f0") && growth_colour(-0.4).ends_with("f0"));
+    }
+
+    #[test]
+    fn no_samples_give_an_empty_picture_not_a_panic() {
+        assert!(draw(&Folded::default(), "t").ends_with("</svg>\n"));
+    }
+}

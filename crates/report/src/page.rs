@@ -1,0 +1,301 @@
+//! The report: one HTML file without script, network or external resource. Text from outside is escaped by the template
+//! engine, and a Content-Security-Policy forbids everything but the page's own style.
+
+mod axis;
+pub(crate) mod beside;
+mod charts;
+pub(crate) mod frame;
+mod latency;
+mod layers;
+mod predicted;
+mod tables;
+mod watched;
+
+use crate::chart::Rooms;
+use crate::doubt;
+use analyze::verdict::{self, Verdict, interval};
+use analyze::zones::{self, Findings, PointFinding, SweepFindings};
+pub(crate) use charts::Figure;
+use frame::Frame;
+use record::units::format_si;
+use record::{Doubt, RunDir, Status, Sweep};
+use serde::Serialize;
+
+/// Sizes of a chart: for a column of a wide page, and for a phone.
+const WIDE: (f64, f64) = (540.0, 300.0);
+const NARROW: (f64, f64) = (358.0, 270.0);
+
+/// What the template is filled with.
+#[derive(Serialize)]
+struct Page {
+    #[serde(flatten)]
+    frame: Frame,
+    causes: Vec<CauseRow>,
+    numbers: Vec<KeyNumber>,
+    doubts: Vec<doubt::Row>,
+    sections: Vec<Section>,
+    workload: Option<WorkloadSection>,
+    points: Vec<tables::PointRow>,
+    points_left_out: usize,
+    criteria: Vec<(&'static str, String, &'static str)>,
+}
+
+/// A figure as SVG, for wide and narrow pages.
+#[derive(Serialize)]
+pub(crate) struct DrawnFigure {
+    title: &'static str,
+    caption: String,
+    wide: String,
+    narrow: String,
+}
+
+#[derive(Serialize)]
+struct Section {
+    title: &'static str,
+    note: String,
+    figures: Vec<DrawnFigure>,
+    levels: Vec<tables::LevelRow>,
+    load_name: &'static str,
+    axis: Option<axis::AxisTable>,
+    /// Requests from the server's side.
+    tables: Vec<watched::SideTable>,
+    layers: Vec<layers::LayerTable>,
+}
+
+/// Results by class and of a replay, of the one point that says most.
+#[derive(Serialize)]
+struct WorkloadSection {
+    note: String,
+    classes: Vec<tables::ClassRow>,
+    replay: Vec<(&'static str, String)>,
+}
+
+/// One of the numbers at the top.
+#[derive(Serialize)]
+struct KeyNumber {
+    name: &'static str,
+    value: String,
+    unit: &'static str,
+    detail: String,
+}
+
+/// A cause with what to try; commands stand apart from the words around them.
+#[derive(Serialize)]
+struct CauseRow {
+    cause: String,
+    because: String,
+    /// Words and commands in turn.
+    remedy: Vec<(String, bool)>,
+    source: String,
+}
+
+/// The report of a run as one HTML document. Works for any run that can be opened, also empty, interrupted or abandoned.
+pub fn html(run: &RunDir) -> String {
+    let findings = zones::of_run(run);
+    let mut verdict = verdict::sentences(run, &findings);
+    let (mut counter, mut unreadable) = (0, Vec::new());
+    let mut sections: Vec<Section> =
+        findings.sweeps().map(|sweep| section(run, sweep, &findings, &mut counter, &mut unreadable)).collect();
+    sections.extend(findings.axes.iter().map(|found| axis::section(run, found, &mut counter)));
+    sections.extend(predicted::section(run, &mut counter));
+    sections.extend(analyze::compare::beside(run).and_then(|other| beside::section(run, &other, &mut counter)));
+    let singles = single_figures(run, &mut counter, &mut unreadable);
+    verdict.doubts.extend(unreadable);
+    if sections.is_empty() && !singles.is_empty() {
+        sections.push(Section {
+            title: "Latency",
+            note: String::new(),
+            figures: singles,
+            levels: Vec::new(),
+            load_name: "",
+            axis: None,
+            tables: Vec::new(),
+            layers: Vec::new(),
+        });
+    }
+    let (points, left_out) = tables::points(run);
+    let page = Page {
+        frame: Frame::of(run, status(run), &verdict.headline, verdict.without_causes().map(str::to_string).collect()),
+        causes: causes(&verdict),
+        numbers: key_numbers(&findings),
+        doubts: doubt::rows(&verdict.doubts),
+        sections,
+        workload: workload(run),
+        points,
+        points_left_out: left_out,
+        criteria: tables::criteria(&findings.criteria),
+    };
+    frame::render("report.html", &page, || crate::text::run(run, &findings, &verdict))
+}
+
+fn status(run: &RunDir) -> String {
+    let points = match run.points.len() {
+        1 => "1 point".into(),
+        n => format!("{n} points"),
+    };
+    match run.record.status {
+        Status::Complete => format!("complete, {points}"),
+        Status::Interrupted => format!("interrupted, {points} kept"),
+        Status::Running if run.is_abandoned() => format!("abandoned: its process was killed, {points} kept"),
+        Status::Running => format!("still running, {points} so far"),
+    }
+}
+
+/// Draws figures; on a wide page with the same rooms, so that their plots lie one below the other.
+pub(crate) fn draw(figures: Vec<Figure>, counter: &mut usize) -> Vec<DrawnFigure> {
+    let rooms = figures.iter().map(|figure| figure.chart.rooms(WIDE.1)).fold(Rooms::default(), Rooms::max);
+    figures
+        .into_iter()
+        .map(|figure| {
+            *counter += 1;
+            let narrow = figure.chart.rooms(NARROW.1);
+            DrawnFigure {
+                title: figure.title,
+                caption: unbroken(&figure.caption),
+                wide: figure.chart.svg(&format!("c{counter}w"), WIDE.0, WIDE.1, rooms),
+                narrow: figure.chart.svg(&format!("c{counter}n"), NARROW.0, NARROW.1, narrow),
+            }
+        })
+        .collect()
+}
+
+/// Keeps a number and its unit on one line.
+pub(crate) fn unbroken(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut before = ' ';
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        let joins = c == ' '
+            && before.is_ascii_digit()
+            && rest.peek().is_some_and(|next| matches!(next, '%' | 'u' | 'm' | 's' | 'n'));
+        out.push(if joins { '\u{a0}' } else { c });
+        before = c;
+    }
+    out
+}
+
+fn section(
+    run: &RunDir,
+    sweep: &SweepFindings,
+    findings: &Findings,
+    counter: &mut usize,
+    unreadable: &mut Vec<Doubt>,
+) -> Section {
+    let mut figures = charts::of_sweep(run, sweep, &findings.criteria);
+    figures.extend(latency::of_sweep(run, sweep, unreadable));
+    figures.extend(watched::figures(run, sweep));
+    let is_rate = sweep.sweep == Sweep::Rate;
+    let what = if is_rate {
+        "Requests leave by a schedule that does not wait for responses: what independent users do."
+    } else {
+        "A fixed number of connections, each sending its next request when the response is complete."
+    };
+    Section {
+        title: if is_rate { "Open loop over rate" } else { "Closed loop over connections" },
+        note: unbroken(&format!(
+            "{what} Yield point: {}. Failure point: {}.",
+            sweep.yield_point.reason, sweep.failure_point.reason
+        )),
+        figures: draw(figures, counter),
+        levels: tables::levels(sweep),
+        load_name: if is_rate { "offered/s" } else { "connections" },
+        axis: None,
+        tables: watched::tables(run, sweep.sweep),
+        layers: Vec::new(),
+    }
+}
+
+/// The results by class of the point with the highest throughput; those of the others stand with them.
+fn workload(run: &RunDir) -> Option<WorkloadSection> {
+    let throughput = |point: &record::Point| point.value(record::names::THROUGHPUT).unwrap_or(0.0);
+    let has_results = |point: &&record::Point| !point.workload.is_empty() && point.sweep != Sweep::Yardstick;
+    let point = run.points.iter().filter(has_results).max_by(|a, b| throughput(a).total_cmp(&throughput(b)))?;
+    let note = format!(
+        "Point {:03}, the one with the highest throughput ({}/s); each point's own stand with it below.",
+        point.index,
+        format_si(throughput(point))
+    );
+    Some(WorkloadSection {
+        note: unbroken(&note),
+        classes: tables::classes(point),
+        replay: point.workload.replay.as_ref().map(crate::text::replay_facts).unwrap_or_default(),
+    })
+}
+
+fn single_figures(run: &RunDir, counter: &mut usize, unreadable: &mut Vec<Doubt>) -> Vec<DrawnFigure> {
+    let points = run.points.iter().filter(|point| matches!(point.sweep, Sweep::Single | Sweep::Other)).take(4);
+    draw(points.filter_map(|point| latency::of_point(run, point, unreadable)).collect(), counter)
+}
+
+fn key_numbers(findings: &Findings) -> Vec<KeyNumber> {
+    let mut numbers = Vec::new();
+    if let Some(closed) = &findings.connections {
+        numbers.push(key_point("yield point", &closed.yield_point, closed.sweep));
+        numbers.push(key_point("failure point", &closed.failure_point, closed.sweep));
+        if let Some(peak) = &closed.peak {
+            let range = match (peak.low, peak.high) {
+                (Some(low), Some(high)) => format!("{} to {}, ", format_si(low), format_si(high)),
+                _ => String::new(),
+            };
+            numbers.push(KeyNumber {
+                name: "peak throughput",
+                value: format_si(peak.per_sec),
+                unit: "/s",
+                detail: format!("{range}at {}", zones::load_words(peak.load, closed.sweep)),
+            });
+        }
+    }
+    if let Some(open) = &findings.rate {
+        numbers.push(key_point("failing rate", &open.failure_point, open.sweep));
+    }
+    for axis in &findings.axes {
+        numbers.extend(axis::key_numbers(axis));
+    }
+    if let Some((cpu, sweep)) = findings.sweeps().find_map(|sweep| Some((sweep.cpu.as_ref()?, sweep.sweep))) {
+        numbers.push(KeyNumber {
+            name: "CPU per request",
+            value: format!("{:.1}", cpu.lowest_us),
+            unit: "us",
+            detail: if cpu.is_growth() {
+                format!("{:.1} at {}", cpu.highest_us, zones::load_words(cpu.highest_load, sweep))
+            } else {
+                format!("at {}; beyond it no growth", zones::load_words(cpu.lowest_load, sweep))
+            },
+        });
+    }
+    numbers
+}
+
+fn key_point(name: &'static str, point: &PointFinding, sweep: Sweep) -> KeyNumber {
+    let is_rate = sweep == Sweep::Rate;
+    let (value, unit) = match point.estimate {
+        Some(estimate) if is_rate => (format_si(estimate), "/s"),
+        Some(estimate) => (crate::text::grouped(estimate), "connections"),
+        None => ("none".into(), ""),
+    };
+    let detail = match point.estimate {
+        Some(_) => {
+            let range = interval(point, sweep);
+            let range = range.trim_start_matches([' ', '(']).trim_end_matches(')');
+            format!("{range}; n = {}", point.n_repeats)
+        }
+        None => point.reason.clone(),
+    };
+    KeyNumber { name, value, unit, detail }
+}
+
+fn causes(verdict: &Verdict) -> Vec<CauseRow> {
+    let parts = |text: &str| -> Vec<(String, bool)> {
+        text.split('`').enumerate().map(|(at, part)| (part.to_string(), at % 2 == 1)).collect()
+    };
+    let row = |cause: &verdict::Cause| CauseRow {
+        cause: match cause.certainty {
+            verdict::Certainty::Cause => cause.cause.clone(),
+            verdict::Certainty::Possibility => format!("possible, not proven: {}", cause.cause),
+        },
+        because: unbroken(&cause.because),
+        remedy: parts(&cause.remedy),
+        source: cause.source.clone(),
+    };
+    verdict.causes.iter().map(row).collect()
+}

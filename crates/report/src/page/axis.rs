@@ -1,0 +1,255 @@
+//! The section of an axis: charts against its values, with intervals over repeats, and its table.
+
+use super::charts::Figure;
+use super::{DrawnFigure, KeyNumber, Section, draw, layers, unbroken};
+use crate::chart::{Chart, Layer, Scale, Series};
+use crate::text::axis::{COLUMNS, has_columns};
+use crate::text::grouped;
+use analyze::axis::{AxisFindings, AxisLevel, Estimate, value_cell, value_words};
+use record::units::{format_nanos, format_si};
+use record::{Axis, Point, RunDir, Sweep, names};
+use serde::Serialize;
+
+/// A table with columns of its own.
+#[derive(Serialize)]
+pub(super) struct AxisTable {
+    pub(super) headings: Vec<&'static str>,
+    pub(super) units: Vec<&'static str>,
+    pub(super) rows: Vec<Vec<String>>,
+    /// What stands below it.
+    pub(super) note: &'static str,
+}
+
+/// What a line of a chart shows.
+struct Line<'a> {
+    name: &'static str,
+    class: &'static str,
+    /// Class of the interval's area.
+    area: &'static str,
+    level: fn(&AxisLevel) -> Option<Estimate>,
+    dots: &'a dyn Fn(&Point) -> Option<f64>,
+}
+
+pub(super) fn section(run: &RunDir, axis: &AxisFindings, counter: &mut usize) -> Section {
+    let profiled = axis.layers.as_ref();
+    let mut figures: Vec<Figure> = profiled.map(|found| layers::figures(axis, found)).unwrap_or_default();
+    let others = [conforming(run, axis), throughput(run, axis), cpu(run, axis), response(run, axis)];
+    figures.extend(others.into_iter().flatten());
+    let drawn: Vec<DrawnFigure> = draw(figures, counter);
+    Section {
+        title: match axis.axis {
+            Axis::Connections => "Axis: connections",
+            Axis::Rate => "Axis: offered rate",
+            Axis::Cold => "Axis: cold connections",
+            Axis::Conforming => "Axis: conforming connections",
+            Axis::TimeWait => "Axis: TIME_WAIT sockets",
+            Axis::Delay => "Axis: delay",
+            Axis::PacketRate => "Axis: packet rate",
+            Axis::Other => "Axis",
+        },
+        note: unbroken(&format!(
+            "One quantity varied, everything else held; {} repeats, each in a random order. {}",
+            axis.repeats,
+            analyze::axis::headline(axis).unwrap_or_default()
+        )),
+        figures: drawn,
+        levels: Vec::new(),
+        load_name: "",
+        tables: super::watched::tables(run, record::Sweep::Axis),
+        axis: has_columns(axis).then(|| table(axis)),
+        layers: profiled.map(|found| layers::tables(axis, found)).unwrap_or_default(),
+    }
+}
+
+/// What a packet cost at both ends of the axis.
+pub(super) fn key_numbers(axis: &AxisFindings) -> Vec<KeyNumber> {
+    let changes = axis.layers.iter().flat_map(|layers| &layers.changes);
+    let named = changes.filter_map(|change| {
+        let name = match change.layer.as_str() {
+            analyze::axis::layers::OVERALL => "stack per packet",
+            "TCP" => "TCP per packet",
+            "System Call" => "system call per packet",
+            _ => return None,
+        };
+        let last = axis.levels.last()?;
+        let detail = format!("{:.2} at {}", change.us.to, value_words(last.value, axis.axis));
+        Some(KeyNumber { name, value: format!("{:.2}", change.us.from), unit: "us", detail })
+    });
+    named.collect()
+}
+
+fn table(axis: &AxisFindings) -> AxisTable {
+    let shown: Vec<_> =
+        COLUMNS.iter().filter(|(.., words)| axis.levels.iter().any(|level| !words(level).is_empty())).collect();
+    AxisTable {
+        headings: std::iter::once(axis.axis.word()).chain(shown.iter().map(|(name, ..)| *name)).collect(),
+        units: std::iter::once("").chain(shown.iter().map(|(_, unit, _)| *unit)).collect(),
+        rows: axis
+            .levels
+            .iter()
+            .map(|level| {
+                let value = value_cell(level.value, axis.axis);
+                std::iter::once(value).chain(shown.iter().map(|(.., words)| words(level))).collect()
+            })
+            .collect(),
+        note: "Medians over repeats; the interval behind a column is the median's 95 % bootstrap interval.",
+    }
+}
+
+/// Linear where the axis begins at zero or is short, doublings where its values are spread.
+pub(super) fn x_scale(axis: &AxisFindings) -> Scale {
+    let values = || axis.levels.iter().map(|level| level.value);
+    let (low, high) = values().fold((f64::MAX, 0.0f64), |(low, high), value| (low.min(value), high.max(value)));
+    match axis.axis {
+        Axis::Rate | Axis::PacketRate => Scale::linear(values(), format_si),
+        Axis::Delay => Scale::linear(values(), format_nanos),
+        _ if low > 0.0 && high / low >= 8.0 => Scale::doublings(values()),
+        _ => Scale::linear(values(), grouped),
+    }
+}
+
+fn dots(run: &RunDir, axis: Axis, value: &dyn Fn(&Point) -> Option<f64>) -> Vec<(f64, f64)> {
+    run.points
+        .iter()
+        .filter(|point| point.sweep == Sweep::Axis)
+        .filter_map(|point| Some((point.axis.filter(|place| place.axis == axis)?.value, value(point)?)))
+        .filter(|(x, y)| x.is_finite() && y.is_finite())
+        .collect()
+}
+
+fn chart(
+    run: &RunDir,
+    axis: &AxisFindings,
+    what: &str,
+    y_name: &str,
+    words: Option<fn(f64) -> String>,
+    lines: &[Line<'_>],
+) -> Option<Chart> {
+    let mut layers = Vec::new();
+    let mut series = Vec::new();
+    for line in lines {
+        let found: Vec<(f64, Estimate)> =
+            axis.levels.iter().filter_map(|level| Some((level.value, (line.level)(level)?))).collect();
+        if found.is_empty() {
+            continue;
+        }
+        let edges: Vec<(f64, f64, f64)> =
+            found.iter().filter_map(|(value, estimate)| Some((*value, estimate.low?, estimate.high?))).collect();
+        if edges.len() == found.len() {
+            layers.push(Layer { name: String::new(), class: line.area, edges, gaps: Vec::new() });
+        }
+        series.push(Series {
+            name: line.name.into(),
+            class: line.class,
+            line: found.iter().map(|(value, estimate)| (*value, estimate.median)).collect(),
+            dots: dots(run, axis.axis, line.dots),
+            is_reference: false,
+        });
+    }
+    if series.is_empty() {
+        return None;
+    }
+    let shown = series.iter().flat_map(|one| one.line.iter().chain(&one.dots)).map(|(_, y)| *y);
+    let y = match words {
+        Some(words) => Scale::linear(shown, words),
+        None => Scale::times_us(shown),
+    };
+    Some(Chart { layers, series, ..frame(axis, what, y_name, y) })
+}
+
+/// A chart against the axis, without anything in it.
+pub(super) fn frame(axis: &AxisFindings, what: &str, y_name: &str, y: Scale) -> Chart {
+    Chart {
+        title: format!("{what} against {}", axis.axis.name()),
+        description: analyze::axis::headline(axis).unwrap_or_default(),
+        x_name: axis.axis.name().into(),
+        y_name: y_name.into(),
+        x: x_scale(axis),
+        y,
+        bands: Vec::new(),
+        markers: Vec::new(),
+        limits: Vec::new(),
+        layers: Vec::new(),
+        series: Vec::new(),
+    }
+}
+
+const CAPTION: &str = "Dots: points; line: median over repeats; shaded: its 95 % interval.";
+
+fn figure(title: &'static str, more: &str, chart: Chart) -> Figure {
+    Figure { title, caption: format!("{CAPTION}{more}"), chart }
+}
+
+fn throughput(run: &RunDir, axis: &AxisFindings) -> Option<Figure> {
+    let line = Line {
+        name: "",
+        class: "s1",
+        area: "spread1",
+        level: |level| level.goodput_per_sec,
+        dots: &|point| point.value(names::GOODPUT),
+    };
+    let mut chart = chart(run, axis, "Goodput", "good responses per second", Some(format_si), &[line])?;
+    let mut more = "";
+    if axis.axis == Axis::Rate {
+        let top =
+            chart.series.iter().flat_map(|series| &series.line).map(|(x, y)| x.min(*y * 1.05)).fold(0.0, f64::max);
+        let all =
+            Series { class: "offered", line: vec![(0.0, 0.0), (top, top)], is_reference: true, ..Series::default() };
+        chart.series.push(all);
+        more = " Dashed: all that is offered is answered.";
+    }
+    Some(figure("Goodput", more, chart))
+}
+
+fn cpu(run: &RunDir, axis: &AxisFindings) -> Option<Figure> {
+    let line = Line {
+        name: "",
+        class: "s2",
+        area: "spread2",
+        level: |level| level.cpu_us_per_request,
+        dots: &analyze::zones::cpu_us,
+    };
+    let chart =
+        chart(run, axis, "CPU per request", "server CPU, us per request", Some(|us| format!("{us:.1}")), &[line])?;
+    Some(figure("CPU time per request", " The server group's CPU and the softirq time of its CPUs.", chart))
+}
+
+fn response(run: &RunDir, axis: &AxisFindings) -> Option<Figure> {
+    let lines = [
+        Line {
+            name: "p50",
+            class: "s3",
+            area: "spread3",
+            level: |level| level.response_p50_us,
+            dots: &|point| point.value(names::RESPONSE_P50),
+        },
+        Line {
+            name: "p99",
+            class: "s4",
+            area: "spread4",
+            level: |level| level.response_p99_us,
+            dots: &|point| point.value(names::RESPONSE_P99),
+        },
+    ];
+    let chart = chart(run, axis, "Response time", "response time, logarithmic scale", None, &lines)?;
+    Some(figure("Response time", "", chart))
+}
+
+fn conforming(run: &RunDir, axis: &AxisFindings) -> Option<Figure> {
+    let line = Line {
+        name: "",
+        class: "s3",
+        area: "spread3",
+        level: |level| level.conforming_ratio,
+        dots: &|point| point.value(names::CONFORMING),
+    };
+    let chart = chart(
+        run,
+        axis,
+        "Conforming connections",
+        "share of connections",
+        Some(|share| format!("{:.0} %", share * 100.0)),
+        &[line],
+    )?;
+    Some(figure("Conforming connections", " A connection conforms when it got the bandwidth demanded.", chart))
+}

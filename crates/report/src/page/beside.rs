@@ -1,0 +1,107 @@
+//! The section of a run that was measured in turn with another one: both curves, and the ratio at each load.
+
+use super::axis::AxisTable;
+use super::charts::Figure;
+use super::{Section, draw, unbroken};
+use crate::chart::{Chart, Scale, Series};
+use analyze::compare::{self, Comparison, server_words};
+use analyze::verdict;
+use analyze::zones::{self, Findings, SweepFindings};
+use record::units::format_si;
+use record::{Point, RunDir, Sweep, names};
+
+pub(super) fn section(a: &RunDir, b: &RunDir, counter: &mut usize) -> Option<Section> {
+    let comparison = compare::interleaved(a, b, compare::THRESHOLD_RATIO).ok()?;
+    let (of_a, of_b) = (zones::of_run(a), zones::of_run(b));
+    let said = |run: &RunDir, findings: &Findings| verdict::sentences(run, findings).headline;
+    let note = format!(
+        "A: {}. {} B: {}. {} {}",
+        server_words(a),
+        said(a, &of_a),
+        server_words(b),
+        said(b, &of_b),
+        compare::headline(&comparison)
+    );
+    let figures = match (&of_a.connections, &of_b.connections) {
+        (Some(a_found), Some(b_found)) => figures(&[(a, a_found), (b, b_found)]),
+        _ => Vec::new(),
+    };
+    Some(Section {
+        title: "Side by side",
+        note: unbroken(&note),
+        figures: draw(figures, counter),
+        levels: Vec::new(),
+        load_name: "",
+        axis: Some(table(&comparison)),
+        tables: Vec::new(),
+        layers: Vec::new(),
+    })
+}
+
+fn table(comparison: &Comparison) -> AxisTable {
+    AxisTable {
+        headings: vec!["load", "figure", "A", "B", "B / A", "interval", "p", "pairs", ""],
+        units: vec!["", "", "geometric mean", "geometric mean", "ratio", "95 %", "Student's t, Holm", "A/B", ""],
+        rows: comparison.differences.iter().map(crate::compare::row).collect(),
+        note: "Of each round the points at one load are a pair; the test is Student's t on the logarithms of their ratios, p corrected for the number of tests (Holm).",
+    }
+}
+
+type Level = zones::Level;
+
+fn figures(runs: &[(&RunDir, &SweepFindings); 2]) -> Vec<Figure> {
+    let of = |title: &'static str,
+              y_name: &str,
+              words: fn(f64) -> String,
+              level: fn(&Level) -> Option<zones::Spread>,
+              value: &dyn Fn(&Point) -> Option<f64>| {
+        let series: Vec<Series> = runs
+            .iter()
+            .zip([("A", "s1"), ("B", "s2")])
+            .map(|((run, found), (name, class))| Series {
+                name: name.into(),
+                class,
+                line: found.levels.iter().filter_map(|one| Some((one.load, level(one)?.median))).collect(),
+                dots: run
+                    .points
+                    .iter()
+                    .filter(|point| point.sweep == Sweep::Connections)
+                    .filter_map(|point| Some((point.connections as f64, value(point)?)))
+                    .filter(|(_, y)| y.is_finite())
+                    .collect(),
+                is_reference: false,
+            })
+            .collect();
+        let all = series.iter().flat_map(|one| one.line.iter().chain(&one.dots));
+        let loads: Vec<f64> = all.clone().map(|(x, _)| *x).collect();
+        let y: Vec<f64> = all.map(|(_, y)| *y).collect();
+        (!y.is_empty()).then(|| Figure {
+            title,
+            caption: "Dots: points; lines: medians. A and B took turns, round by round, at the same loads.".into(),
+            chart: Chart {
+                title: format!("{title} of both against connections"),
+                description: String::new(),
+                x_name: "connections".into(),
+                y_name: y_name.into(),
+                x: Scale::doublings(loads.into_iter()),
+                y: Scale::linear(y.into_iter(), words),
+                bands: Vec::new(),
+                markers: Vec::new(),
+                limits: Vec::new(),
+                layers: Vec::new(),
+                series,
+            },
+        })
+    };
+    let throughput = of("Throughput", "responses per second", format_si, |level| level.throughput_per_sec, &|point| {
+        point.value(names::THROUGHPUT)
+    });
+    let cpu = of(
+        "CPU time per request",
+        "server CPU, us per request",
+        |us| format!("{us:.1}"),
+        |level| level.cpu_us_per_request,
+        &zones::cpu_us,
+    );
+    throughput.into_iter().chain(cpu).collect()
+}

@@ -1,0 +1,320 @@
+//! The charts of a sweep: throughput, response times, CPU per request, connection states; zones and points marked on each.
+
+use crate::chart::{Band, Chart, Layer, Limit, Marker, Scale, Series};
+use analyze::growth::LAYERS;
+use analyze::verdict::interval;
+use analyze::zones::{Level, PointFinding, Spread, SweepFindings, Zone, cpu_us, load_words};
+use record::units::{format_nanos, format_si};
+use record::{Criteria, Point, RunDir, Sweep, names};
+
+/// A chart with what stands around it on the page.
+pub(crate) struct Figure {
+    pub title: &'static str,
+    pub caption: String,
+    pub chart: Chart,
+}
+
+/// All charts of a sweep that have something to show.
+pub(super) fn of_sweep(run: &RunDir, sweep: &SweepFindings, criteria: &Criteria) -> Vec<Figure> {
+    let points: Vec<&Point> = run.points.iter().filter(|point| point.sweep == sweep.sweep).collect();
+    let all = [
+        throughput(sweep, &points),
+        response(sweep, &points, criteria),
+        cpu(sweep, &points),
+        stack_layers(sweep, &points),
+        states(sweep, &points),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+fn load(point: &Point) -> Option<f64> {
+    match point.sweep {
+        Sweep::Rate => point.offered_per_sec(),
+        _ => Some(point.connections as f64),
+    }
+}
+
+fn dots(points: &[&Point], value: impl Fn(&Point) -> Option<f64>) -> Vec<(f64, f64)> {
+    points
+        .iter()
+        .filter_map(|point| Some((load(point)?, value(point)?)))
+        .filter(|(x, y)| x.is_finite() && y.is_finite())
+        .collect()
+}
+
+fn medians(sweep: &SweepFindings, spread: impl Fn(&Level) -> Option<Spread>) -> Vec<(f64, f64)> {
+    sweep.levels.iter().filter_map(|level| Some((level.load, spread(level)?.median))).collect()
+}
+
+/// Medians over the levels of a figure that levels do not carry.
+fn medians_of(sweep: &SweepFindings, points: &[&Point], value: impl Fn(&Point) -> Option<f64>) -> Vec<(f64, f64)> {
+    sweep
+        .levels
+        .iter()
+        .filter_map(|level| {
+            let same: Vec<f64> = points
+                .iter()
+                .filter(|point| load(point) == Some(level.load))
+                .filter_map(|point| value(point))
+                .collect();
+            Some((level.load, analyze::statistics::median(&same)?))
+        })
+        .collect()
+}
+
+/// A chart over the sweep's load with its zones and points; the caller adds what it shows.
+pub(super) fn frame(sweep: &SweepFindings, title: &str, y_name: &str, y: Scale) -> Chart {
+    let loads = sweep.levels.iter().map(|level| level.load);
+    let is_rate = sweep.sweep == Sweep::Rate;
+    let x = if is_rate { Scale::linear(loads, format_si) } else { Scale::doublings(loads) };
+    let over = if is_rate { "offered load, requests per second" } else { "connections" };
+    Chart {
+        title: format!("{title} against {}", if is_rate { "offered rate" } else { "connections" }),
+        description: describe(sweep),
+        x_name: over.into(),
+        y_name: y_name.into(),
+        x,
+        y,
+        bands: bands(sweep),
+        markers: markers(sweep),
+        limits: Vec::new(),
+        layers: Vec::new(),
+        series: Vec::new(),
+    }
+}
+
+fn describe(sweep: &SweepFindings) -> String {
+    let told = |name: &str, point: &PointFinding| match point.estimate {
+        Some(estimate) => {
+            format!("{name}: about {}{}. ", load_words(estimate, sweep.sweep), interval(point, sweep.sweep))
+        }
+        None => format!("{name}: none, {}. ", point.reason),
+    };
+    format!("{}{}", told("Yield point", &sweep.yield_point), told("Failure point", &sweep.failure_point))
+}
+
+/// Zones as ranges that touch each other, bounded by the points and by the ends of what was measured.
+fn bands(sweep: &SweepFindings) -> Vec<Band> {
+    let (Some(first), Some(last)) = (sweep.levels.first(), sweep.levels.last()) else { return Vec::new() };
+    let start = if sweep.sweep == Sweep::Rate { 0.0 } else { first.load };
+    let failure = sweep.failure_point.estimate.or(match first.zone {
+        Zone::Failure => Some(start),
+        _ => None,
+    });
+    let unknown = sweep.levels.iter().find(|level| level.zone == Zone::Unknown).map(|level| level.load);
+    let plastic = match first.zone {
+        Zone::Plastic => Some(start),
+        _ => sweep.yield_point.estimate,
+    };
+    let end = if sweep.sweep == Sweep::Rate { last.load * 1.08 } else { last.load };
+    let mut starts = vec![("elastic", "elastic", start)];
+    starts.extend(plastic.map(|at| ("plastic", "plastic", at)));
+    starts.extend(unknown.map(|at| ("client's limit", "unknown", at)));
+    starts.extend(failure.map(|at| ("failure", "failure", at)));
+    // A zone begins where the one before ends; one that begins later than its follower has no room.
+    let mut bands = Vec::new();
+    for (at, (name, class, from)) in starts.iter().enumerate() {
+        let to = starts[at + 1..].iter().map(|(.., next)| *next).fold(end, f64::min);
+        if to > *from {
+            bands.push(Band { name, class, range: (*from, to) });
+        }
+    }
+    bands
+}
+
+fn markers(sweep: &SweepFindings) -> Vec<Marker> {
+    [("yield", &sweep.yield_point), ("failure", &sweep.failure_point)]
+        .into_iter()
+        .filter_map(|(name, point)| {
+            let at = point.estimate?;
+            let number = if sweep.sweep == Sweep::Rate { format_si(at) } else { crate::text::grouped(at) };
+            let label = format!("{name} {number}{}", interval(point, sweep.sweep).replace(" to ", "\u{2013}"));
+            Some(Marker { label, at, interval: (point.low, point.high) })
+        })
+        .collect()
+}
+
+fn throughput(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
+    let measured = dots(points, |point| point.value(names::THROUGHPUT));
+    if measured.is_empty() {
+        return None;
+    }
+    let y = Scale::linear(measured.iter().map(|(_, y)| *y), format_si);
+    let mut chart = frame(sweep, "Throughput", "responses per second", y);
+    if sweep.sweep == Sweep::Rate {
+        let top = measured.iter().map(|(x, y)| x.min(y * 1.05)).fold(0.0, f64::max);
+        chart.series.push(Series {
+            class: "offered",
+            line: vec![(0.0, 0.0), (top, top)],
+            is_reference: true,
+            ..Series::default()
+        });
+    }
+    chart.series.push(Series {
+        class: "s1",
+        line: medians(sweep, |level| level.throughput_per_sec),
+        dots: measured,
+        ..Series::default()
+    });
+    let caption = if sweep.sweep == Sweep::Rate {
+        "Each dot is one point, the line their median; dashed: all that is offered is answered."
+    } else {
+        "Each dot is one point, the line their median."
+    };
+    Some(Figure { title: "Throughput", caption: caption.into(), chart })
+}
+
+fn response(sweep: &SweepFindings, points: &[&Point], criteria: &Criteria) -> Option<Figure> {
+    let shown = [
+        ("p50", "p50", names::RESPONSE_P50),
+        ("p90", "p90", names::RESPONSE_P90),
+        ("p99", "p99", names::RESPONSE_P99),
+        ("p99.9", "p999", names::RESPONSE_P999),
+    ];
+    let series: Vec<Series> = shown
+        .into_iter()
+        .map(|(name, class, figure)| Series {
+            name: name.into(),
+            class,
+            line: medians_of(sweep, points, |point| point.value(figure)),
+            dots: if class == "p99" { dots(points, |point| point.value(figure)) } else { Vec::new() },
+            is_reference: false,
+        })
+        .filter(|series| !series.line.is_empty())
+        .collect();
+    if series.is_empty() {
+        return None;
+    }
+    let limit_us = criteria.p99_limit_ns as f64 / 1e3;
+    let all: Vec<f64> = series.iter().flat_map(|s| s.line.iter().chain(&s.dots)).map(|(_, y)| *y).collect();
+    // The limit is shown where it is near; far above everything it would only flatten the curves.
+    let largest = all.iter().copied().fold(0.0, f64::max);
+    let near = Some(limit_us).filter(|limit| *limit <= largest * 30.0);
+    let y = Scale::times_us(all.into_iter().chain(near));
+    let mut chart = frame(sweep, "Response time", "logarithmic scale", y);
+    chart.series = series;
+    let label = format!("limit for p99: {}", format_nanos(criteria.p99_limit_ns as f64));
+    chart.limits.extend(near.map(|at| Limit { label, at }));
+    let lag =
+        if sweep.sweep == Sweep::Rate { " They count from the intended send, so lateness is in them." } else { "" };
+    let caption = format!("Medians of each percentile over repeats; dots: p99 of each point.{lag}");
+    Some(Figure { title: "Response time", caption, chart })
+}
+
+fn cpu(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
+    let total = medians(sweep, |level| level.cpu_us_per_request);
+    if total.is_empty() {
+        return None;
+    }
+    let measured = dots(points, cpu_us);
+    let y = Scale::linear(measured.iter().chain(&total).map(|(_, y)| *y), |us| format!("{us:.1}"));
+    let mut chart = frame(sweep, "CPU time per request", "server CPU, us per request", y);
+    chart.layers = layers(sweep);
+    let name = if chart.layers.is_empty() { "total".to_string() } else { String::new() };
+    chart.series.push(Series { name, class: "total", line: total, dots: measured, is_reference: false });
+    let caption = if chart.layers.is_empty() {
+        "The server group's CPU time (scheduler's account) per completed request."
+    } else {
+        "The server group's user and system time, and the softirq time of its CPUs, per completed request; dots: totals of each point."
+    };
+    Some(Figure { title: "CPU time per request", caption: caption.into(), chart })
+}
+
+fn layers(sweep: &SweepFindings) -> Vec<Layer> {
+    type Part = fn(&Level) -> Option<Spread>;
+    let parts: [(&str, &'static str, Part); 3] = [
+        ("user", "user", |level| level.cpu_user_us_per_request),
+        ("system", "system", |level| level.cpu_system_us_per_request),
+        ("softirq", "softirq", |level| level.softirq_us_per_request),
+    ];
+    let parts = parts.map(|(name, class, part)| {
+        let values = sweep.levels.iter().map(|level| part(level).map(|spread| spread.median)).collect();
+        (name, class, values)
+    });
+    stacked(sweep, parts)
+}
+
+/// Values over the levels, one upon the other. A part that nothing is known of is left out; so is a level at which a part is
+/// not known that others have, and there every layer has a gap.
+pub(super) fn stacked<const N: usize>(
+    sweep: &SweepFindings,
+    parts: [(&str, &'static str, Vec<Option<f64>>); N],
+) -> Vec<Layer> {
+    let shown: Vec<_> = parts.into_iter().filter(|(.., values)| values.iter().any(Option::is_some)).collect();
+    let is_known: Vec<bool> =
+        (0..sweep.levels.len()).map(|at| shown.iter().all(|(.., values)| values[at].is_some())).collect();
+    let loads: Vec<f64> =
+        sweep.levels.iter().zip(&is_known).filter(|(_, known)| **known).map(|(level, _)| level.load).collect();
+    let mut floor = vec![0.0; loads.len()];
+    // Before the n-th known level lies a gap when a level between it and the one before is not known.
+    let places: Vec<usize> = (0..is_known.len()).filter(|at| is_known[*at]).collect();
+    let gaps: Vec<usize> = (1..places.len()).filter(|n| places[*n] > places[*n - 1] + 1).collect();
+    let layer = |(name, class, values): (&str, &'static str, Vec<Option<f64>>)| {
+        let mut edges = Vec::new();
+        for (n, load) in loads.iter().enumerate() {
+            let high = floor[n] + values[places[n]].unwrap_or(0.0);
+            edges.push((*load, floor[n], high));
+            floor[n] = high;
+        }
+        Layer { name: name.into(), class, edges, gaps: gaps.clone() }
+    };
+    shown.into_iter().map(layer).collect()
+}
+
+/// The server's CPU time by layer of the network stack, where points were profiled.
+fn stack_layers(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
+    const CLASSES: [&str; 8] = ["n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8"];
+    let at_level = |name: &'static str| -> Vec<Option<f64>> {
+        let known = medians_of(sweep, points, |point| point.value(name));
+        let at = |load: f64| known.iter().find(|(known, _)| *known == load).map(|(_, us)| *us);
+        sweep.levels.iter().map(|level| at(level.load)).collect()
+    };
+    let mut parts = LAYERS.map(|(word, name)| (word, "", at_level(name)));
+    for (part, class) in parts.iter_mut().zip(CLASSES) {
+        part.1 = class;
+    }
+    let layers = stacked(sweep, parts);
+    if layers.iter().all(|layer| layer.edges.is_empty()) {
+        return None;
+    }
+    let top = layers.iter().flat_map(|layer| &layer.edges).map(|(.., high)| *high);
+    let y = Scale::linear(top, |us| format!("{us:.1}"));
+    let mut chart = frame(sweep, "CPU time by layer", "server CPU, us per request", y);
+    chart.layers = layers;
+    let caption =
+        "Sampled stacks of the server's work, wherever it ran, by layer of the network stack; medians over repeats.";
+    Some(Figure { title: "CPU time by layer", caption: caption.into(), chart })
+}
+
+fn states(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
+    const CLASSES: [&str; 6] = ["s1", "s2", "s3", "s4", "s5", "s6"];
+    let mut names: Vec<&String> = points.iter().flat_map(|point| point.connection_states.keys()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let value = |point: &Point, name: &str| point.connection_states.get(name).and_then(|figure| figure.value);
+    let mut series: Vec<(f64, Series)> = names
+        .into_iter()
+        .map(|name| {
+            let line: Vec<(f64, f64)> =
+                medians_of(sweep, points, |point| value(point, name)).into_iter().filter(|(_, y)| *y >= 0.5).collect();
+            let largest = line.iter().map(|(_, y)| *y).fold(0.0, f64::max);
+            let short: String = crate::text::plain(name, 14);
+            (largest, Series { name: short, line, ..Series::default() })
+        })
+        .filter(|(_, series)| !series.line.is_empty())
+        .collect();
+    if series.is_empty() {
+        return None;
+    }
+    series.sort_by(|a, b| b.0.total_cmp(&a.0));
+    series.truncate(CLASSES.len());
+    for ((_, series), class) in series.iter_mut().zip(CLASSES) {
+        series.class = class;
+    }
+    let series: Vec<Series> = series.into_iter().map(|(_, series)| series).collect();
+    let y = Scale::counts(series.iter().flat_map(|s| &s.line).map(|(_, y)| *y));
+    let mut chart = frame(sweep, "Connection states", "sockets, logarithmic scale", y);
+    chart.series = series;
+    let caption = "Sockets of the server's port by TCP state: means over each window's readings, medians over repeats.";
+    Some(Figure { title: "Connection states", caption: caption.into(), chart })
+}

@@ -1,0 +1,76 @@
+//! What every page has: its head, where and how the run was made, and the way from a template to text.
+
+use super::tables::{FactGroup, facts};
+use super::unbroken;
+use crate::text::plain;
+use minijinja::Environment;
+use minijinja::value::{Serde, Value};
+use record::{RunDir, Status};
+use serde::Serialize;
+
+const STYLE: &str = include_str!("style.css");
+
+/// Templates by name. The names' ending turns on escaping for HTML.
+const TEMPLATES: [(&str, &str); 6] = [
+    ("doubts.html", include_str!("doubts.html")),
+    ("frame.html", include_str!("frame.html")),
+    ("plain.html", include_str!("plain.html")),
+    ("report.html", include_str!("template.html")),
+    ("simulated.html", include_str!("simulated.html")),
+    ("watch.html", include_str!("watch.html")),
+];
+
+/// What the templates' frame is filled with.
+#[derive(Serialize)]
+pub(crate) struct Frame {
+    style: &'static str,
+    name: String,
+    /// Empty where nothing was asked for by a URL.
+    url: String,
+    command: String,
+    started: String,
+    status: String,
+    is_complete: bool,
+    headline: String,
+    sentences: Vec<String>,
+    facts: Vec<FactGroup>,
+    repeat_command: String,
+    version: &'static str,
+}
+
+impl Frame {
+    pub(crate) fn of(run: &RunDir, status: String, headline: &str, sentences: Vec<String>) -> Self {
+        let record = &run.record;
+        Self {
+            style: STYLE,
+            name: plain(&record.scenario.name, 120),
+            url: plain(&record.scenario.url, 300),
+            command: plain(&record.scenario.command, 40),
+            started: record::time::utc_iso(record.started_unix_ms).replace('T', " ").replace('Z', " UTC"),
+            status,
+            is_complete: record.status == Status::Complete,
+            headline: unbroken(headline),
+            sentences: sentences.iter().map(|sentence| unbroken(sentence)).collect(),
+            facts: facts(run),
+            repeat_command: plain(&record.scenario.repeat_command, 4000),
+            version: env!("CARGO_PKG_VERSION"),
+        }
+    }
+}
+
+/// Fills a template; `text` says the same without form, should the template fail.
+pub(crate) fn render(template: &str, page: &impl Serialize, text: impl FnOnce() -> String) -> String {
+    let mut environment = Environment::new();
+    for (name, source) in TEMPLATES {
+        environment.add_template(name, source).expect("the templates are part of the program and are tested");
+    }
+    let template = environment.get_template(template).expect("it was added above");
+    template.render(Value::from(Serde(page))).unwrap_or_else(|error| {
+        // Only a fault of the template can bring us here; the findings are worth more than the form.
+        let text = text().replace('&', "&amp;").replace('<', "&lt;");
+        format!(
+            "<!doctype html><meta charset=\"utf-8\"><title>straingauge</title><pre>{text}</pre><!-- {} -->",
+            error.kind()
+        )
+    })
+}

@@ -1,0 +1,132 @@
+//! The section of the models: predicted curves with their bands beside the measured points, and each model's error.
+
+use super::axis::AxisTable;
+use super::charts::Figure;
+use super::{Section, draw, unbroken};
+use crate::chart::{Chart, Layer, Scale, Series};
+use crate::text::grouped;
+use analyze::predict::curve::{Curve, Curves, curves};
+use record::units::format_si;
+use record::{Point, RunDir, Sweep, names};
+
+/// A page is drawn in a moment: fewer resamples than `straingauge predict` takes.
+const RESAMPLES: usize = 100;
+
+/// The section; `None` where the run cannot be modelled (too few loads, no watching, a model that fails its check).
+pub(super) fn section(run: &RunDir, counter: &mut usize) -> Option<Section> {
+    let found = curves(run, RESAMPLES).ok()?;
+    let figures = draw([throughput(run, &found), p50(run, &found)].into_iter().flatten().collect(), counter);
+    Some(Section {
+        title: "Model",
+        note: unbroken(&note(&found)),
+        figures,
+        levels: Vec::new(),
+        load_name: "",
+        axis: Some(table(&found)),
+        tables: Vec::new(),
+        layers: Vec::new(),
+    })
+}
+
+fn note(found: &Curves) -> String {
+    let mut note = format!(
+        "The model that predicts this run's own points best, '{}', fitted to all loads of the closed loop. `straingauge predict` answers \
+         what-if questions with it.",
+        found.form.word()
+    );
+    if let Some(validation) = &found.validation {
+        let passing = validation.numbers.iter().filter(|number| number.passes()).count();
+        note.push_str(&format!(
+            " Fitted to the {} loads up to half the yield point alone, {passing} of {} numbers beyond (throughput, median response time, yield \
+             and failure points) are within their limit.",
+            validation.fitted.0,
+            validation.numbers.len()
+        ));
+        for doubt in &validation.doubts {
+            note.push_str(&format!(" Doubt: {doubt}."));
+        }
+    } else if let Some(doubt) = found.extrapolation.as_ref().and_then(|found| found.doubt.as_ref()) {
+        note.push_str(&format!(" Doubt: {doubt}."));
+    }
+    note
+}
+
+fn table(found: &Curves) -> AxisTable {
+    let percent = |ratio: Option<f64>| ratio.map_or_else(|| "-".into(), |ratio| format!("{:.1} %", ratio * 100.0));
+    let row = |check: &analyze::predict::check::Check| {
+        vec![
+            check.form.word().to_string(),
+            check.parameters.to_string(),
+            percent(check.median_error_ratio),
+            percent(check.largest_error_ratio),
+            check.worst_load.map(grouped).unwrap_or_default(),
+            match &check.refused {
+                Some(why) => format!("not offered: {why}"),
+                None if check.form == found.form => "chosen".into(),
+                None => "offered".into(),
+            },
+        ]
+    };
+    AxisTable {
+        headings: vec!["model", "parameters", "median error", "largest error", "at", ""],
+        units: vec!["", "", "of throughput", "of throughput", "connections", ""],
+        rows: found.checks.iter().map(row).collect(),
+        note: "|predicted / measured - 1| of the throughput, each load predicted by a model fitted to the others.",
+    }
+}
+
+fn figure(
+    run: &RunDir,
+    found: &Curves,
+    (title, y_name): (&'static str, &str),
+    curve: &Curve,
+    value: impl Fn(&Point) -> Option<f64>,
+    scale: impl Fn(Vec<f64>) -> Scale,
+) -> Option<Figure> {
+    let dots: Vec<(f64, f64)> = run
+        .points
+        .iter()
+        .filter(|point| point.sweep == Sweep::Connections)
+        .filter_map(|point| Some((point.connections as f64, value(point)?)))
+        .filter(|(_, y)| y.is_finite())
+        .collect();
+    if curve.is_empty() || dots.is_empty() {
+        return None;
+    }
+    let all = curve.iter().flat_map(|(_, _, low, high)| [*low, *high]).chain(dots.iter().map(|(_, y)| *y)).collect();
+    let edges = curve.iter().map(|(load, _, low, high)| (*load, *low, *high)).collect();
+    let line = curve.iter().map(|(load, middle, ..)| (*load, *middle)).collect();
+    Some(Figure {
+        title,
+        caption: format!(
+            "Dots: measured points; line: the model; shaded: its 95 % interval over {} resamples of the points.",
+            found.resamples
+        ),
+        chart: Chart {
+            title: format!("{title}, predicted and measured, against connections"),
+            description: format!("The curve of the model '{}' beside the measured points.", found.form.word()),
+            x_name: "connections".into(),
+            y_name: y_name.into(),
+            x: Scale::doublings(curve.iter().map(|(load, ..)| *load)),
+            y: scale(all),
+            bands: Vec::new(),
+            markers: Vec::new(),
+            limits: Vec::new(),
+            layers: vec![Layer { name: String::new(), class: "spread1", edges, gaps: Vec::new() }],
+            series: vec![Series { class: "s1", line, dots, ..Series::default() }],
+        },
+    })
+}
+
+fn throughput(run: &RunDir, found: &Curves) -> Option<Figure> {
+    let scale = |all: Vec<f64>| Scale::linear(all.into_iter(), format_si);
+    let words = ("Predicted throughput", "responses per second");
+    figure(run, found, words, &found.throughput, |point| point.value(names::THROUGHPUT), scale)
+}
+
+fn p50(run: &RunDir, found: &Curves) -> Option<Figure> {
+    let scale = |all: Vec<f64>| Scale::times_us(all.into_iter());
+    let us: Curve = found.p50.iter().map(|(load, a, b, c)| (*load, a * 1e6, b * 1e6, c * 1e6)).collect();
+    let words = ("Predicted median response time", "logarithmic scale");
+    figure(run, found, words, &us, |point| point.value(names::RESPONSE_P50), scale)
+}

@@ -1,0 +1,335 @@
+//! The tables of the report, formatted: levels, points with every figure, criteria, facts.
+
+use crate::doubt;
+use crate::text::{grouped, not_measured, plain};
+use analyze::zones::{Level, Spread, SweepFindings, percent};
+use record::units::{format_bytes, format_nanos, format_si};
+use record::workload::Grouping;
+use record::{Criteria, Pace, Point, RunDir, Sweep, names};
+use serde::Serialize;
+
+/// Points whose figures are listed one by one; beyond it the page would grow without bound.
+const LISTED_POINTS: usize = 400;
+
+#[derive(Serialize)]
+pub(super) struct LevelRow {
+    load: String,
+    zone: &'static str,
+    rate: String,
+    range: String,
+    p50: String,
+    p99: String,
+    cpu: String,
+    user: String,
+    system: String,
+    softirq: String,
+    busy: String,
+    failing: String,
+    n: u64,
+}
+
+pub(super) fn levels(sweep: &SweepFindings) -> Vec<LevelRow> {
+    sweep.levels.iter().map(level_row).collect()
+}
+
+fn level_row(level: &Level) -> LevelRow {
+    let cell =
+        |spread: Option<Spread>, words: &dyn Fn(f64) -> String| spread.map_or("\u{2013}".into(), |s| words(s.median));
+    let us = |us: f64| format!("{us:.1}");
+    LevelRow {
+        load: grouped(level.load),
+        zone: level.zone.word(),
+        rate: cell(level.throughput_per_sec, &grouped),
+        range: level
+            .throughput_per_sec
+            .filter(|spread| spread.n > 1)
+            .map(|spread| format!("{}\u{2013}{}", grouped(spread.min), grouped(spread.max)))
+            .unwrap_or_default(),
+        p50: cell(level.response_p50_us, &|us| format_nanos(us * 1e3)),
+        p99: cell(level.response_p99_us, &|us| format_nanos(us * 1e3)),
+        cpu: cell(level.cpu_us_per_request, &us),
+        user: cell(level.cpu_user_us_per_request, &us),
+        system: cell(level.cpu_system_us_per_request, &us),
+        softirq: cell(level.softirq_us_per_request, &us),
+        busy: cell(level.cpus_busy_ratio, &percent),
+        failing: if level.failing > 0 { format!("{} of {}", level.failing, level.points) } else { String::new() },
+        n: level.points,
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct PointRow {
+    index: String,
+    sweep: &'static str,
+    load: String,
+    repeat: u32,
+    window: String,
+    sent: String,
+    failed: String,
+    rate: String,
+    p50: String,
+    p99: String,
+    cpu: String,
+    doubts: usize,
+    figures: Vec<FigureRow>,
+    outcomes: Vec<(String, String)>,
+    classes: Vec<ClassRow>,
+    replay: Vec<(&'static str, String)>,
+    doubt_rows: Vec<doubt::Row>,
+}
+
+/// One class of requests; the first of a grouping names it.
+#[derive(Serialize)]
+pub(super) struct ClassRow {
+    grouping: &'static str,
+    label: String,
+    requests: String,
+    share: String,
+    asked: String,
+    failed: String,
+    bodies: String,
+    mean: String,
+    p50: String,
+    p90: String,
+    p99: String,
+    max: String,
+    n: String,
+}
+
+/// Classes listed for a point at most.
+const LISTED_CLASSES: usize = 80;
+
+/// The results by class of a point.
+pub(super) fn classes(point: &Point) -> Vec<ClassRow> {
+    let time = |figure: &record::Figure| figure.value.map_or("\u{2013}".into(), |us| format_nanos(us * 1e3));
+    point
+        .workload
+        .classes
+        .iter()
+        .take(LISTED_CLASSES)
+        .map(|class| {
+            let all = point.workload.by(class.grouping).fold(0, |sum: u64, one| sum.saturating_add(one.requests));
+            ClassRow {
+                grouping: match class.grouping {
+                    Grouping::Size => "size",
+                    Grouping::Kind => "kind",
+                    Grouping::Other => "other",
+                },
+                label: plain(&class.label, 60),
+                requests: grouped(class.requests as f64),
+                share: if all == 0 { String::new() } else { percent(class.requests as f64 / all as f64) },
+                asked: class.asked_ratio.map(percent).unwrap_or_default(),
+                failed: if class.failed == 0 { String::new() } else { grouped(class.failed as f64) },
+                bodies: format_bytes(class.body_bytes as f64),
+                mean: time(&class.response_mean_us),
+                p50: time(&class.response_p50_us),
+                p90: time(&class.response_p90_us),
+                p99: time(&class.response_p99_us),
+                max: time(&class.response_max_us),
+                n: class.response_mean_us.n.map(|n| grouped(n as f64)).unwrap_or_default(),
+            }
+        })
+        .collect()
+}
+
+#[derive(Serialize)]
+struct FigureRow {
+    name: String,
+    value: String,
+    unit: String,
+    n: String,
+    origin: &'static str,
+}
+
+/// Every point, with how many were left out of the listing.
+pub(super) fn points(run: &RunDir) -> (Vec<PointRow>, usize) {
+    let rows = run.points.iter().take(LISTED_POINTS).map(point_row).collect();
+    (rows, run.points.len().saturating_sub(LISTED_POINTS))
+}
+
+fn point_row(point: &Point) -> PointRow {
+    let value = |name: &str, words: &dyn Fn(f64) -> String| point.value(name).map_or("\u{2013}".into(), words);
+    let time = |us: f64| format_nanos(us * 1e3);
+    let outcomes = &point.outcomes;
+    let mut counts = vec![("sent".to_string(), grouped(outcomes.sent as f64))];
+    if outcomes.carried_in > 0 {
+        counts.push(("under way at the begin".into(), grouped(outcomes.carried_in as f64)));
+    }
+    counts.push(("ok".into(), grouped(outcomes.ok as f64)));
+    counts.extend(outcomes.failures().into_iter().map(|(kind, count)| (kind.to_string(), grouped(count as f64))));
+    if outcomes.unfinished > 0 {
+        counts.push(("unfinished at the end".into(), grouped(outcomes.unfinished as f64)));
+    }
+    PointRow {
+        index: format!("{:03}", point.index),
+        sweep: match point.sweep {
+            Sweep::Single => "single",
+            Sweep::Connections => "closed loop",
+            Sweep::Rate => "open loop",
+            Sweep::Axis => "axis",
+            Sweep::Yardstick => "yardstick",
+            Sweep::Other => "other",
+        },
+        load: match point.pace {
+            Pace::Closed => grouped(point.connections as f64),
+            Pace::Open { rate_per_sec, .. } => format!("{}/s", format_si(rate_per_sec)),
+        },
+        repeat: point.repeat,
+        window: format_nanos(point.duration_ns as f64),
+        sent: grouped(outcomes.requests() as f64),
+        failed: grouped(outcomes.failed() as f64),
+        rate: value(names::THROUGHPUT, &grouped),
+        p50: value(names::RESPONSE_P50, &time),
+        p99: value(names::RESPONSE_P99, &time),
+        cpu: value(names::SERVER_CPU, &|us| format!("{us:.1}")),
+        doubts: point.doubts.len(),
+        figures: figures(point),
+        outcomes: counts,
+        classes: classes(point),
+        replay: point.workload.replay.as_ref().map(crate::text::replay_facts).unwrap_or_default(),
+        doubt_rows: doubt::rows(&point.doubts),
+    }
+}
+
+fn figures(point: &Point) -> Vec<FigureRow> {
+    point
+        .figures
+        .0
+        .iter()
+        .take(200)
+        .map(|(name, figure)| FigureRow {
+            name: plain(name, 60),
+            value: figure.value.map_or_else(|| not_measured(figure.not_measured.as_deref(), 160), number),
+            unit: plain(&figure.unit, 20),
+            n: figure.n.map(|n| grouped(n as f64)).unwrap_or_default(),
+            origin: figure.origin.map(|origin| origin.word()).unwrap_or_default(),
+        })
+        .collect()
+}
+
+/// A number in four significant digits, thousands grouped.
+fn number(value: f64) -> String {
+    let size = value.abs();
+    if size >= 1000.0 {
+        grouped(value)
+    } else if size == 0.0 || value.fract() == 0.0 {
+        format!("{value:.0}")
+    } else {
+        let decimals = (3 - size.log10().floor() as i32).clamp(1, 9) as usize;
+        format!("{value:.decimals$}")
+    }
+}
+
+/// The criteria in words, as (name, value, meaning).
+pub(super) fn criteria(criteria: &Criteria) -> Vec<(&'static str, String, &'static str)> {
+    vec![
+        (
+            "elastic gain",
+            percent(criteria.elastic_gain_ratio),
+            "closed loop: doubling the connections raises throughput by at least this",
+        ),
+        (
+            "saturation",
+            percent(criteria.saturation_ratio),
+            "a thread or the CPUs of the server are saturated from here; open loop: where elastic ends",
+        ),
+        ("efficiency loss", percent(criteria.efficiency_loss_ratio), "CPU time of a request above its lowest"),
+        ("failed requests", percent(criteria.error_ratio), "failure: more than this, errors and non-2xx"),
+        (
+            "goodput",
+            percent(criteria.goodput_ratio),
+            "failure: less than this of the offered load was answered in the window",
+        ),
+        (
+            "p99 limit",
+            format_nanos(criteria.p99_limit_ns as f64),
+            "failure: the 99th percentile of the response time is above",
+        ),
+        ("bracket", percent(criteria.bracket_ratio), "the search over rate narrows the failure point to this"),
+        (
+            "yield interval",
+            percent(criteria.yield_interval_ratio),
+            "repeats end when the yield point's interval is this narrow",
+        ),
+        ("confidence", percent(criteria.confidence_ratio), "of every interval (bootstrap over repeats)"),
+    ]
+}
+
+/// A heading and its (name, value) pairs.
+pub(crate) type FactGroup = (&'static str, Vec<(String, String)>);
+
+/// Facts on machine, server and client.
+pub(crate) fn facts(run: &RunDir) -> Vec<FactGroup> {
+    let machine = &run.record.machine;
+    let text = |value: &str| plain(value, 300);
+    let mut of_machine = vec![
+        ("kernel".to_string(), text(&machine.kernel)),
+        ("distribution".into(), text(&machine.distribution)),
+        ("CPU".into(), text(&machine.cpu_model)),
+        ("CPUs online".into(), machine.cpus.to_string()),
+        ("memory".into(), format_bytes(machine.memory_bytes as f64)),
+        ("virtual machine".into(), if machine.virtual_machine { "yes".into() } else { "no sign of one".into() }),
+        ("descriptor limit".into(), grouped(machine.descriptor_limit as f64)),
+        ("straingauge".into(), text(&machine.straingauge)),
+    ];
+    of_machine.extend(machine.governor.as_deref().map(|governor| ("frequency governor".into(), text(governor))));
+    of_machine.retain(|(_, value)| !value.is_empty());
+    let settings: Vec<_> = machine.sysctls.iter().take(50).map(|(name, value)| (text(name), text(value))).collect();
+    let mut server: Vec<_> =
+        run.record.server_facts.iter().take(100).map(|(name, value)| (text(name), text(value))).collect();
+    if let Some(command) = &run.record.scenario.server {
+        server.push(("command".into(), plain(&command.argv.join(" "), 600)));
+        server.push(("own network namespace".into(), if command.isolated { "yes".into() } else { "no".into() }));
+        if !command.cpus.is_empty() {
+            server.push(("pinned to CPUs".into(), cpus(&command.cpus)));
+        }
+    }
+    let load = &run.record.scenario.load;
+    let mut client = vec![
+        (
+            "request".to_string(),
+            format!("{} {}", text(&load.method), load.targets.first().map(|t| text(&t.path)).unwrap_or_default()),
+        ),
+        ("targets".into(), grouped(load.workload.targets.max(load.targets.len() as u64) as f64)),
+        (
+            "requests per connection".into(),
+            if load.requests_per_connection == 0 {
+                "as many as the server allows".into()
+            } else {
+                grouped(load.requests_per_connection as f64)
+            },
+        ),
+        ("engine threads".into(), load.threads.to_string()),
+        ("timeout".into(), format_nanos(load.timeout_ns as f64)),
+        ("seed".into(), load.seed.to_string()),
+    ];
+    if load.targets.is_empty() {
+        // The microbenchmark's reader asks for nothing.
+        client = vec![("reads".into(), "full segments, and acknowledges each".into())];
+    }
+    let workload = &load.workload;
+    if !workload.name.is_empty() {
+        client.push(("workload".into(), text(&workload.name)));
+    }
+    if let Some(trace) = &workload.trace {
+        let speed = trace.speed.map_or("as fast as the server answers".into(), |speed| format!("speed {speed}"));
+        client.push(("log".into(), format!("{}, {speed}", text(&trace.file))));
+        client.push(("session gap".into(), format_nanos(trace.session_gap_ns as f64)));
+    }
+    if let Some(series) = &workload.series {
+        let peak = series.peak_ratio;
+        client.push(("rate series".into(), format!("{}, peak {peak:.1} times the mean", text(&series.file))));
+    }
+    if !load.cpus.is_empty() {
+        client.push(("pinned to CPUs".into(), cpus(&load.cpus)));
+    }
+    client.extend(load.headers.iter().take(30).map(|(name, value)| (format!("header {}", text(name)), text(value))));
+    [("Machine", of_machine), ("Server", server), ("Client", client), ("Kernel settings", settings)]
+        .into_iter()
+        .filter(|(_, facts)| !facts.is_empty())
+        .collect()
+}
+
+fn cpus(list: &[usize]) -> String {
+    list.iter().take(64).map(usize::to_string).collect::<Vec<_>>().join(", ")
+}

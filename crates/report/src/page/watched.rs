@@ -1,0 +1,119 @@
+//! The server's side of the requests in the report: charts of the phases against load, tables by load and by class.
+
+use super::charts::{Figure, frame, stacked};
+use super::unbroken;
+use crate::chart::Scale;
+use crate::text::watched::load_words;
+use analyze::watched::{CLASS_COLUMNS, COLUMNS, Column, Row, ServerSide};
+use analyze::zones::SweepFindings;
+use record::units::format_nanos;
+use record::{RunDir, Sweep, names};
+use serde::Serialize;
+
+/// A table of the section on one sweep.
+#[derive(Serialize)]
+pub(super) struct SideTable {
+    title: &'static str,
+    note: String,
+    headings: Vec<&'static str>,
+    units: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+/// Phases against load: elapsed, and CPU time.
+pub(super) fn figures(run: &RunDir, sweep: &SweepFindings) -> Vec<Figure> {
+    let Some(side) = analyze::watched::of_sweep(run, sweep.sweep) else { return Vec::new() };
+    let elapsed = [names::WATCH_PARSE, names::WATCH_PROCESS, names::WATCH_LOG];
+    let cpu = [names::WATCH_PARSE_CPU, names::WATCH_PROCESS_CPU, names::WATCH_LOG_CPU];
+    [
+        phases(sweep, &side, elapsed, "Phases of a request, elapsed", "elapsed time of a request", |us| {
+            format_nanos(us * 1e3)
+        }),
+        phases(sweep, &side, cpu, "Phases of a request, CPU time", "CPU time, us per request", |us| format!("{us:.1}")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn phases(
+    sweep: &SweepFindings,
+    side: &ServerSide,
+    names: [&'static str; 3],
+    title: &'static str,
+    y_name: &str,
+    words: fn(f64) -> String,
+) -> Option<Figure> {
+    let at = |name: &'static str| -> Vec<Option<f64>> {
+        let value = |load: f64| side.loads.iter().find(|row| row.load == load)?.medians.get(name).copied();
+        sweep.levels.iter().map(|level| value(level.load)).collect()
+    };
+    let parts = [("parse", "n1", at(names[0])), ("process", "n2", at(names[1])), ("log", "n3", at(names[2]))];
+    let layers = stacked(sweep, parts);
+    if layers.iter().all(|layer| layer.edges.len() < 2) {
+        return None;
+    }
+    let top = layers.iter().flat_map(|layer| &layer.edges).map(|(.., high)| *high);
+    let mut chart = frame(sweep, title, y_name, Scale::linear(top, words));
+    chart.layers = layers;
+    let caption = "Parse: first read to first send; process: to the last send; log: until the thread sleeps or turns to \
+                   another connection. Means of requests in windows, medians over the points of a load.";
+    Some(Figure { title, caption: caption.into(), chart })
+}
+
+/// The tables of a sweep; none where it was not watched.
+pub(super) fn tables(run: &RunDir, sweep: Sweep) -> Vec<SideTable> {
+    let Some(side) = analyze::watched::of_sweep(run, sweep) else { return Vec::new() };
+    let mut tables = vec![table(
+        run,
+        &side,
+        COLUMNS,
+        &side.loads,
+        "Requests, from the server's side",
+        analyze::watched::note(&side),
+    )];
+    if !side.classes.is_empty() {
+        let note = "By size of the whole response. CPU is exact by class, divided into user and system as the kernel divides \
+                    the whole group's; disk bytes and phases come from windows.";
+        tables.push(table(run, &side, CLASS_COLUMNS, &side.classes, "Service demands by size class", note.into()));
+    }
+    tables
+}
+
+fn table(
+    run: &RunDir,
+    side: &ServerSide,
+    columns: &[Column],
+    rows: &[Row],
+    title: &'static str,
+    note: String,
+) -> SideTable {
+    let axis = run.points.iter().find_map(|point| Some(point.axis?.axis));
+    let shown: Vec<&Column> =
+        columns.iter().filter(|(.., name, _)| rows.iter().any(|row| row.medians.contains_key(name))).collect();
+    let has_classes = rows.iter().any(|row| row.class.is_some());
+    let mut headings = vec![if side.sweep == Sweep::Rate { "offered/s" } else { "load" }];
+    let mut units = vec![""];
+    if has_classes {
+        headings.push("class");
+        units.push("bytes");
+    }
+    headings.extend(shown.iter().map(|(heading, ..)| *heading));
+    units.extend(shown.iter().map(|(_, unit, ..)| *unit));
+    headings.push("n");
+    units.push("points");
+    let rows = rows
+        .iter()
+        .map(|row| {
+            let mut cells = vec![load_words(row.load, side.sweep, axis)];
+            if has_classes {
+                cells.push(row.class.clone().unwrap_or_default());
+            }
+            let value = |name: &str, words: fn(f64) -> String| row.medians.get(name).map(|value| words(*value));
+            cells.extend(shown.iter().map(|(.., name, words)| value(name, *words).unwrap_or("\u{2013}".into())));
+            cells.push(row.points.to_string());
+            cells
+        })
+        .collect();
+    SideTable { title, note: unbroken(&note), headings, units, rows }
+}

@@ -1,0 +1,278 @@
+//! A prediction as text for a terminal: the answer first, then what it rests on.
+
+use crate::text::table::Table;
+use crate::text::{grouped, list, plain, wrap};
+use analyze::predict::Prediction;
+use analyze::predict::demand::Demand;
+use analyze::predict::question::{Answer, Predicted};
+use analyze::predict::server::Form;
+use analyze::predict::validate::Checked;
+use analyze::predict::what_if::WhatIfAnswer;
+use analyze::statistics::Interval;
+use record::units::{format_nanos, format_si};
+
+fn number(value: f64, unit: &str) -> String {
+    match unit {
+        "1/s" => format!("{}/s", format_si(value)),
+        "s" => format_nanos(value * 1e9),
+        "ratio" => format!("{:.0} %", value * 100.0),
+        "connections" if value < 10.0 => format!("{value:.1} connections"),
+        "connections" => format!("{} connections", grouped(value)),
+        _ => format_si(value),
+    }
+}
+
+fn between(interval: Option<Interval>, words: impl Fn(f64) -> String) -> String {
+    interval.map_or_else(|| "-".into(), |interval| format!("{} to {}", words(interval.low), words(interval.high)))
+}
+
+fn percent(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| "-".into(), |ratio| format!("{:.1} %", ratio * 100.0))
+}
+
+/// The answer to one question: numbers, what limits the server, what is assumed.
+fn answer(answer: &Answer, name: &str) -> String {
+    let name = if name.is_empty() { String::new() } else { format!("'{}': ", plain(name, 100)) };
+    let mut out = wrap(&format!("{name}predicted for {}", plain(&answer.question, 300)), "", "");
+    let mut table = Table::new(&["", "value", "95 % interval"], 1);
+    for Predicted { name, unit, value, interval, .. } in &answer.numbers {
+        let value = value.map_or_else(|| "none".into(), |value| number(value, unit));
+        table.row(vec![name.to_string(), value, between(*interval, |end| number(end, unit))]);
+    }
+    out.push_str(&table.lines());
+    let mut reasons: Vec<&String> = answer.numbers.iter().filter_map(|n| n.not_predicted.as_ref()).collect();
+    reasons.dedup();
+    for reason in reasons {
+        out.push_str(&wrap(reason, "  none: ", "        "));
+    }
+    out.push_str(&wrap(&answer.bottleneck, "bottleneck: ", "            "));
+    out.push_str(&list("assumes that", &answer.assumptions));
+    out
+}
+
+/// The questions kept with a scenario, each with its answer or why there is none.
+pub fn what_ifs_text(what_ifs: &[WhatIfAnswer]) -> String {
+    let mut out = String::new();
+    for (at, kept) in what_ifs.iter().enumerate() {
+        out.push('\n');
+        match (&kept.answer, &kept.not_predicted) {
+            (Some(found), _) => out.push_str(&answer(found, &kept.name)),
+            (None, why) => {
+                let name =
+                    if kept.name.is_empty() { format!("{}", at + 1) } else { format!("'{}'", plain(&kept.name, 100)) };
+                let why = plain(why.as_deref().unwrap_or("no reason is known"), 600);
+                out.push_str(&wrap(&format!("what-if {name}: not predicted: {why}"), "", "  "));
+            }
+        }
+    }
+    out
+}
+
+/// Answers, assumptions, doubts, the model and its checks, demands and lines.
+pub fn text(prediction: &Prediction) -> String {
+    let mut out = answer(&prediction.answer, "");
+    out.push_str(&what_ifs_text(&prediction.what_ifs));
+    out.push_str(&list("doubts", &prediction.doubts));
+    out.push('\n');
+    out.push_str(&model(prediction));
+    out.push_str(&checks(prediction));
+    out.push_str(&validation(prediction));
+    out.push_str(&open_points(prediction));
+    for measured in &prediction.measured {
+        out.push_str(&format!(
+            "\n{}: CPU time of a request (demand law), us, mean and 95 % interval\n",
+            measured.sweep
+        ));
+        out.push_str(&demands(&measured.demands));
+        for regression in &measured.regressions {
+            let line = &regression.line;
+            let mut words = format!(
+                "{} CPUs = {:.3} {:+.3} us x rate (slope {}, r = {:.3}, n = {})",
+                regression.part,
+                line.intercept.value,
+                line.slope.value * 1e6,
+                between(line.slope.interval, |end| format!("{:.3}", end * 1e6)),
+                line.correlation,
+                line.n,
+            );
+            let falls = line.slope.interval.is_some_and(|interval| interval.high < 0.0);
+            if regression.part == "idle" && !falls {
+                words.push_str("; it does not fall clearly with the rate, so no capacity is extrapolated");
+            } else if let ("idle", Some(x)) = (regression.part, line.x_intercept) {
+                let range = between(line.x_intercept_interval, |end| format!("{}/s", format_si(end)));
+                words.push_str(&format!("; none left at {}/s ({range})", format_si(x)));
+            }
+            out.push_str(&wrap(&words, "  ", "    "));
+        }
+    }
+    out
+}
+
+/// The prediction as JSON: `schema`, `kind`, `prediction`. Units stand beside the numbers.
+pub fn json(prediction: &Prediction) -> serde_json::Value {
+    serde_json::json!({ "schema": crate::json::SCHEMA, "kind": "prediction", "prediction": prediction })
+}
+
+fn model(prediction: &Prediction) -> String {
+    let server = &prediction.model;
+    let words = match (server.form, server.usl) {
+        (Form::Usl, Some((alpha, beta, gamma))) => {
+            format!("alpha (contention) {alpha:.4}, beta (coherency) {beta:.3e}, gamma {}/s", format_si(gamma))
+        }
+        _ => {
+            let mut parts = vec![format!("{:.2} us of CPU a request", server.base_s * 1e6)];
+            let parts_of = [
+                (server.wake_s * 1e6, "us more when the CPU is idle"),
+                (server.growth_s * 1e9, "us more for each 1,000 connections"),
+                (server.doubling_s * 1e6, "us more for each doubling of the connections"),
+                (server.cold_growth_s * 1e9, "us more for each 1,000 cold connections"),
+            ];
+            parts.extend(parts_of.iter().filter(|(v, _)| *v > 0.0).map(|(v, words)| format!("{v:.2} {words}")));
+            if server.cooling_s > 0.0 {
+                parts.push(format!("it cools down in {}", format_nanos(server.cooling_s * 1e9)));
+            }
+            if server.background_cpus > 0.0 {
+                parts.push(format!("{:.3} CPUs busy beside the requests", server.background_cpus));
+            }
+            parts.push(format!("{} outside of it", format_nanos(server.path_s * 1e9)));
+            parts.push(format!("squared variation of service {:.2}", server.cv_squared));
+            parts.extend(
+                server.limit_per_sec.map(|limit| format!("at most {}/s whatever the CPUs do", format_si(limit))),
+            );
+            parts.push(if server.cpus == 1.0 { "1 CPU".into() } else { format!("{} CPUs", server.cpus) });
+            parts.join(", ")
+        }
+    };
+    wrap(&format!("{}: {words}; {} resamples", server.form.word(), prediction.resamples), "model: ", "       ")
+}
+
+fn checks(prediction: &Prediction) -> String {
+    let mut out = "models on points they were not fitted to: |predicted / measured - 1| of throughput and of demand\n"
+        .to_string();
+    let mut table = Table::new(&["", "params", "median", "largest", "at", "demand", ""], 1);
+    for check in &prediction.checks {
+        let verdict = match &check.refused {
+            Some(why) => format!("no: {why}"),
+            None if check.form == prediction.model.form => "chosen".into(),
+            None => "offered".into(),
+        };
+        table.row(vec![
+            check.form.word().into(),
+            check.parameters.to_string(),
+            percent(check.median_error_ratio),
+            percent(check.largest_error_ratio),
+            check.worst_load.map(grouped).unwrap_or_default(),
+            percent(check.median_demand_error_ratio),
+            verdict,
+        ]);
+    }
+    out.push_str(&table.lines());
+    if let Some(found) = &prediction.extrapolation
+        && let Some(form) = found.form
+    {
+        let yields = found.yield_connections.map_or_else(String::new, |(measured, predicted)| {
+            let predicted = predicted.map_or_else(|| "none".into(), |n| format!("{n:.1}"));
+            let range = found.yield_range.filter(|(low, high)| *high > 1.05 * low);
+            let range = range.map_or_else(String::new, |(low, high)| {
+                format!(" ({} to {} by all models that fit the low loads as well)", grouped(low), grouped(high))
+            });
+            format!("; yield point {predicted} predicted{range}, {measured:.1} measured")
+        });
+        let of_whom = if found.yield_is_measured { "" } else { " of the model (none was measured)" };
+        let words = if found.beyond.is_empty() {
+            format!(
+                "all {} loads lie up to half the yield point{of_whom}: no load beyond checks the model",
+                found.levels
+            )
+        } else {
+            format!(
+                "fitted up to half the yield point{of_whom} ({} loads up to {}), '{}' predicts the {} loads beyond with a median error of \
+                 {}{yields}",
+                found.levels,
+                grouped(found.up_to_load),
+                form.word(),
+                found.beyond.len(),
+                percent(found.median_error_ratio)
+            )
+        };
+        out.push_str(&wrap(&words, "", "  "));
+        for (load, measured, predicted) in &found.beyond {
+            let (measured_words, predicted_words) = (format_si(*measured), format_si(*predicted));
+            let error = (predicted / measured - 1.0) * 100.0;
+            out.push_str(&format!(
+                "  {:>7}  measured {measured_words:>6}/s  predicted {predicted_words:>6}/s  {error:+.1} %\n",
+                grouped(*load)
+            ));
+        }
+    }
+    out
+}
+
+/// What a fit up to half the yield point says of yield and failure points, and of medians beyond.
+fn validation(prediction: &Prediction) -> String {
+    let Some(found) = &prediction.validation else { return String::new() };
+    let passing = found.numbers.iter().filter(|number| number.passes()).count();
+    let mut out = wrap(
+        &format!(
+            "fitted to {} loads up to {}, checked on all beyond: {passing} of {} numbers within their limit",
+            found.fitted.0,
+            grouped(found.fitted.1),
+            found.numbers.len()
+        ),
+        "",
+        "  ",
+    );
+    out.push_str(&beside(&found.numbers));
+    out.push_str(&list("why", &found.doubts));
+    out
+}
+
+/// Every open-loop point of the run beside what the chosen model, fitted to the closed loop, says of it.
+fn open_points(prediction: &Prediction) -> String {
+    if prediction.open_points.is_empty() {
+        return String::new();
+    }
+    format!("the model of the closed loop on the open loop\n{}", beside(&prediction.open_points))
+}
+
+/// Measured and predicted side by side.
+fn beside(numbers: &[Checked]) -> String {
+    let mut table = Table::new(&["", "loop", "at", "measured", "predicted", "error", "limit", ""], 2);
+    for one in numbers {
+        let at = match (one.load, one.sweep) {
+            (Some(load), "open") => format!("{}/s", format_si(load)),
+            (Some(load), _) => grouped(load),
+            (None, _) => String::new(),
+        };
+        table.row(vec![
+            one.name.into(),
+            one.sweep.into(),
+            at,
+            number(one.measured, one.unit),
+            one.predicted.map_or_else(|| "none".into(), |value| number(value, one.unit)),
+            one.error_ratio.map(|error| format!("{:+.1} %", error * 100.0)).unwrap_or_default(),
+            format!("{:.0} %", one.limit_ratio * 100.0),
+            if one.passes() { String::new() } else { "off".into() },
+        ]);
+    }
+    table.lines()
+}
+
+fn demands(demands: &[Demand]) -> String {
+    let mut loads: Vec<f64> = demands.iter().map(|demand| demand.load).collect();
+    loads.sort_by(f64::total_cmp);
+    loads.dedup();
+    let mut table = Table::new(&["load", "cpu", "", "user", "", "kernel", "", "n"], 0);
+    for load in loads {
+        let of = |resource: &str| demands.iter().find(|demand| demand.load == load && demand.resource == resource);
+        let mut row = vec![if load >= 1e4 { format_si(load) } else { grouped(load) }];
+        for resource in ["cpu", "user", "kernel"] {
+            row.push(of(resource).map(|demand| format!("{:.2}", demand.demand_us)).unwrap_or_default());
+            let interval = of(resource).and_then(|demand| demand.interval_us);
+            row.push(interval.map(|i| format!("{:.2} to {:.2}", i.low, i.high)).unwrap_or_default());
+        }
+        row.push(of("cpu").map(|demand| demand.n.to_string()).unwrap_or_default());
+        table.row(row);
+    }
+    table.lines()
+}

@@ -1,0 +1,25 @@
+//! What a run of `straingauge simulate` says, as tables, figures, text, page and JSON. Every number is simulated, except cycles,
+//! which are modelled from them by stated costs.
+
+mod figures;
+pub mod page;
+mod tables;
+pub mod text;
+
+use analyze::simulated::{Simulation, sentences};
+
+/// As JSON: the counts as they were stored, and the tables made of them.
+pub fn json(run: &record::RunDir, simulation: &Simulation) -> serde_json::Value {
+    serde_json::json!({
+        "schema": record::run::SCHEMA,
+        "kind": "simulation",
+        "path": run.path.display().to_string(),
+        "record": run.record,
+        "simulation": simulation.value,
+        "sentences": sentences(simulation),
+        "tables": tables::of(simulation),
+    })
+}
+
+#[cfg(test)]
+mod tests;

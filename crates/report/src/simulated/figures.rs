@@ -1,0 +1,179 @@
+//! The paper's Figures 4 to 7.
+
+use crate::chart::{Chart, Layer, Scale, Series};
+use crate::page::Figure;
+use analyze::simulated::stored::{Counts, Point, Simulation};
+use analyze::simulated::{LAYERS, per_packet, size};
+use record::units::format_si;
+
+const CLASSES: [&str; 6] = ["n2", "n3", "n4", "n5", "n6", "n7"];
+const LINES: [&str; 4] = ["s1", "s2", "s3", "s4"];
+
+/// What varies along a figure.
+struct Axis {
+    name: &'static str,
+    instructions: &'static str,
+    misses: &'static str,
+    number: &'static str,
+    value: fn(&Point) -> u64,
+    scale: fn(&[f64]) -> Scale,
+    unit: f64,
+}
+
+const AXES: [Axis; 3] = [
+    Axis {
+        name: "packets a second",
+        instructions: "Instructions for a packet against the rate",
+        misses: "L2 misses for a packet against the rate",
+        number: "Figure 4",
+        value: |point| point.rate_per_sec,
+        scale: |values| Scale::linear(values.iter().copied(), format_si),
+        unit: 1.0,
+    },
+    Axis {
+        name: "connections",
+        instructions: "Instructions for a packet against connections",
+        misses: "L2 misses for a packet against connections",
+        number: "Figure 5",
+        value: |point| point.connections,
+        scale: |values| Scale::doublings(values.iter().copied()),
+        unit: 1.0,
+    },
+    Axis {
+        name: "one-way delay",
+        instructions: "Instructions for a packet against the delay",
+        misses: "L2 misses for a packet against the delay",
+        number: "Figure 6",
+        value: |point| point.delay_us,
+        scale: |values| Scale::linear(values.iter().copied(), |ms| format!("{ms} ms")),
+        unit: 1e-3,
+    },
+];
+
+/// Those for which points were simulated.
+pub fn of(simulation: &Simulation) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for axis in &AXES {
+        let Some(group) = simulation.along(axis.value).into_iter().next() else { continue };
+        let x = |point: &Point| (axis.value)(point) as f64 * axis.unit;
+        let constant = constant(&group, axis);
+        let count: fn(&Counts) -> f64 = |counts| counts.instructions;
+        figures.push(stacked(axis, axis.instructions, "instructions", &group, x, count, &constant));
+        if let Some(l2) = simulation.l2_bytes(0) {
+            let caption = format!("L2 of {}; {constant}", size(l2));
+            figures.push(stacked(axis, axis.misses, "misses of L2", &group, x, |counts| counts.l2_misses(0), &caption));
+        }
+        if axis.number == "Figure 5" && simulation.levels() > 0 {
+            figures.push(statistics(&group, x, &constant));
+            if simulation.levels() > 1 {
+                figures.push(by_size(simulation, &group, x, &constant));
+            }
+        }
+    }
+    figures
+}
+
+fn constant(group: &[&Point], axis: &Axis) -> String {
+    let Some(point) = group.first() else { return String::new() };
+    let mut words = Vec::new();
+    if axis.number != "Figure 5" {
+        words.push(format!("{} connections", point.connections));
+    }
+    if axis.number != "Figure 4" {
+        words.push(match point.rate_per_sec {
+            0 => "a closed loop".to_string(),
+            rate if point.samples.iter().any(|sample| sample.load.is_some()) => format!("{rate} requests/s"),
+            rate => format!("{rate} packets/s"),
+        });
+    }
+    if axis.number != "Figure 6" {
+        words.push(format!("{} ms one way", point.delay_us as f64 / 1000.0));
+    }
+    let samples: Vec<usize> = group.iter().map(|point| point.samples.len()).collect();
+    format!("{}; n = {} boots a point", words.join(", "), samples.iter().min().copied().unwrap_or(0))
+}
+
+/// The layers of the stack on top of each other.
+fn stacked(
+    axis: &Axis,
+    title: &'static str,
+    what: &str,
+    group: &[&Point],
+    x: impl Fn(&Point) -> f64,
+    count: fn(&Counts) -> f64,
+    caption: &str,
+) -> Figure {
+    let loads: Vec<f64> = group.iter().map(|point| x(point)).collect();
+    let mut floor: Vec<(f64, f64)> = loads.iter().map(|load| (*load, 0.0)).collect();
+    let mut layers = Vec::new();
+    let stack = LAYERS.iter().filter(|(word, _)| !matches!(*word, "user" | "other" | "idle"));
+    for ((word, name), class) in stack.zip(CLASSES) {
+        let mut edges = Vec::new();
+        for (below, point) in floor.iter_mut().zip(group) {
+            let high = below.1 + per_packet(point, |sample| sample.layer(word, count)).unwrap_or(0.0);
+            edges.push((below.0, below.1, high));
+            below.1 = high;
+        }
+        layers.push(Layer { name: name.to_string(), class, edges, gaps: Vec::new() });
+    }
+    let x_scale = (axis.scale)(&loads);
+    let tops = floor.iter().map(|(_, high)| *high);
+    let mut chart = Chart::empty(title, axis.name, &format!("{what} a packet"), x_scale, Scale::linear(tops, short));
+    chart.description = format!("Layers of the network stack, simulated; {caption}");
+    chart.layers = layers;
+    Figure { title, caption: format!("Simulated; {caption}. After Kim and Rixner (2005), {}.", axis.number), chart }
+}
+
+fn short(value: f64) -> String {
+    if value >= 1000.0 || value == 0.0 { format_si(value) } else { format!("{value}") }
+}
+
+fn lines(title: &'static str, group: &[&Point], x: impl Fn(&Point) -> f64, named: Vec<(String, Vec<f64>)>) -> Chart {
+    let loads: Vec<f64> = group.iter().map(|point| x(point)).collect();
+    let scale = Scale::doublings(loads.iter().copied());
+    let high = named.iter().flat_map(|(_, values)| values.iter().copied());
+    let mut chart = Chart::empty(title, "connections", "misses a packet", scale, Scale::linear(high, short));
+    for ((name, values), class) in named.into_iter().zip(LINES) {
+        let line: Vec<(f64, f64)> = loads.iter().copied().zip(values).collect();
+        chart.series.push(Series { name, class, dots: line.clone(), line, is_reference: false });
+    }
+    chart
+}
+
+fn of_stack(group: &[&Point], count: impl Fn(&Counts) -> f64) -> Vec<f64> {
+    group.iter().map(|point| per_packet(point, |sample| count(&sample.stack)).unwrap_or(0.0)).collect()
+}
+
+/// Figure 7, of what is simulated.
+fn statistics(group: &[&Point], x: impl Fn(&Point) -> f64, constant: &str) -> Figure {
+    let named = vec![
+        ("L1D".to_string(), of_stack(group, |counts| counts.l1d_misses)),
+        ("L2".to_string(), of_stack(group, |counts| counts.l2_misses(0))),
+        ("DTLB".to_string(), of_stack(group, |counts| counts.dtlb_misses)),
+    ];
+    let title = "Misses of the stack for a packet against connections";
+    Figure {
+        title,
+        chart: lines(title, group, x, named),
+        caption: format!(
+            "Simulated; {constant}. After Kim and Rixner (2005), Figure 7; misses of L1I stay in the tables; branches are not simulated."
+        ),
+    }
+}
+
+/// Section 6.2.
+fn by_size(simulation: &Simulation, group: &[&Point], x: impl Fn(&Point) -> f64, constant: &str) -> Figure {
+    let levels = 0..simulation.levels().min(LINES.len());
+    let named = levels.map(|level| {
+        let name = size(simulation.l2_bytes(level).unwrap_or(0.0));
+        (name, of_stack(group, |counts| counts.l2_misses(level)))
+    });
+    let title = "L2 misses of the stack by size of L2";
+    Figure {
+        title,
+        chart: lines(title, group, x, named.collect()),
+        caption: format!(
+            "Simulated; {constant}. The knee moves with the size; compare Kim and Rixner (2005), section 6.2."
+        ),
+    }
+}

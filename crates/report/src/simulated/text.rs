@@ -1,0 +1,35 @@
+//! A simulation for a terminal.
+
+use crate::text::table::Table as Lines;
+use crate::text::{plain, wrap};
+use analyze::simulated::{Simulation, sentences};
+
+/// What was simulated.
+pub(super) fn headline(simulation: &Simulation) -> String {
+    format!(
+        "Simulated, nothing measured: Linux {} in {}, {} points",
+        plain(&simulation.kernel, 80),
+        plain(&simulation.qemu, 120),
+        simulation.points.len()
+    )
+}
+
+/// Sentences and tables.
+pub fn run(simulation: &Simulation) -> String {
+    let mut out = format!("{}\n\n", headline(simulation));
+    for sentence in sentences(simulation) {
+        out.push_str(&wrap(&sentence, "- ", "  "));
+    }
+    for table in super::tables::of(simulation) {
+        out.push_str(&format!("\n{}\n", table.title));
+        let header: Vec<&str> =
+            std::iter::once("").chain(table.columns.iter().map(|(name, _)| name.as_str())).collect();
+        let mut lines = Lines::new(&header, 1);
+        for (label, cells) in table.rows {
+            lines.row(std::iter::once(label).chain(cells).collect());
+        }
+        out.push_str(&lines.lines());
+        out.push_str(&wrap(&table.note, "  ", "  "));
+    }
+    out
+}

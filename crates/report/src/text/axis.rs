@@ -1,0 +1,80 @@
+//! The table of an axis.
+
+use super::table::Table;
+use super::wrap;
+use analyze::axis::{AxisFindings, AxisLevel, Estimate, value_cell};
+use analyze::zones::percent;
+use record::units::{format_bytes, format_nanos, format_si};
+
+/// A column: heading, unit for the report, and the cell of a level.
+pub(crate) type Column = (&'static str, &'static str, fn(&AxisLevel) -> String);
+
+fn cell(estimate: Option<Estimate>, words: impl Fn(f64) -> String) -> String {
+    estimate.map(|found| words(found.median)).unwrap_or_default()
+}
+
+fn range(estimate: Option<Estimate>, words: impl Fn(f64) -> String) -> String {
+    match estimate.and_then(|found| Some((found.low?, found.high?))) {
+        Some((low, high)) => format!("{}..{}", words(low), words(high)),
+        None => String::new(),
+    }
+}
+
+fn us(us: f64) -> String {
+    format!("{us:.1}")
+}
+
+fn time(us: f64) -> String {
+    format_nanos(us * 1e3)
+}
+
+/// Columns in order; one without any content is left out by the table.
+pub(crate) const COLUMNS: &[Column] = &[
+    ("present", "counted", |level| cell(level.present, super::grouped)),
+    ("conform", "of connections", |level| cell(level.conforming_ratio, percent)),
+    ("each", "bit/s", |level| cell(level.connection_bits_per_sec, format_si)),
+    ("req/s", "1/s", |level| cell(level.throughput_per_sec, format_si)),
+    ("interval", "1/s", |level| range(level.throughput_per_sec, format_si)),
+    ("goodput", "1/s", |level| match (level.goodput_per_sec, level.throughput_per_sec) {
+        (Some(good), Some(all)) if good.median < all.median => format_si(good.median),
+        _ => String::new(),
+    }),
+    ("p50", "response", |level| cell(level.response_p50_us, time)),
+    ("p99", "response", |level| cell(level.response_p99_us, time)),
+    ("CPU", "us/request", |level| cell(level.cpu_us_per_request, us)),
+    ("interval", "us/request", |level| range(level.cpu_us_per_request, us)),
+    ("user", "us/request", |level| cell(level.cpu_user_us_per_request, us)),
+    ("sys", "us/request", |level| cell(level.cpu_system_us_per_request, us)),
+    ("soft", "us/request", |level| cell(level.softirq_us_per_request, us)),
+    ("kernel", "memory", |level| cell(level.kernel_bytes, format_bytes)),
+    ("failed", "of requests", |level| match level.failed_ratio {
+        Some(failed) if failed.median > 0.0 => percent(failed.median),
+        _ => String::new(),
+    }),
+];
+
+/// A line for each value; medians over repeats with their intervals.
+pub(super) fn table(axis: &AxisFindings) -> String {
+    let layers = axis.layers.as_ref().map_or(String::new(), |layers| super::layers::table(axis, layers));
+    if !has_columns(axis) {
+        return layers;
+    }
+    let between = if layers.is_empty() { "" } else { "\n" };
+    let headings: Vec<&str> = std::iter::once(axis.axis.word()).chain(COLUMNS.iter().map(|(name, ..)| *name)).collect();
+    let mut table = Table::new(&headings, 0);
+    for level in &axis.levels {
+        let first = value_cell(level.value, axis.axis);
+        table.row(std::iter::once(first).chain(COLUMNS.iter().map(|(.., words)| words(level))).collect());
+    }
+    let repeats = if axis.repeats == 1 { "once".into() } else { format!("{} repeats", axis.repeats) };
+    let title = format!(
+        "{}, {repeats}: medians with their intervals; CPU, user, sys, soft(irq) in us per request",
+        axis.axis.name()
+    );
+    layers + between + &wrap(&title, "", "") + &table.lines()
+}
+
+/// Whether anything but layers was measured.
+pub(crate) fn has_columns(axis: &AxisFindings) -> bool {
+    COLUMNS.iter().any(|(.., words)| axis.levels.iter().any(|level| !words(level).is_empty()))
+}

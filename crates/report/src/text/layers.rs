@@ -1,0 +1,133 @@
+//! Layers per packet along an axis, laid out like Kim and Rixner's Table 1 (2005): a group of rows for each value, a column
+//! for each layer.
+
+use super::table::Table;
+use super::{grouped, wrap};
+use analyze::axis::layers::{AxisLayers, LayerCost, LayersAt, OVERALL};
+use analyze::axis::{AxisFindings, Estimate, value_words};
+use record::units::{format_bits_per_sec, format_nanos, format_si};
+
+/// A quantity of the table: its row's name and the cell of a layer.
+struct Quantity {
+    name: String,
+    cell: Box<dyn Fn(&LayerCost) -> String>,
+}
+
+/// Headings of the layers' columns: short, so that the table fits a terminal.
+fn heading(layer: &str) -> &str {
+    match layer {
+        "System Call" => "SysCall",
+        "unattributed" => "unattr.",
+        OVERALL => "Overall",
+        other => other,
+    }
+}
+
+fn number(estimate: Option<Estimate>, decimals: usize, scale: f64) -> String {
+    estimate.map_or("-".into(), |found| format!("{:.decimals$}", found.median * scale))
+}
+
+fn range(estimate: Option<Estimate>) -> String {
+    match estimate.and_then(|found| Some((found.low?, found.high?))) {
+        Some((low, high)) => format!("{low:.1}-{high:.1}"),
+        None => String::new(),
+    }
+}
+
+fn quantities(layers: &AxisLayers) -> Vec<Quantity> {
+    let mut all = vec![
+        Quantity { name: "CPU %".into(), cell: Box::new(|cost| number(cost.cpu_ratio, 1, 100.0)) },
+        Quantity { name: "us".into(), cell: Box::new(|cost| number(cost.us_per_packet, 2, 1.0)) },
+        Quantity { name: "95 %".into(), cell: Box::new(|cost| range(cost.us_per_packet)) },
+    ];
+    for (index, event) in layers.events.iter().enumerate() {
+        let cell = move |cost: &LayerCost| number(cost.events_per_packet.get(index).copied().flatten(), 1, 1.0);
+        all.push(Quantity { name: event.clone(), cell: Box::new(cell) });
+    }
+    if layers.events.iter().any(|event| event == "cycles") {
+        let events = layers.events.clone();
+        let cell = move |cost: &LayerCost| {
+            cost.instructions_per_cycle(&events).map_or("-".into(), |ratio| format!("{ratio:.2}"))
+        };
+        all.push(Quantity { name: "IPC".into(), cell: Box::new(cell) });
+    }
+    all
+}
+
+/// The table's rows: the value, the quantity, a cell for each layer. Shared with the report.
+pub(crate) fn rows(findings: &AxisFindings, layers: &AxisLayers) -> (Vec<String>, Vec<Vec<String>>) {
+    let columns = layers.levels.first().map(|level| level.costs.as_slice()).unwrap_or_default();
+    let headings = ["", ""].into_iter().chain(columns.iter().map(|cost| heading(&cost.layer)));
+    let mut rows = Vec::new();
+    for level in &layers.levels {
+        for (index, quantity) in quantities(layers).iter().enumerate() {
+            let label = if index == 0 { value_words(level.value, findings.axis) } else { String::new() };
+            let cells: Vec<String> = level.costs.iter().map(|cost| (quantity.cell)(cost)).collect();
+            if cells.iter().any(|cell| !cell.is_empty()) {
+                rows.push([label, quantity.name.clone()].into_iter().chain(cells).collect());
+            }
+        }
+    }
+    (headings.map(str::to_string).collect(), rows)
+}
+
+/// What the numbers rest on, at each value.
+pub(crate) fn basis(findings: &AxisFindings, layers: &AxisLayers) -> (Vec<String>, Vec<Vec<String>>) {
+    let headings = ["", "packets sent", "in per out", "segments", "payload", "late p99", "samples"];
+    let ratio = |value: Option<f64>| value.map_or("-".into(), |ratio| format!("{ratio:.2}"));
+    let row = |level: &LayersAt| {
+        vec![
+            value_words(level.value, findings.axis),
+            grouped(level.packets_sent as f64),
+            ratio(level.received_per_sent),
+            ratio(level.segments_per_packet),
+            level.bits_per_sec.map_or("-".into(), |found| format_bits_per_sec(found.median)),
+            level.late_p99_us.map(|found| format_nanos(found.median * 1e3)).unwrap_or_default(),
+            format_si(level.samples as f64),
+        ]
+    };
+    (headings.map(str::to_string).to_vec(), layers.levels.iter().map(row).collect())
+}
+
+/// Why events have no rows; empty where all have.
+pub(crate) fn missing(layers: &AxisLayers) -> String {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (event, why) in &layers.not_measured {
+        match reasons.iter_mut().find(|(known, _)| known == why) {
+            Some((_, events)) => events.push(event),
+            None => reasons.push((why, vec![event])),
+        }
+    }
+    let words = reasons.iter().map(|(why, events)| {
+        super::not_measured(
+            Some(&format!("{} per packet: {}", super::plain(&events.join(", "), 200), super::plain(why, 200))),
+            500,
+        )
+    });
+    words.collect::<Vec<_>>().join("; ")
+}
+
+pub(super) fn table(findings: &AxisFindings, layers: &AxisLayers) -> String {
+    let title = format!(
+        "by layer, per packet sent ({}): CPU % of one CPU, us of CPU time with its interval; sampled",
+        match findings.repeats {
+            1 => "once".into(),
+            repeats => format!("medians of {repeats} repeats"),
+        }
+    );
+    let draw = |(headings, rows): (Vec<String>, Vec<Vec<String>>), left: usize| {
+        let mut table = Table::new(&headings.iter().map(String::as_str).collect::<Vec<_>>(), left);
+        rows.into_iter().for_each(|row| table.row(row));
+        table.lines()
+    };
+    let mut out = wrap(&title, "", "") + &draw(rows(findings, layers), 2);
+    out.push('\n');
+    out += "what it rests on: packets of the port's connections, packets received for each sent, segments a packet\n";
+    out += &draw(basis(findings, layers), 1);
+    let missing = missing(layers);
+    if !missing.is_empty() {
+        out.push('\n');
+        out += &wrap(&missing, "", "");
+    }
+    out
+}

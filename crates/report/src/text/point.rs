@@ -1,0 +1,263 @@
+//! The table of one load point, as `straingauge load` prints it.
+
+use super::table::Table;
+use super::{grouped, not_measured, plain, wrap};
+use crate::doubt;
+use analyze::zones::percent;
+use record::units::{format_bytes, format_nanos, format_si};
+use record::{Arrival, Figure, Latency, Pace, Point, names};
+
+const QUANTILES: &[(&str, f64)] =
+    &[("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999)];
+/// A percentile that rests on fewer samples beyond it than this is not printed.
+const SAMPLES_BEYOND: f64 = 10.0;
+
+/// The table of a point: outcomes, throughput, percentiles side by side, the server's CPU, doubts with remedies.
+/// `latencies` are the point's histograms by tag (`response`, `service`, `lag`, `first-byte`, `connect`), as
+/// [`record::RunDir::latencies`] gives them; without them the percentiles come from the figures.
+pub fn point(point: &Point, latencies: &[(String, Latency)]) -> String {
+    let mut out = heading(point);
+    out.push('\n');
+    out.push_str(&outcomes(point));
+    out.push('\n');
+    out.push_str(&rates(point));
+    let times = times(point, latencies);
+    if !times.is_empty() {
+        out.push('\n');
+        out.push_str(&times);
+    }
+    out.push_str(&super::workload::workload(&point.workload));
+    let server = server(point);
+    if !server.is_empty() {
+        out.push('\n');
+        out.push_str(&server);
+    }
+    out.push_str(&super::watched::point(point));
+    if !point.connection_states.is_empty() {
+        let states: Vec<String> = point
+            .connection_states
+            .iter()
+            .filter_map(|(state, figure)| Some((state, figure.value.filter(|count| *count > 0.0)?)))
+            .map(|(state, count)| format!("{} {}", grouped(count), plain(state, 20)))
+            .take(12)
+            .collect();
+        out.push('\n');
+        let states = if states.is_empty() { "none".into() } else { states.join(", ") };
+        out.push_str(&wrap(&states, "  connections  ", "               "));
+    }
+    out.push_str(&doubt::text(&point.doubts));
+    out
+}
+
+/// `closed loop, 8 connections, 10.0 s after 1.00 s of warm-up`, and the end of the line.
+pub(super) fn heading(point: &Point) -> String {
+    let seconds = point.duration_ns as f64 / 1e9;
+    let pace = match point.pace {
+        Pace::Open { rate_per_sec, arrival: Arrival::Trace } => {
+            format!(
+                "a log at its own times, {}/s over at most {}",
+                format_si(rate_per_sec),
+                connections(point.connections)
+            )
+        }
+        Pace::Closed if point.workload.replay.is_some() => {
+            format!("a log as fast as the server answers, at most {}", connections(point.connections))
+        }
+        Pace::Closed => format!("closed loop, {}", connections(point.connections)),
+        Pace::Open { rate_per_sec, .. } => {
+            format!("open loop, {}/s offered over at most {}", format_si(rate_per_sec), connections(point.connections))
+        }
+    };
+    let warmup = if point.warmup_ns == 0 { "no time".into() } else { format_nanos(point.warmup_ns as f64) };
+    format!("{pace}, {seconds:.1} s after {warmup} of warm-up\n")
+}
+
+pub(super) fn connections(count: u64) -> String {
+    if count == 1 { "1 connection".into() } else { format!("{} connections", grouped(count as f64)) }
+}
+
+fn outcomes(point: &Point) -> String {
+    let outcomes = &point.outcomes;
+    let mut table = Table::new(&["requests", "count", "share"], 1);
+    let mut row = |kind: &str, count: u64| {
+        let requests = outcomes.requests();
+        let share = if requests == 0 { "-".into() } else { percent(count as f64 / requests as f64) };
+        table.row(vec![kind.into(), grouped(count as f64), share]);
+    };
+    row("sent", outcomes.sent);
+    if outcomes.carried_in > 0 {
+        row("under way at the begin", outcomes.carried_in);
+    }
+    row("ok", outcomes.ok);
+    for (kind, count) in outcomes.failures() {
+        row(kind, count);
+    }
+    if outcomes.unfinished > 0 {
+        row("unfinished at the end", outcomes.unfinished);
+    }
+    table.lines()
+}
+
+fn rates(point: &Point) -> String {
+    let mut table = Table::new(&["", "", ""], 3);
+    let mut row = |label: &str, name: &str, words: fn(f64) -> String| {
+        if let Some(figure) = point.figures.get(name) {
+            table.row(vec![label.into(), words_of(figure, words), origin(figure)]);
+        }
+    };
+    row("throughput", names::THROUGHPUT, |value| format!("{}/s", format_si(value)));
+    if point.value(names::GOODPUT) != point.value(names::THROUGHPUT) {
+        row("goodput", names::GOODPUT, |value| format!("{}/s", format_si(value)));
+    }
+    if point.value(names::SILENT).is_some_and(|count| count > 0.0) {
+        row("never answered", names::SILENT, |count| format!("{} connections", grouped(count)));
+    }
+    row("received", names::RECEIVED, |value| format!("{}/s", format_bytes(value)));
+    row("client CPU", names::CLIENT_CPU, |value| format!("{value:.1} us/request"));
+    row("client busy", names::CLIENT_UTILISATION, |value| format!("{} of a CPU", percent(value)));
+    row("cold connections", names::COLD, grouped);
+    row("  dropped", names::COLD_DROPPED, |value| format!("{}/s, opened again", format_si(value)));
+    row("  user memory", names::COLD_USER_MEMORY, |value| format!("{} each", format_bytes(value)));
+    row("  kernel memory", names::COLD_KERNEL_MEMORY, |value| format!("{} each", format_bytes(value)));
+    row("conforming", names::CONFORMING, |value| format!("{} of connections", percent(value)));
+    row("each connection", names::CONNECTION_BITS, |value| format!("{}bit/s", format_si(value)));
+    row("TLS handshakes", names::TLS_HANDSHAKES, |value| format!("{}/s", format_si(value)));
+    row("TLS handshake p50", names::TLS_HANDSHAKE_P50, |us| format_nanos(us * 1e3));
+    row("TLS handshake p99", names::TLS_HANDSHAKE_P99, |us| format_nanos(us * 1e3));
+    row("TLS resumed", names::TLS_RESUMED, |value| format!("{} of handshakes", percent(value)));
+    table.lines().lines().skip(1).map(|line| format!("{line}\n")).collect()
+}
+
+fn words_of(figure: &Figure, words: fn(f64) -> String) -> String {
+    figure.value.map_or_else(|| not_measured(figure.not_measured.as_deref(), 50), words)
+}
+
+pub(super) fn origin(figure: &Figure) -> String {
+    match (figure.origin, figure.n) {
+        (Some(origin), Some(n)) if figure.value.is_some() => format!("{}, n = {}", origin.word(), grouped(n as f64)),
+        _ => String::new(),
+    }
+}
+
+/// A column of the table of times: heading, histogram tag, and the figures to fall back on by row.
+type TimeColumn = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+const TIMES: &[TimeColumn] = &[
+    (
+        "response",
+        "response",
+        &[
+            ("mean", names::RESPONSE_MEAN),
+            ("p50", names::RESPONSE_P50),
+            ("p90", names::RESPONSE_P90),
+            ("p99", names::RESPONSE_P99),
+            ("p99.9", names::RESPONSE_P999),
+            ("max", names::RESPONSE_MAX),
+        ],
+    ),
+    ("service", "service", &[("p50", names::SERVICE_P50), ("p99", names::SERVICE_P99), ("max", names::SERVICE_MAX)]),
+    ("lag", "lag", &[("p50", names::LAG_P50), ("p99", names::LAG_P99), ("max", names::LAG_MAX)]),
+    ("first byte", "first-byte", &[("p50", names::FIRST_BYTE_P50), ("p99", names::FIRST_BYTE_P99)]),
+    ("connect", "connect", &[("p50", names::CONNECT_P50), ("p99", names::CONNECT_P99)]),
+];
+
+fn times(point: &Point, latencies: &[(String, Latency)]) -> String {
+    let is_closed = point.offered_per_sec().is_none();
+    let header: Vec<&str> = std::iter::once("time").chain(TIMES.iter().map(|(heading, ..)| *heading)).collect();
+    let mut table = Table::new(&header, 1);
+    let mut few = false;
+    let rows = ["mean"].into_iter().chain(QUANTILES.iter().map(|(label, _)| *label)).chain(["max", "n"]);
+    for label in rows {
+        let mut cells = vec![label.to_string()];
+        for (heading, tag, figures) in TIMES {
+            let nanos = match cell(point, latencies, (heading, tag, figures), label) {
+                // In a closed loop nothing can be late: the column would be all zeros.
+                _ if is_closed && *heading == "lag" => None,
+                Some(nanos) => {
+                    few |= nanos == TOO_FEW;
+                    Some(nanos)
+                }
+                None => None,
+            };
+            cells.push(nanos.unwrap_or_default());
+        }
+        if cells[1..].iter().any(|cell| !cell.is_empty()) {
+            table.row(cells);
+        }
+    }
+    if table.is_empty() {
+        return String::new();
+    }
+    let note = if few { "  '-': too few samples for this percentile\n" } else { "" };
+    format!("{}{note}", table.lines())
+}
+
+/// What is printed of one column's percentile: from the histogram, without one from the figures.
+fn cell(point: &Point, latencies: &[(String, Latency)], column: TimeColumn, label: &str) -> Option<String> {
+    let (_, tag, figures) = column;
+    match latencies.iter().find(|(found, _)| found == tag) {
+        Some((_, latency)) => from_histogram(latency, label),
+        None => {
+            let name = figures.iter().find(|(known, _)| *known == label).map(|(_, name)| *name);
+            name.and_then(|name| point.value(name)).map(|us| format_nanos(us * 1e3))
+        }
+    }
+}
+
+/// The same by the column's heading.
+pub(super) fn percentile(point: &Point, latencies: &[(String, Latency)], heading: &str, label: &str) -> Option<String> {
+    let column = TIMES.iter().find(|(known, ..)| *known == heading)?;
+    cell(point, latencies, *column, label)
+}
+
+/// Instead of a percentile that rests on too few samples.
+const TOO_FEW: &str = "-";
+
+fn from_histogram(latency: &Latency, label: &str) -> Option<String> {
+    if latency.is_empty() {
+        return None;
+    }
+    let nanos = match label {
+        "mean" => latency.mean_ns()?,
+        "max" => latency.max_ns()? as f64,
+        "n" => return Some(grouped(latency.len() as f64)),
+        _ => {
+            let (_, quantile) = QUANTILES.iter().find(|(known, _)| *known == label)?;
+            if latency.len() as f64 * (1.0 - quantile) < SAMPLES_BEYOND && *quantile > 0.9 {
+                return Some(TOO_FEW.into());
+            }
+            latency.quantile_ns(*quantile)? as f64
+        }
+    };
+    Some(format_nanos(nanos))
+}
+
+fn server(point: &Point) -> String {
+    let mut table = Table::new(&["", "", ""], 3);
+    let mut row = |label: &str, name: &str, words: fn(f64) -> String| {
+        if let Some(figure) = point.figures.get(name) {
+            table.row(vec![label.into(), words_of(figure, words), origin(figure)]);
+        }
+    };
+    let us: fn(f64) -> String = |value| format!("{value:.1} us/request");
+    row("server CPU", names::SERVER_CPU, us);
+    row("  user", names::SERVER_CPU_USER, us);
+    row("  system", names::SERVER_CPU_SYSTEM, us);
+    row("  softirq", names::SERVER_SOFTIRQ, us);
+    row("server's CPUs busy", names::SERVER_CPU_BUSY, percent);
+    row("busiest thread", names::SERVER_BUSIEST_THREAD, |value| format!("{} of a CPU", percent(value)));
+    row("server memory", names::SERVER_MEMORY, format_bytes);
+    row("accept queue", names::ACCEPT_QUEUE_MAX, |value| format!("{} at most", grouped(value)));
+    row("dropped at accept", names::TCP_LISTEN_OVERFLOWS, |value| format!("{}/s", format_si(value)));
+    row("retransmits", names::TCP_RETRANSMITS, |value| format!("{}/s", format_si(value)));
+    row("steal", names::MACHINE_STEAL, percent);
+    row("path lateness p50", names::PATH_LATENESS_P50, |us| format_nanos(us * 1e3));
+    row("path lateness p99", names::PATH_LATENESS_P99, |us| format_nanos(us * 1e3));
+    row("path lateness max", names::PATH_LATENESS_MAX, |us| format_nanos(us * 1e3));
+    row("path packets", names::PATH_PACKETS, grouped);
+    row("  lost", names::PATH_LOST, grouped);
+    row("  dropped", names::PATH_DROPPED, grouped);
+    row("path's own CPU", names::PATH_CPU, |us| format!("{us:.1} us/packet"));
+    row("watcher's own CPU", names::OBSERVER_CPUS, |value| format!("{} of a CPU", percent(value)));
+    table.lines().lines().skip(1).map(|line| format!("{line}\n")).collect()
+}

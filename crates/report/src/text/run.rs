@@ -1,0 +1,161 @@
+//! The summary of a run, as `straingauge find` prints it, and its progress line.
+
+use super::table::Table;
+use super::{grouped, plain, wrap};
+use crate::doubt;
+use analyze::compare::{CompareError, Comparison};
+use analyze::verdict::{Cause, Verdict};
+use analyze::zones::{Findings, Level, Spread, SweepFindings, percent};
+use record::units::{format_nanos, format_si};
+use record::{Doubt, Point, RunDir, Severity, Sweep, names};
+use std::cmp::Reverse;
+
+/// Doubts that are printed; the others are counted.
+const MAX_DOUBTS: usize = 5;
+
+/// Headline, causes, the other sentences, a table of levels for each sweep, the gravest doubts, where the run lies.
+pub fn run(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
+    let mut out = wrap(&verdict.headline, "", "");
+    if !verdict.sentences.is_empty() {
+        out.push('\n');
+    }
+    let causes = verdict.causes.iter().map(Cause::sentence);
+    for sentence in causes.chain(verdict.without_causes().map(String::from)) {
+        out.push_str(&wrap(&sentence, "- ", "  "));
+    }
+    for sweep in findings.sweeps() {
+        out.push('\n');
+        out.push_str(&sweep_table(sweep));
+    }
+    for axis in &findings.axes {
+        out.push('\n');
+        out.push_str(&super::axis::table(axis));
+    }
+    out.push_str(&super::watched::run(run));
+    out.push_str(&gravest(&verdict.doubts));
+    if let Some(path) = &run.record.scenario.path {
+        out.push_str(&format!("\npath    {}\n", path.words()));
+    }
+    out.push_str(&format!("\nrun     {}\n", plain(&run.path.display().to_string(), 300)));
+    out.push_str(&format!("repeat  {}\n", plain(&run.record.scenario.repeat_command, 1000)));
+    out
+}
+
+/// The gravest doubts, and how many more there are.
+fn gravest(all: &[Doubt]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    let mut by_gravity = all.to_vec();
+    by_gravity.sort_by_key(|doubt| Reverse(doubt.severity));
+    let rest = by_gravity.split_off(by_gravity.len().min(MAX_DOUBTS));
+    let mut out = doubt::text(&by_gravity);
+    if !rest.is_empty() {
+        let warnings = rest.iter().filter(|doubt| doubt.severity > Severity::Note).count();
+        let what = if warnings == 0 {
+            "notes".into()
+        } else {
+            format!("{warnings} warnings, {} notes", rest.len() - warnings)
+        };
+        out.push_str(&format!("  and {} more ({what}): report.html and --json have all\n", rest.len()));
+    }
+    out
+}
+
+/// Two runs that took turns: what is said of each, then the ratio at each load.
+pub fn side_by_side(a: &RunDir, b: &RunDir, comparison: Result<&Comparison, &CompareError>) -> String {
+    let mut out = String::new();
+    for (name, one) in [("A", a), ("B", b)] {
+        let findings = analyze::zones::of_run(one);
+        let verdict = analyze::verdict::sentences(one, &findings);
+        out.push_str(&wrap(&format!("{name}: {}", analyze::compare::server_words(one)), "", "   "));
+        out.push_str(&run(one, &findings, &verdict));
+        out.push('\n');
+    }
+    out.push_str("B against A, in turn, pairs of one round\n");
+    match comparison {
+        Ok(comparison) => out.push_str(&crate::compare::text(comparison)),
+        Err(why) => out.push_str(&wrap(&format!("nothing to compare: {why}"), "", "")),
+    }
+    out
+}
+
+fn sweep_table(sweep: &SweepFindings) -> String {
+    let is_rate = sweep.sweep == Sweep::Rate;
+    let (title, load) = if is_rate { ("open loop", "offered") } else { ("closed loop", "conns") };
+    let headings = [load, "zone", "req/s", "range", "p50", "p99", "CPU", "user", "sys", "soft", "busy", "failed"];
+    let mut table = Table::new(&headings, 0);
+    for level in &sweep.levels {
+        table.row(row(level, is_rate));
+    }
+    let repeats = if sweep.repeats == 1 { "once".into() } else { format!("{} repeats", sweep.repeats) };
+    let title = format!("{title}, {repeats}: medians; CPU, user, sys, soft(irq) in us per request; points that failed");
+    wrap(&title, "", "") + &table.lines()
+}
+
+fn row(level: &Level, is_rate: bool) -> Vec<String> {
+    let load = if is_rate { format_si(level.load) } else { grouped(level.load) };
+    let cell =
+        |spread: Option<Spread>, words: &dyn Fn(f64) -> String| spread.map(|s| words(s.median)).unwrap_or("-".into());
+    let part = |spread: Option<Spread>| spread.map(|s| format!("{:.1}", s.median)).unwrap_or_default();
+    let range = level
+        .throughput_per_sec
+        .filter(|spread| spread.n > 1)
+        .map(|spread| format!("{}..{}", format_si(spread.min), format_si(spread.max)));
+    vec![
+        load,
+        level.zone.word().into(),
+        cell(level.throughput_per_sec, &format_si),
+        range.unwrap_or_default(),
+        cell(level.response_p50_us, &|us| format_nanos(us * 1e3)),
+        cell(level.response_p99_us, &|us| format_nanos(us * 1e3)),
+        part(level.cpu_us_per_request),
+        part(level.cpu_user_us_per_request),
+        part(level.cpu_system_us_per_request),
+        part(level.softirq_us_per_request),
+        level.cpus_busy_ratio.map(|spread| percent(spread.median)).unwrap_or_default(),
+        format!("{}/{}", level.failing, level.points),
+    ]
+}
+
+/// One line on the point just measured: time, load, repeat, throughput, p99, CPU.
+pub fn progress_line(point: &Point, elapsed_ns: u64, budget_ns: u64) -> String {
+    let load = match (point.sweep, point.offered_per_sec()) {
+        (Sweep::Yardstick, _) => "yardstick".into(),
+        (Sweep::Axis, _) if point.axis.is_some() => {
+            point.axis.map(|place| analyze::axis::value_words(place.value, place.axis)).unwrap_or_default()
+        }
+        (_, Some(rate)) => format!("{}/s offered", format_si(rate)),
+        (_, None) => {
+            super::grouped(point.connections as f64)
+                + if point.connections == 1 { " connection" } else { " connections" }
+        }
+    };
+    let mut parts = Vec::new();
+    if let Some(rate) = point.value(names::THROUGHPUT) {
+        parts.push(format!("{:>8}/s", format_si(rate)));
+    }
+    if let Some(p99) = point.value(names::RESPONSE_P99) {
+        parts.push(format!("p99 {:>7}", format_nanos(p99 * 1e3)));
+    }
+    if let Some(us) = analyze::axis::layers::stack_us(point) {
+        parts.push(format!("stack {us:>5.2} us/packet"));
+    }
+    if let Some(cpu) = point.value(names::SERVER_CPU) {
+        parts.push(format!("{cpu:>5.1} us CPU/request"));
+    }
+    let failed = point.outcomes.failed_ratio();
+    if failed > 0.0 {
+        parts.push(format!("{} failed", percent(failed)));
+    }
+    let seconds = |nanos: u64| nanos / 1_000_000_000;
+    format!(
+        "{:>4} of {} s  repeat {}  {load:<18}  {}",
+        seconds(elapsed_ns),
+        seconds(budget_ns),
+        point.repeat,
+        parts.join("  ")
+    )
+    .trim_end()
+    .to_string()
+}

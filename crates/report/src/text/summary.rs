@@ -1,0 +1,128 @@
+//! What `straingauge load` prints unless all figures are asked for: at most [`MAX_LINES`] lines.
+
+use super::point::{connections, heading, percentile};
+use super::workload::{class_words, replay_facts};
+use super::{grouped, not_measured, plain, wrap};
+use crate::doubt;
+use analyze::zones::percent;
+use record::units::{format_bytes, format_si};
+use record::workload::Grouping;
+use record::{Doubt, Latency, Point, Severity, names};
+use std::collections::BTreeMap;
+
+/// Lines of a summary at most.
+pub const MAX_LINES: usize = 15;
+/// Different status codes, and kinds of errors, that are named.
+const MAX_KINDS: usize = 5;
+/// Size classes that are shown, and sentences on a replayed log.
+const MAX_CLASSES: usize = 3;
+const LABEL: &str = "                 ";
+
+/// Throughput, response time, status codes, errors, CPU time of both sides, and the gravest doubt. `latencies` as for
+/// [`point()`](super::point()); `statuses` counts answers by status code.
+pub fn summary(point: &Point, latencies: &[(String, Latency)], statuses: &BTreeMap<u16, u64>) -> String {
+    let mut lines = vec![heading(point)];
+    let mut row = |label: &str, words: String| {
+        if !words.is_empty() {
+            lines.push(wrap(&words, &format!("  {label:15}"), LABEL));
+        }
+    };
+    row("throughput", throughput(point));
+    row("response time", response(point, latencies));
+    row("status", counts(statuses.iter().map(|(status, count)| (status.to_string(), *count))));
+    row("errors", errors(point));
+    for class in point.workload.by(Grouping::Size).take(MAX_CLASSES) {
+        row("size class", class_words(class));
+    }
+    let facts = point.workload.replay.as_ref().map(replay_facts).unwrap_or_default();
+    for wanted in ["log", "not readable", "ended by"] {
+        let said = facts.iter().find(|(heading, _)| *heading == wanted);
+        row(wanted, said.map(|(_, words)| plain(words, 160)).unwrap_or_default());
+    }
+    row("client CPU", cpu(point, names::CLIENT_CPU, &[], names::CLIENT_UTILISATION, "of a CPU"));
+    let parts =
+        [("user", names::SERVER_CPU_USER), ("system", names::SERVER_CPU_SYSTEM), ("softirq", names::SERVER_SOFTIRQ)];
+    row("server CPU", cpu(point, names::SERVER_CPU, &parts, names::SERVER_CPU_BUSY, "of its CPUs busy"));
+    let mut by_gravity: Vec<&Doubt> = point.doubts.iter().collect();
+    by_gravity.sort_by_key(|doubt| std::cmp::Reverse(doubt.severity));
+    let mut out = lines.concat();
+    let more = match by_gravity.first() {
+        Some(doubt) if doubt.severity > Severity::Note => {
+            let room = (MAX_LINES - 2).saturating_sub(out.lines().count());
+            out.extend(doubt::paragraph(doubt).split_inclusive('\n').take(room));
+            by_gravity.len() - 1
+        }
+        _ => by_gravity.len(),
+    };
+    let doubts = match more {
+        0 => String::new(),
+        1 => "1 more doubt, ".into(),
+        more => format!("{} more doubts, ", grouped(more as f64)),
+    };
+    out.push_str(&format!("{doubts}all figures, their origin and sample counts: --full\n"));
+    out
+}
+
+fn throughput(point: &Point) -> String {
+    let Some(rate) = point.value(names::THROUGHPUT) else { return not_measured(None, 0) };
+    let received = point.value(names::RECEIVED).map_or(String::new(), |bytes| format!(", {}/s", format_bytes(bytes)));
+    let n = point.figures.get(names::THROUGHPUT).and_then(|figure| figure.n);
+    let n = n.map_or(String::new(), |n| format!(" (n = {})", grouped(n as f64)));
+    let offered = match (point.offered_per_sec(), point.value(names::GOODPUT)) {
+        (Some(offered), Some(good)) if offered > 0.0 => format!(", {} of what was offered", percent(good / offered)),
+        _ => String::new(),
+    };
+    format!("{}/s{received}{offered}{n}", format_si(rate))
+}
+
+fn response(point: &Point, latencies: &[(String, Latency)]) -> String {
+    let shown: Vec<String> = ["p50", "p90", "p99", "max"]
+        .iter()
+        .filter_map(|label| Some(format!("{label} {}", percentile(point, latencies, "response", label)?)))
+        .collect();
+    shown.join(", ")
+}
+
+/// `ok 200 x 5,000, 404 x 3`.
+fn counts(kinds: impl Iterator<Item = (String, u64)>) -> String {
+    let mut kinds: Vec<(String, u64)> = kinds.filter(|(_, count)| *count > 0).collect();
+    kinds.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let left_out = kinds.len().saturating_sub(MAX_KINDS);
+    let mut words: Vec<String> =
+        kinds.iter().take(MAX_KINDS).map(|(kind, count)| format!("{kind}: {}", grouped(*count as f64))).collect();
+    if left_out > 0 {
+        words.push(format!("{left_out} more kinds"));
+    }
+    words.join(", ")
+}
+
+fn errors(point: &Point) -> String {
+    let found = counts(point.outcomes.failures().into_iter().map(|(kind, count)| (kind.to_string(), count)));
+    let silent = point.value(names::SILENT).filter(|count| *count > 0.0);
+    let silent = silent.map(|count| format!("{} never answered", connections(count as u64)));
+    match (found.is_empty(), silent) {
+        (true, None) => "none".into(),
+        (true, Some(silent)) => silent,
+        (false, silent) => {
+            let share = percent(point.outcomes.failed_ratio());
+            format!("{found} ({share} of requests){}", silent.map_or(String::new(), |silent| format!("; {silent}")))
+        }
+    }
+}
+
+fn cpu(point: &Point, name: &str, parts: &[(&str, &str)], busy: &str, of: &str) -> String {
+    let parts: Vec<String> =
+        parts.iter().filter_map(|(word, name)| Some(format!("{word} {:.1}", point.value(name)?))).collect();
+    let parts = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
+    let busy = point.value(busy).map(|ratio| format!("{} {of}", percent(ratio)));
+    match (point.value(name), busy) {
+        (Some(us), busy) => {
+            format!("{us:.1} us a request{parts}{}", busy.map_or(String::new(), |busy| format!(", {busy}")))
+        }
+        (None, Some(busy)) => busy,
+        (None, None) => match point.figures.get(name).and_then(|figure| figure.not_measured.as_deref()) {
+            Some(why) => not_measured(Some(why), 100),
+            None => String::new(),
+        },
+    }
+}

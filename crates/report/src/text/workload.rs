@@ -1,0 +1,180 @@
+//! Results by class, and what was replayed.
+
+use super::table::Table;
+use super::{grouped, plain, wrap};
+use analyze::zones::percent;
+use record::Figure;
+use record::units::{format_bytes, format_nanos};
+use record::workload::{ClassResult, Grouping, ReplayResult, WorkloadResult};
+
+/// Classes listed at most: a point may come from a file that anyone wrote.
+const LISTED: usize = 40;
+/// A percentile that rests on fewer samples beyond it than this is not printed.
+const SAMPLES_BEYOND: f64 = 10.0;
+
+/// The tables of a workload's results; empty where there are none.
+pub(super) fn workload(result: &WorkloadResult) -> String {
+    let mut out = String::new();
+    for (grouping, heading) in [(Grouping::Size, "size class"), (Grouping::Kind, "kind")] {
+        out.push_str(&classes(result.by(grouping), heading));
+    }
+    if let Some(replay) = &result.replay {
+        out.push('\n');
+        out.push_str(&self::replay(replay));
+    }
+    out
+}
+
+fn classes<'a>(classes: impl Iterator<Item = &'a ClassResult>, heading: &str) -> String {
+    let classes: Vec<&ClassResult> = classes.take(LISTED).collect();
+    let all: u64 = classes.iter().fold(0, |sum, class| sum.saturating_add(class.requests));
+    let header = [heading, "requests", "share", "asked", "failed", "bodies", "mean", "p50", "p90", "p99", "max"];
+    let mut table = Table::new(&header, 1);
+    for class in classes {
+        let time = |figure: &Figure| figure.value.map(|us| format_nanos(us * 1e3)).unwrap_or_default();
+        let p99 = &class.response_p99_us;
+        let has_tail = p99.n.is_some_and(|n| n as f64 * 0.01 >= SAMPLES_BEYOND);
+        table.row(vec![
+            plain(&class.label, 40),
+            grouped(class.requests as f64),
+            if all == 0 { "-".into() } else { percent(class.requests as f64 / all as f64) },
+            class.asked_ratio.map(percent).unwrap_or_default(),
+            if class.failed == 0 { String::new() } else { grouped(class.failed as f64) },
+            format_bytes(class.body_bytes as f64),
+            time(&class.response_mean_us),
+            time(&class.response_p50_us),
+            time(&class.response_p90_us),
+            if has_tail || p99.value.is_none() { time(p99) } else { "-".into() },
+            time(&class.response_max_us),
+        ]);
+    }
+    if table.is_empty() { String::new() } else { format!("\n{}", table.lines()) }
+}
+
+/// A class in one line: `to 64.0 KiB: 1,200 requests, p50 1.20 ms, p99 5.00 ms`.
+pub(super) fn class_words(class: &ClassResult) -> String {
+    let time = |word: &str, figure: &Figure| {
+        figure.value.map_or(String::new(), |us| format!(", {word} {}", format_nanos(us * 1e3)))
+    };
+    let has_tail = class.response_p99_us.n.is_some_and(|n| n as f64 * 0.01 >= SAMPLES_BEYOND);
+    let tail = if has_tail { time("p99", &class.response_p99_us) } else { String::new() };
+    let failed = if class.failed == 0 { String::new() } else { format!(", {} failed", grouped(class.failed as f64)) };
+    format!(
+        "{}: {} requests{}{tail}{failed}",
+        plain(&class.label, 40),
+        grouped(class.requests as f64),
+        time("p50", &class.response_p50_us)
+    )
+}
+
+/// Sentences on a replay, as (heading, text).
+pub(crate) fn replay_facts(replay: &ReplayResult) -> Vec<(&'static str, String)> {
+    let count = |count: u64| grouped(count as f64);
+    let mut facts = vec![(
+        "log",
+        format!(
+            "{} ({}): {} lines, {} not readable, {} requests in {} sessions over {} of log time{}",
+            plain(&replay.file, 200),
+            plain(&replay.format, 80),
+            count(replay.lines),
+            count(replay.rejected),
+            count(replay.requests),
+            count(replay.sessions),
+            format_nanos(replay.span_ns as f64),
+            match (replay.rounds, replay.is_whole) {
+                (0 | 1, true) => ", all of it sent".to_string(),
+                (rounds @ 2.., _) => format!(", begun again {} times", count(rounds - 1)),
+                _ => ", the rest not sent".to_string(),
+            }
+        ),
+    )];
+    let compared = replay.sizes_equal.saturating_add(replay.sizes_different);
+    if compared > 0 {
+        facts.push((
+            "bodies",
+            format!(
+                "{} of {} have the log's size; {} bytes came where the log has {}",
+                count(replay.sizes_equal),
+                count(compared),
+                count(replay.got_bytes),
+                count(replay.expected_bytes)
+            ),
+        ));
+    }
+    let statuses = replay.statuses_equal.saturating_add(replay.statuses_different);
+    if statuses > 0 {
+        facts.push(("statuses", format!("{} of {} are the log's", count(replay.statuses_equal), count(statuses))));
+    }
+    let mut order = Vec::new();
+    if replay.went_back > 0 {
+        order.push(format!(
+            "{} lines go back in time, by at most {}",
+            count(replay.went_back),
+            format_nanos(replay.back_max_ns as f64)
+        ));
+    }
+    if replay.clamped > 0 {
+        order.push(format!("{} came too late to be sorted and were moved up", count(replay.clamped)));
+    }
+    if replay.unsendable > 0 {
+        order.push(format!("{} CONNECT requests were left out", count(replay.unsendable)));
+    }
+    if replay.evicted > 0 {
+        order.push(format!("{} sessions lost their connection to another client", count(replay.evicted)));
+    }
+    if !order.is_empty() {
+        facts.push(("order", order.join("; ")));
+    }
+    for example in replay.rejected_examples.iter().take(10) {
+        facts.push(("not readable", plain(example, 300)));
+    }
+    if let Some(why) = &replay.failure {
+        facts.push(("ended by", plain(why, 300)));
+    }
+    facts
+}
+
+fn replay(replay: &ReplayResult) -> String {
+    let facts = replay_facts(replay);
+    let indent = "                ";
+    facts.into_iter().map(|(heading, text)| wrap(&text, &format!("  {heading:<14}"), indent)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use record::Latency;
+
+    #[test]
+    fn a_class_and_a_log_are_told_in_words() {
+        let mut response = Latency::new();
+        (1..=2000).for_each(|n| response.record_ns(n * 1000));
+        let class = ClassResult {
+            asked_ratio: Some(0.946),
+            requests: 2000,
+            ok: 2000,
+            body_bytes: 5 << 20,
+            ..ClassResult::new(Grouping::Size, "to 64.0 KiB\u{1b}", &response)
+        };
+        let replay = ReplayResult {
+            file: "access.log".into(),
+            format: "combined".into(),
+            is_whole: true,
+            rounds: 1,
+            lines: 2001,
+            rejected: 1,
+            rejected_examples: vec!["access.log: line 3: no readable time: x".into()],
+            requests: 2000,
+            sessions: 7,
+            sizes_equal: 3,
+            sizes_different: 1,
+            ..Default::default()
+        };
+        let text = workload(&WorkloadResult { classes: vec![class], replay: Some(replay) });
+        assert!(!text.contains('\u{1b}'));
+        for words in ["2,000", "all of it sent", "3 of 4 have the log's size", "access.log: line 3"] {
+            assert!(text.contains(words), "'{words}' is not in\n{text}");
+        }
+        assert!(text.lines().all(|line| line.chars().count() <= super::super::WIDTH), "{text}");
+    }
+}

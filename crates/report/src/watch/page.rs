@@ -1,0 +1,254 @@
+//! The report over a recording: one HTML file without script, as for the other runs.
+
+use super::text;
+use crate::chart::{Band, Chart, Scale, Series};
+use crate::doubt;
+use crate::page::frame::{Frame, render};
+use crate::page::{DrawnFigure, Figure, draw};
+use analyze::predict::regression::Line;
+use analyze::watch::lines::{self, Window};
+use analyze::watch::tables::{Cell, Table};
+use analyze::watch::{Recording, WatchFindings, sentences, stalls};
+use record::units::format_si;
+use record::{RunDir, Status};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Points of a line over time; a longer recording is averaged into as many parts.
+const MOST_POINTS: usize = 480;
+/// Stalls that are shaded; beyond it the picture would be all shade.
+const MOST_BANDS: usize = 200;
+
+#[derive(Serialize)]
+struct TableText {
+    title: &'static str,
+    note: String,
+    columns: Vec<(&'static str, &'static str)>,
+    rows: Vec<(String, Vec<String>)>,
+}
+
+#[derive(Serialize)]
+struct Page {
+    #[serde(flatten)]
+    frame: Frame,
+    doubts: Vec<doubt::Row>,
+    figures_title: &'static str,
+    figures: Vec<DrawnFigure>,
+    tables: Vec<TableText>,
+}
+
+/// The page.
+pub fn html(run: &RunDir, recording: &Recording, findings: &WatchFindings) -> String {
+    let mut sentences: Vec<String> = sentences(findings);
+    sentences.extend(findings.lines.as_ref().err().map(|why| format!("CPU against rate: {why}.")));
+    sentences.extend(findings.stalls.as_ref().err().map(|why| format!("Stalls: {why}.")));
+    if let Some(first) = &findings.first_unreadable {
+        sentences.push(format!("{} lines of watch.jsonl could not be read; {first}.", findings.unreadable_lines));
+    }
+    let figures = [rates(findings), against_rate(findings), states(recording)].into_iter().flatten().collect();
+    let status = match run.record.status {
+        Status::Complete => "complete",
+        Status::Interrupted => "ended by a signal",
+        Status::Running if run.is_abandoned() => "its process was killed; what was read is here",
+        Status::Running => "still running",
+    };
+    let page = Page {
+        frame: Frame::of(run, status.into(), &text::headline(run, findings), sentences),
+        doubts: doubt::rows(&run.record.doubts),
+        figures_title: "Over time and over rate",
+        figures: draw(figures, &mut 0),
+        tables: findings.tables.tables.iter().map(table).collect(),
+    };
+    render("watch.html", &page, || text::run(run, findings))
+}
+
+fn table(table: &Table) -> TableText {
+    let row = |(label, cells): &(String, Vec<Cell>)| (label.clone(), cells.iter().map(Cell::words).collect());
+    TableText {
+        title: table.title,
+        note: table.note.clone(),
+        columns: table.columns.clone(),
+        rows: table.rows.iter().map(row).collect(),
+    }
+}
+
+fn seconds(value: f64) -> String {
+    if value >= 7200.0 { format!("{:.1} h", value / 3600.0) } else { format!("{value:.0} s") }
+}
+
+/// Averages neighbours until few enough points are left.
+fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let size = points.len().div_ceil(MOST_POINTS).max(1);
+    points.chunks(size).map(|part| (part[0].0, part.iter().map(|(_, y)| y).sum::<f64>() / part.len() as f64)).collect()
+}
+
+fn rates(findings: &WatchFindings) -> Option<Figure> {
+    let found = findings.stalls.as_ref().ok()?;
+    let mut points = thinned(&found.rates);
+    // A rate is drawn at the beginning of its interval: the last one lasts until the end.
+    points.extend(points.last().map(|(_, rate)| (findings.seconds, *rate)));
+    let ends = points.iter().map(|(x, _)| *x);
+    let mut chart = Chart::empty(
+        "requests per second over time",
+        "time since the watch began",
+        "requests per second",
+        Scale::linear(ends, seconds),
+        Scale::linear(points.iter().map(|(_, y)| *y), format_si),
+    );
+    chart.description = stalls::sentences(found).join(" ");
+    chart.bands = found
+        .stalls
+        .iter()
+        .take(MOST_BANDS)
+        .map(|stall| Band { name: "", class: "failure", range: (stall.at_s, stall.at_s + stall.length_s) })
+        .collect();
+    chart.series.push(Series { class: "s1", line: points, ..Series::default() });
+    let caption = match found.rates.len().div_ceil(MOST_POINTS) {
+        0 | 1 => "Counted, each reading".to_string(),
+        size => format!("Counted; means of {size} readings"),
+    };
+    Some(Figure {
+        title: "Requests per second",
+        caption: format!("{caption}. Shaded: stalls. After Banga and Mogul (1998), Figure 11."),
+        chart,
+    })
+}
+
+fn against_rate(findings: &WatchFindings) -> Option<Figure> {
+    let lines = findings.lines.as_ref().ok()?;
+    let windows = &lines.windows;
+    let most = windows.iter().map(|window| window.rate_per_sec).fold(0.0, f64::max);
+    let values = windows.iter().flat_map(|w| [w.idle_cpus.unwrap_or(0.0), w.user_cpus, w.kernel_cpus]);
+    let mut chart = Chart::empty(
+        "CPU time against request rate",
+        "requests per second",
+        "CPUs",
+        Scale::linear(windows.iter().map(|window| window.rate_per_sec), format_si),
+        Scale::linear(values, |cpus| format!("{cpus:.2}")),
+    );
+    chart.description = lines::sentences(lines).join(" ");
+    let mut add = |name: &str, class: &'static str, line: &Line, value: &dyn Fn(&Window) -> Option<f64>| {
+        let y = |x: f64| (line.intercept.value + line.slope.value * x).max(0.0);
+        chart.series.push(Series {
+            name: name.into(),
+            class,
+            line: vec![(0.0, y(0.0)), (most, y(most))],
+            dots: windows.iter().filter_map(|window| Some((window.rate_per_sec, value(window)?))).collect(),
+            is_reference: false,
+        });
+    };
+    if let Some(idle) = &lines.idle {
+        add("idle", "s3", idle, &|window| window.idle_cpus);
+    }
+    add("kernel", "s2", &lines.kernel, &|window| Some(window.kernel_cpus));
+    add("user", "s1", &lines.user, &|window| Some(window.user_cpus));
+    let of =
+        if lines.cpus > 0 { format!("the machine's {} CPUs", lines.cpus) } else { "the server's processes".into() };
+    Some(Figure {
+        title: "CPU time against request rate",
+        caption: format!(
+            "Of {of}, counted; a dot is a window of {:.0} s (n = {}), lines by least squares. After Banga and Mogul (1998), Figure 12.",
+            lines.window_s,
+            windows.len()
+        ),
+        chart,
+    })
+}
+
+fn states(recording: &Recording) -> Option<Figure> {
+    let classes = ["s1", "s2", "s3", "s4"];
+    let wanted = ["ESTABLISHED", "TIME_WAIT", "SYN_RECV", "CLOSE_WAIT"];
+    let samples: Vec<_> =
+        recording.samples.iter().filter_map(|sample| Some((sample.seconds, sample.states.as_ref()?))).collect();
+    let has = |name: &str| samples.iter().any(|(_, states)| states.keys().any(|key| is_state(key, name)));
+    let series: Vec<Series> = wanted
+        .iter()
+        .zip(classes)
+        .filter(|(name, _)| has(name))
+        .map(|(name, class)| {
+            let count = |states: &BTreeMap<String, u64>| {
+                states.iter().filter(|(key, _)| is_state(key, name)).map(|(_, n)| *n as f64).sum()
+            };
+            let points: Vec<(f64, f64)> = samples.iter().map(|(seconds, states)| (*seconds, count(states))).collect();
+            Series { name: name.to_lowercase().replace('_', " "), class, line: thinned(&points), ..Series::default() }
+        })
+        .collect();
+    if series.is_empty() || samples.len() < 2 {
+        return None;
+    }
+    let all = || series.iter().flat_map(|series| series.line.iter());
+    let mut chart = Chart::empty(
+        "connections by state over time",
+        "time since the watch began",
+        "sockets",
+        Scale::linear(all().map(|(x, _)| *x), seconds),
+        Scale::linear(all().map(|(_, y)| *y), format_si),
+    );
+    chart.series = series;
+    Some(Figure {
+        title: "Connections by state",
+        caption: "Counted at each transition. Sockets leave TIME_WAIT by the kernel's timers, which are computed."
+            .into(),
+        chart,
+    })
+}
+
+/// States are written as the kernel writes them or in small letters.
+fn is_state(key: &str, name: &str) -> bool {
+    key.eq_ignore_ascii_case(name) || key.replace(['-', ' '], "_").eq_ignore_ascii_case(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use record::RunRecord;
+
+    const HEAD: &str = r#"{"kind":"watch","schema":1,"port":80,"mode":"default","classes":[{"name":"html","from_bytes":0,"below_bytes":null}]}"#;
+    const PROCESSES: &str = r#"[{"pid":41,"name":"<b>nginx</b>","processes":1,"cpu_ns":3000000000,"requests":300,"bytes_in":30000,"bytes_out":300000,"timed":7,
+        "elapsed_ns":[1500.0,2500.0,3500.0],"phase_cpu_ns":[1100.0,1200.0,1300.0]},
+        {"pid":42,"name":"nginx","processes":1,"cpu_ns":1000000000,"requests":100,"bytes_in":10000,"bytes_out":100000,"timed":0,
+        "elapsed_ns":[null,null,null],"phase_cpu_ns":[null,null,null]}]"#;
+
+    fn page() -> String {
+        let reading = |elapsed_ns: u64, requests: u64| {
+            format!(
+                r#"{{"kind":"reading","totals":{{"elapsed_ns":{elapsed_ns},"at_ns":{elapsed_ns},"classes":[{{"requests":{requests}}}],"cpu":{{"group_ns":4000000000}},"processes":{}}}}}"#,
+                PROCESSES.replace('\n', "")
+            )
+        };
+        let folder = std::env::temp_dir().join(format!("straingauge-watch-page-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let text = format!("{HEAD}\n{}\n{}\n", reading(1_000_000_000, 0), reading(3_000_000_000, 400));
+        std::fs::write(folder.join("watch.jsonl"), text).unwrap();
+        let recording = Recording::open(&folder).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        let record: RunRecord =
+            serde_json::from_str(include_str!("../../../analyze/tests/recorded/haproxy-poll/run.json")).unwrap();
+        let run = RunDir { path: folder, record, points: Vec::new(), reading_doubts: Vec::new() };
+        let findings = analyze::watch::find(&recording);
+        let words = text::run(&run, &findings);
+        assert!(words.contains("By process") && words.contains("42 nginx"), "{words}");
+        html(&run, &recording, &findings)
+    }
+
+    #[test]
+    fn the_page_has_the_work_of_each_process_escaped_with_counts_and_units() {
+        let page = page();
+        let table = page.split("<h2>By process</h2>").nth(1).expect("the table").split("</section>").next().unwrap();
+        let cells = |from: &str, tag: &str| -> Vec<String> {
+            let row = table.split("<tr").find(|row| row.contains(from)).expect("a row");
+            let open = format!("<{tag}>");
+            row.split(open.as_str()).skip(1).map(|cell| cell.split("</").next().unwrap().to_string()).collect()
+        };
+        assert_eq!(cells(">CPU</th>", "th")[..4], ["CPU", "share", "requests", "in"]);
+        assert_eq!(cells(">us elapsed<", "td")[..5], ["s", "%", "n", "B&#x2f;request", "B&#x2f;request"]);
+        let busy = cells("41 ", "td");
+        assert_eq!(
+            busy,
+            ["3.00", "75.0", "300", "100", "1000", "1.50", "2.50", "3.50", "1.10", "1.20", "1.30", "7.00"]
+        );
+        assert_eq!(cells("42 nginx", "td")[5..], ["-", "-", "-", "-", "-", "-", "0"], "nothing timed is no zero");
+        assert!(table.contains("41 &lt;b&gt;nginx&lt;&#x2f;b&gt;") && !page.contains("<b>nginx"), "{table}");
+        assert!(table.contains("by the scheduler") && table.contains("counted"), "{table}");
+    }
+}

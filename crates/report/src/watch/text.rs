@@ -1,0 +1,64 @@
+//! A recording's findings for a terminal.
+
+use crate::doubt;
+use crate::text::table::Table as Lines;
+use crate::text::wrap;
+use analyze::watch::tables::Table;
+use analyze::watch::{WatchFindings, sentences};
+use record::RunDir;
+use std::fmt::Write as _;
+
+/// Sentences, tables, doubts.
+pub fn run(run: &RunDir, findings: &WatchFindings) -> String {
+    let mut out = format!("{}\n\n", headline(run, findings));
+    for sentence in sentences(findings) {
+        out.push_str(&wrap(&sentence, "- ", "  "));
+    }
+    for why in [
+        findings.lines.as_ref().err().map(|why| ("CPU against rate", why)),
+        findings.stalls.as_ref().err().map(|why| ("stalls", why)),
+    ]
+    .into_iter()
+    .flatten()
+    {
+        out.push_str(&wrap(&format!("{}: {}", why.0, why.1), "- ", "  "));
+    }
+    for table in &findings.tables.tables {
+        out.push('\n');
+        out.push_str(&table_lines(table));
+    }
+    if let Some(first) = &findings.first_unreadable {
+        let _ = writeln!(out, "\n{} lines of watch.jsonl could not be read; {first}", findings.unreadable_lines);
+    }
+    out.push_str(&doubt::text(&run.record.doubts));
+    out
+}
+
+/// What was watched, for how long, how much.
+pub(super) fn headline(run: &RunDir, findings: &WatchFindings) -> String {
+    let rate = findings
+        .requests_per_sec
+        .map_or("requests not counted".to_string(), |rate| format!("{} requests/s", record::units::format_si(rate)));
+    let program = run
+        .record
+        .server_facts
+        .get("program")
+        .map_or(String::new(), |program| format!(", {}", crate::text::plain(program, 60)));
+    format!(
+        "{}{program}: {rate} over {:.0} s, {} readings",
+        crate::text::plain(&run.record.scenario.url, 60),
+        findings.seconds,
+        findings.readings
+    )
+}
+
+fn table_lines(table: &Table) -> String {
+    let mut header = vec![""];
+    header.extend(table.columns.iter().map(|(name, _)| *name));
+    let mut lines = Lines::new(&header, 1);
+    lines.row(std::iter::once(String::new()).chain(table.columns.iter().map(|(_, unit)| unit.to_string())).collect());
+    for (label, cells) in &table.rows {
+        lines.row(std::iter::once(label.clone()).chain(cells.iter().map(|cell| cell.words())).collect());
+    }
+    format!("{}\n{}{}", table.title, lines.lines(), wrap(&table.note, "  ", "  "))
+}

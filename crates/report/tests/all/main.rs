@@ -1,0 +1,16 @@
+//! What is rendered of the synthetic servers' runs that the tests of `analyze` use, and of recorded runs.
+
+mod browser;
+mod compare;
+mod doubt;
+#[allow(dead_code)]
+#[path = "../../../analyze/tests/all/fixture.rs"]
+mod fixture;
+mod golden;
+mod predict;
+mod reporting;
+#[allow(dead_code)]
+#[path = "../../../analyze/tests/all/server.rs"]
+mod server;
+mod simulated;
+mod told;

@@ -1,0 +1,62 @@
+//! A prediction as text and JSON.
+
+use crate::fixture;
+use analyze::predict::{self, Prediction, Question};
+use record::{RunDir, RunRecord, Status, WhatIf};
+use report::text;
+use std::path::PathBuf;
+
+fn run() -> RunDir {
+    let mut record: RunRecord = fixture::record();
+    record.status = Status::Complete;
+    record.scenario.server.as_mut().unwrap().cpus = vec![1];
+    RunDir { path: PathBuf::from("runs/test"), record, points: fixture::points(), reading_doubts: vec![] }
+}
+
+fn prediction() -> Prediction {
+    let question = Question { connections: Some(128.0), delay_s: 5e-3, cpus: Some(2.0), ..Question::default() };
+    predict::of_runs(&[run()], &question).unwrap()
+}
+
+#[test]
+fn a_prediction_reads_like_this() {
+    let prediction = prediction();
+    let words = report::predict::text(&prediction);
+    assert!(words.lines().all(|line| line.chars().count() <= text::WIDTH), "{words}");
+    expect_test::expect_file!["../goldens/prediction.txt"].assert_eq(&words);
+    let json = report::predict::json(&prediction);
+    assert_eq!(json["kind"], "prediction");
+    assert!(json["prediction"]["answer"]["numbers"].as_array().unwrap().len() >= 5);
+}
+
+#[test]
+fn kept_questions_read_like_this() {
+    let mut run = run();
+    run.record.scenario.what_ifs = vec![
+        WhatIf { name: "many <b>".into(), connections: Some(2000), ..WhatIf::default() },
+        WhatIf { cold: Some(500), ..WhatIf::default() },
+        WhatIf { rate_times: Some(0.5), cpus: Some(2), ..WhatIf::default() },
+    ];
+    let words = report::predict::what_ifs_text(&predict::kept(&run));
+    for part in ["'many <b>': predicted for 2,000 connections", "what-if 2: not predicted: --cold", "2 CPUs"] {
+        assert!(words.contains(part), "'{part}' is missing:\n{words}");
+    }
+}
+
+#[test]
+fn no_load_beyond_and_an_idle_line_that_does_not_fall_promise_nothing() {
+    let mut found = prediction();
+    let beyond = found.extrapolation.as_mut().expect("the low loads predict the others");
+    beyond.beyond.clear();
+    beyond.median_error_ratio = None;
+    let lines = found.measured.iter_mut().flat_map(|measured| &mut measured.regressions);
+    for regression in lines.filter(|regression| regression.part == "idle") {
+        regression.line.x_intercept = Some(-4000.0);
+        let interval = regression.line.slope.interval.as_mut().expect("three loads and more");
+        interval.high = interval.high.abs();
+    }
+    let words = report::predict::text(&found);
+    assert!(words.contains("no load beyond checks the model"), "{words}");
+    assert!(!words.contains(" 0 loads beyond") && !words.contains("error of -"), "{words}");
+    assert!(words.contains("no capacity is extrapolated") && !words.contains("none left at -"), "{words}");
+}

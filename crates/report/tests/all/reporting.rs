@@ -1,0 +1,194 @@
+//! The report of hostile, broken, empty and partial runs.
+
+use crate::fixture;
+use analyze::{verdict, zones};
+use proptest::prelude::*;
+use record::{Axis, Doubt, DoubtKind, Figure, Origin, RunDir, RunRecord, Severity, Status, names};
+use report::{json, page, text};
+use std::fs;
+
+const HOSTILE: &str = "</title></style></pre><script>alert(1)</script><img src=x onerror=alert(2)>'\"{{ 123457*3 }}";
+
+fn written(record: RunRecord, points: &[record::Point]) -> (tempfile::TempDir, RunDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let run = fixture::write(folder.path(), record, points);
+    (folder, run)
+}
+
+fn summary(run: &RunDir) -> String {
+    let findings = zones::of_run(run);
+    text::run(run, &findings, &verdict::sentences(run, &findings))
+}
+
+#[test]
+fn script_from_outside_is_shown_and_never_run() {
+    let mut record = fixture::record();
+    let hostile = || HOSTILE.to_string();
+    let scenario = &mut record.scenario;
+    for text in [&mut scenario.command, &mut scenario.name, &mut scenario.url, &mut scenario.repeat_command] {
+        *text = hostile();
+    }
+    scenario.load.headers = vec![(hostile(), hostile())];
+    scenario.load.method = hostile();
+    scenario.load.targets[0].path = hostile();
+    scenario.server.as_mut().unwrap().argv = vec![hostile()];
+    let machine = &mut record.machine;
+    for text in [&mut machine.kernel, &mut machine.distribution, &mut machine.cpu_model, &mut machine.straingauge] {
+        *text = hostile();
+    }
+    machine.governor = Some(hostile());
+    machine.sysctls.insert(hostile(), hostile());
+    record.server_facts.insert(hostile(), hostile());
+    record.ended_by = Some(hostile());
+    record.status = Status::Interrupted;
+    record.doubts = vec![Doubt::new(DoubtKind::Other, Severity::Invalid, hostile(), hostile())];
+    let mut points = fixture::points();
+    for point in &mut points {
+        point.figures.set(HOSTILE, Figure { unit: hostile(), ..Figure::new(1.0, "us", 1, Origin::Timed) });
+        point.figures.set("x", Figure::not_measured(HOSTILE, HOSTILE));
+        point.figures.set(names::RESPONSE_P50, Figure::not_measured("us", HOSTILE));
+        point.connection_states.insert(HOSTILE.into(), Figure::new(50.0, HOSTILE, 1, Origin::Counted));
+        point.doubts.push(Doubt::new(DoubtKind::Other, Severity::Note, HOSTILE, HOSTILE));
+    }
+    let (_folder, run) = written(record, &points);
+    let page = page::html(&run);
+    for forbidden in ["<script", "<img", "</style></pre>", "onerror=alert(2)>"] {
+        assert!(!page.contains(forbidden), "{forbidden}");
+    }
+    assert!(!page.contains("370371"), "a template inside a name was run");
+    assert!(page.contains("&lt;script&gt;"), "hostile text is shown as text");
+    assert_eq!(page.matches("<title>").count(), 1);
+    assert!(page.contains("default-src 'none'"));
+    for external in ["http-equiv=\"refresh", "src=", "<link", "@import", "url(", "javascript:", "<iframe"] {
+        assert!(!page.replace("src=x", "").contains(external), "{external}");
+    }
+}
+
+#[test]
+fn an_empty_run_says_that_nothing_was_measured() {
+    let (_folder, run) = written(fixture::record(), &[]);
+    let page = page::html(&run);
+    assert!(page.contains("No point was measured"), "{page}");
+    assert!(page.contains("straingauge find http:"), "the command to repeat stands there");
+    assert!(summary(&run).starts_with("No point was measured."));
+}
+
+#[test]
+fn an_abandoned_run_is_reported_as_such() {
+    // A process id beyond the kernel's largest: it cannot live.
+    let record = RunRecord { status: Status::Running, writer_pid: u32::MAX, ..fixture::record() };
+    let (_folder, run) = written(record, &fixture::points()[..5]);
+    let page = page::html(&run);
+    assert!(page.contains("abandoned: its process was killed, 5 points kept"));
+    assert!(summary(&run).contains("was killed after 5 points"));
+}
+
+#[test]
+fn every_beginning_of_a_run_has_a_report() {
+    let points = fixture::points();
+    // None, less than a sweep, a sweep and its yardstick, a part of the next sweep.
+    for end in [0, 2, 10, 11, 25, 34, 45] {
+        let mut record = fixture::record();
+        record.status = Status::Interrupted;
+        record.ended_by = Some("Ctrl-C".into());
+        let (_folder, run) = written(record, &points[..end]);
+        assert!(page::html(&run).contains("interrupted"));
+        assert!(summary(&run).contains("Ctrl-C"));
+    }
+}
+
+#[test]
+fn damaged_files_are_left_out_and_named() {
+    let (_folder, run) = written(fixture::record(), &fixture::points());
+    fs::write(run.point_path(3).join("point.json"), b"{ half").unwrap();
+    for index in 4..20 {
+        fs::write(run.point_path(index).join("latency.hlog"), b"not a log").unwrap();
+    }
+    let run = RunDir::open(&run.path).unwrap();
+    let page = page::html(&run);
+    assert!(page.contains("was left out"));
+    assert!(page.contains("latency.hlog"), "an unreadable histogram is named");
+}
+
+#[test]
+fn a_single_point_has_a_report_of_its_own() {
+    let mut points = fixture::points();
+    points.truncate(1);
+    points[0].sweep = record::Sweep::Single;
+    let mut record = fixture::record();
+    record.scenario.sweep = None;
+    record.scenario.command = "load".into();
+    let (_folder, run) = written(record, &points);
+    let page = page::html(&run);
+    assert!(page.contains("<svg"));
+    assert!(summary(&run).contains("at 1 connection, response time p99"), "{}", summary(&run));
+}
+
+#[test]
+fn loads_that_were_not_profiled_are_gaps_in_the_chart_of_layers() {
+    let paths_with = |profiled: &[u64]| {
+        let mut points = fixture::points();
+        for point in points.iter_mut().filter(|point| profiled.contains(&point.connections)) {
+            for (_, name) in analyze::growth::LAYERS {
+                point.figures.set(name, Figure::new(2.0, "us", 100, Origin::Sampled));
+            }
+        }
+        let (_folder, run) = written(fixture::record(), &points);
+        let page = page::html(&run);
+        let chart =
+            page.split("<svg").find(|svg| svg.contains("CPU time by layer against connections")).expect("a chart");
+        let of_first = |shape: &str| {
+            let shapes =
+                chart.split('<').filter(|element| element.starts_with(shape) && element.contains("class=\"layer n1\""));
+            shapes.count()
+        };
+        (of_first("path"), of_first("rect"))
+    };
+    assert_eq!(paths_with(&[1, 2, 4, 8, 16, 32, 64, 256, 1024, 4096]), (1, 0), "all were profiled");
+    assert_eq!(paths_with(&[1, 2, 256, 1024]), (2, 0), "nothing between 2 and 256");
+    assert_eq!(paths_with(&[1, 2, 1024]), (1, 1), "a load alone is a bar");
+}
+
+#[test]
+fn an_axis_is_told_in_text_json_and_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut points = Vec::new();
+    for repeat in 1..=5u32 {
+        for (at, value) in [0.0, 100.0, 2000.0].into_iter().enumerate() {
+            points.push(fixture::axis_point(Axis::Cold, value, repeat, repeat * 3 + at as u32));
+        }
+    }
+    let mut record = fixture::record();
+    record.scenario.sweep.as_mut().unwrap().axis = Some(fixture::axis_plan(Axis::Cold, &[0.0, 100.0, 2000.0]));
+    let run = fixture::write(folder.path(), record, &points);
+    let findings = zones::of_run(&run);
+    let verdict = verdict::sentences(&run, &findings);
+    let words = text::run(&run, &findings, &verdict);
+    assert!(
+        words.lines().filter(|line| !line.starts_with("repeat")).all(|line| line.chars().count() <= text::WIDTH),
+        "{words}"
+    );
+    for part in ["CPU per request grew", "cold connections, 5 repeats", "2,000"] {
+        assert!(words.contains(part), "{part} is not in:\n{words}");
+    }
+    let json = json::run(&run, &findings, &verdict);
+    assert_eq!(json["findings"]["axes"][0]["levels"].as_array().unwrap().len(), 3);
+    let page = page::html(&run);
+    for part in ["Axis: cold connections", "CPU time per request", "spread2", "Goodput"] {
+        assert!(page.contains(part), "{part} is not in the report");
+    }
+    assert!(!page.contains("NaN"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn any_points_are_rendered_without_panic_and_a_summary_is_short(points in prop::collection::vec(fixture::any_point(), 0..40)) {
+        for point in &points {
+            let summary = text::summary(point, &[], &Default::default());
+            prop_assert!(summary.lines().count() <= text::MAX_LINES, "{}", summary);
+            let _ = (json::point(point), text::point(point, &[]), text::progress_line(point, 0, 0));
+        }
+    }
+}

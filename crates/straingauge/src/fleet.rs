@@ -1,0 +1,103 @@
+//! The workers that send a load instead of this process, from the options that ask for them.
+
+use crate::cli::{FleetOptions, LoadOptions, RayOptions, WorkerLossWord};
+use crate::defaults;
+use crate::failure::wrong_usage;
+use crate::progress::Progress;
+use crate::signals::Stop;
+use anyhow::{Context, Result};
+use record::LoadPlan;
+use remote::{Fleet, Nodes, OnLoss, RayPlan, RemoteError, Source};
+use std::net::IpAddr;
+
+/// Starts the workers that were asked for; `None` where this process sends the load itself. `starts_server`: the run
+/// starts its server itself, on this machine.
+pub fn connect(
+    clients: &FleetOptions,
+    load: &LoadOptions,
+    starts_server: bool,
+    host: &str,
+    plan: &LoadPlan,
+    stop: &Stop,
+    progress: &mut Progress,
+) -> Result<Option<Fleet>> {
+    if clients.ray.is_some() && !clients.client.is_empty() {
+        return Err(wrong_usage("straingauge fleet brings clients of its own: leave --client out, or leave fleet out"));
+    }
+    if clients.client.is_empty() && clients.ray.is_none() {
+        if clients.on_worker_loss.is_some() || !clients.allow_target.is_empty() {
+            return Err(wrong_usage("--on-worker-loss and --allow-target are about clients: add --client COMMAND"));
+        }
+        return Ok(None);
+    }
+    if starts_server {
+        return Err(wrong_usage(
+            "clients send load from other machines, which do not see a server in a namespace of this one: start the server yourself and leave -- SERVER out",
+        ));
+    }
+    if load.cold.is_some_and(|cold| cold.0 > 0) || load.cpus.is_some() {
+        return Err(wrong_usage("--cold and --cpus are about this machine: they do not go with clients on others"));
+    }
+    let workload = &plan.workload;
+    if workload.trace.is_some() || workload.series.is_some() || !workload.classes.is_empty() {
+        return Err(wrong_usage("mixes, rate series and logs are not split over clients: leave --client out for them"));
+    }
+    let kind = &plan.clients;
+    if kind.tls.is_some() || kind.bandwidth.is_some() || kind.read_bytes_per_sec > 0 {
+        return Err(wrong_usage(
+            "TLS, --read-rate and --asked-bandwidth are not split over clients: leave --client out for them",
+        ));
+    }
+    // How many nodes a cluster has shows later: one or several.
+    let wanted = clients.ray.as_ref().map_or(clients.client.len() as u64, |ray| ray.workers.map_or(2, |count| count.0));
+    if clients.ray.is_none() || clients.ray.as_ref().is_some_and(|ray| ray.workers.is_some()) {
+        remote::can_be_split(plan, wanted).map_err(as_usage)?;
+    }
+    if wanted > 1 {
+        let addresses: Vec<IpAddr> = plan.addresses.iter().map(|address| address.ip()).collect();
+        remote::permit(&clients.allow_target, host, &addresses).map_err(as_usage)?;
+    }
+    let on_loss = match clients.on_worker_loss {
+        Some(WorkerLossWord::GoOn) => OnLoss::GoOn,
+        _ => OnLoss::End,
+    };
+    let threads = load.threads.map(|_| plan.threads);
+    let nodes = clients.ray.as_ref().map(|ray| start_nodes(ray, stop, progress)).transpose()?;
+    let sources = match &nodes {
+        Some(nodes) => nodes.sources.clone(),
+        None => clients.client.iter().cloned().map(Source::Command).collect(),
+    };
+    remote::can_be_split(plan, sources.len() as u64).map_err(as_usage)?;
+    progress.show(&format!("starting {} clients", sources.len()));
+    Ok(Some(Fleet::connect(&sources, nodes, on_loss, threads, stop.flag())?))
+}
+
+/// What is refused before a worker is started is the user's typing.
+fn as_usage(error: RemoteError) -> anyhow::Error {
+    wrong_usage(error.to_string())
+}
+
+fn start_nodes(ray: &RayOptions, stop: &Stop, progress: &mut Progress) -> Result<Nodes> {
+    let python = ray.python.as_deref().unwrap_or(defaults::PYTHON);
+    Ok(Nodes::start(&ray_plan(ray)?, python, stop.flag(), &mut |what| progress.show(what))?)
+}
+
+fn ray_plan(ray: &RayOptions) -> Result<RayPlan> {
+    let binary = match &ray.worker_binary {
+        Some(path) => std::path::absolute(path).context("cannot name --worker-binary from the root")?,
+        None => std::env::current_exe().context("cannot find this program's file to send it to the nodes")?,
+    };
+    let mut arguments = vec!["load".to_string(), "--worker".to_string()];
+    if let Some(interface) = &ray.source_interface {
+        arguments.extend(["--source-interface".to_string(), interface.clone()]);
+    }
+    Ok(RayPlan {
+        binary,
+        address: ray.address.clone(),
+        workers: ray.workers.map(|count| count.0),
+        worker_cpus: ray.worker_cpus.unwrap_or(defaults::WORKER_CPUS as f64),
+        prefix: ray.worker_prefix.clone(),
+        arguments,
+        wait_s: ray.node_timeout.map_or(defaults::NODE_TIMEOUT, |time| time.0).as_secs_f64(),
+    })
+}
