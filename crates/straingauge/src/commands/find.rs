@@ -9,7 +9,7 @@ use super::load::parse_limits;
 use crate::cli::{FindArgs, FleetOptions, ProfileWord, SweepWord};
 use crate::defaults;
 use crate::failure::wrong_usage;
-use crate::plan::{self, Drive};
+use crate::plan::{self, RunOptions};
 use analyze::limit::Limit;
 use analyze::sweep::{AxisSweep, Capacity, ConnectionSweep, RateSearch, Turns, capacity};
 use anyhow::Result;
@@ -22,7 +22,7 @@ use std::process::ExitCode;
 
 /// Runs the command.
 pub fn run(args: FindArgs) -> Result<ExitCode> {
-    let mut drive = plan::drive(args.drive, "straingauge find http://127.0.0.1:8080/ -- SERVER ...")?;
+    let mut drive = plan::run_options(args.drive, "straingauge find http://127.0.0.1:8080/ -- SERVER ...")?;
     let options = args.find.over(std::mem::take(&mut drive.find_in_file));
     let mut sweep = plan::sweep_plan(&options, &drive.load)?;
     let has = |figure: &str| match figure {
@@ -110,7 +110,7 @@ pub(super) enum Purpose {
 }
 
 /// Measures all points into a run directory, and says what they mean.
-pub(super) fn search(mut drive: Drive, plan: SearchPlan, limits: &[Limit]) -> Result<ExitCode> {
+pub(super) fn search(mut drive: RunOptions, plan: SearchPlan, limits: &[Limit]) -> Result<ExitCode> {
     if let Some(axis) = plan.sweep.axis.as_ref().filter(|axis| axis.axis == Axis::Delay) {
         axis::make_room_for_delay(&mut drive.path, &axis.values)?;
     }

@@ -49,15 +49,9 @@ pub(super) fn adapt(plan: &mut LoadPlan, axis: &AxisPlan, typed: &LoadOptions) -
 
 /// Puts a place of the axis into effect; `most` is the highest value that the run will measure.
 pub(super) fn prepare(session: &mut Session, place: AxisPlace, most: f64) -> Result<Option<Ended>> {
-    let AxisPlace { axis, value } = place;
-    match axis {
-        Axis::Cold => session.gauge.resize_cold(&session.plan, value as u64, most as u64, &mut session.progress)?,
-        Axis::TimeWait => session.gauge.hold_time_wait(&session.plan, value as u64, &mut session.progress)?,
-        Axis::Delay => session.gauge.set_path_delay(value as u64)?,
-        _ => {}
-    }
+    session.runner.hold(&session.plan, place, most, &mut session.progress)?;
     if session.stop.is_set() {
         return Ok(Some(Ended::Interrupted));
     }
-    Ok(session.server_gone().map(|how| Ended::ServerGone(format!("{how} at {}", value_words(value, axis)))))
+    Ok(session.server_gone().map(|how| Ended::ServerGone(format!("{how} at {}", value_words(place.value, place.axis)))))
 }

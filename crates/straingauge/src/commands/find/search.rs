@@ -2,9 +2,9 @@
 
 use super::{Purpose, SearchPlan, axis};
 use crate::cli::SweepWord;
-use crate::commands::session::{Session, Wanted, default_name, repeat_command};
-use crate::measure::label;
-use crate::plan::{Drive, axis as places};
+use crate::commands::session::{Session, default_name, repeat_command};
+use crate::measure::{Sender, label};
+use crate::plan::{LoadKind, RunOptions, axis as places};
 use analyze::compare::BESIDE;
 use analyze::sweep::{Load, Planner, Step, Trial};
 use anyhow::{Context, Result, bail};
@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 /// The yardstick's load: enough connections to keep a server busy, few enough to be elastic on most.
 const YARDSTICK_CONNECTIONS: u64 = 8;
 const YARDSTICK_NS: u64 = 300_000_000;
+/// Where the yardstick runs on an axis of delays: the same work each time, whatever was measured before.
+const UNDELAYED: AxisPlace = AxisPlace { axis: Axis::Delay, value: 0.0 };
 
 /// How a search ended.
 pub(super) enum Ended {
@@ -34,7 +36,7 @@ pub(super) struct Side {
 
 /// A search that goes on.
 pub(super) struct Search<'a> {
-    pub drive: &'a Drive,
+    pub drive: &'a RunOptions,
     pub plan: &'a SearchPlan,
     /// One, or two where servers are compared.
     pub sides: Vec<Side>,
@@ -49,7 +51,7 @@ pub(super) struct Search<'a> {
 
 impl<'a> Search<'a> {
     /// Starts the first server and makes the run directory.
-    pub fn begin(drive: &'a Drive, plan: &'a SearchPlan) -> Result<Self> {
+    pub fn begin(drive: &'a RunOptions, plan: &'a SearchPlan) -> Result<Self> {
         let started = Instant::now();
         let mut search = Search { drive, plan, sides: Vec::new(), now: 0, session: None, highest_value: 0.0, started };
         search.serve(0)?;
@@ -134,15 +136,15 @@ impl<'a> Search<'a> {
     fn open(&self, command: &[String]) -> Result<Session> {
         let (drive, plan) = (self.drive, self.plan);
         let is_microbenchmark = self.is_microbenchmark();
-        let wanted = Wanted { command, single_segments: is_microbenchmark, ..Wanted::sweep(drive) };
-        let mut session = Session::open(&wanted)?;
+        let kind = if is_microbenchmark { LoadKind::Microbenchmark } else { LoadKind::Sweep };
+        let mut session = Session::open(&RunOptions { command: command.to_vec(), ..drive.clone() }, kind)?;
         let connections = most_connections(plan, &session.plan);
-        if !session.gauge.has_clients() {
+        if !session.runner.has_clients() {
             load::check(&LoadPlan { connections, ..session.plan.clone() }).map_err(anyhow::Error::from)?;
         }
         if let Some(axis) = &plan.sweep.axis {
             if axis.axis == Axis::Delay {
-                session.gauge.set_path_delay(0)?;
+                session.runner.hold(&session.plan, UNDELAYED, 0.0, &mut session.progress)?;
                 let words = |path: record::PathPlan| format!("{}; the delay is varied", path.words());
                 session.path = session.path_plan().map_or(String::new(), words);
             }
@@ -186,7 +188,7 @@ impl<'a> Search<'a> {
     pub fn close(&mut self) {
         let Some(mut session) = self.session.take() else { return };
         let writer = &mut self.sides[self.now].writer;
-        writer.record_mut().server_facts.extend(session.gauge.server_facts());
+        writer.record_mut().server_facts.extend(session.runner.server_facts());
         let output = session.server.as_ref().map(|server| server.output()).unwrap_or_default();
         session.server = None;
         session.progress.clear();
@@ -236,12 +238,11 @@ impl<'a> Search<'a> {
         let is_microbenchmark = self.is_microbenchmark();
         let session = self.session()?;
         if is_delay_varied {
-            // The same work each time, whatever was measured before.
-            session.gauge.set_path_delay(0)?;
+            session.runner.hold(&session.plan, UNDELAYED, 0.0, &mut session.progress)?;
         }
         if is_microbenchmark {
             // Its rate is constant, so that a load would say nothing of the machine's speed.
-            let mut measured = session.gauge.arithmetic(earlier);
+            let mut measured = session.runner.arithmetic(earlier);
             let side = &mut self.sides[self.now];
             measured.keep(&mut side.writer)?;
             side.points.push(measured.point);
@@ -273,11 +274,11 @@ impl<'a> Search<'a> {
         let Some(session) = &mut self.session else { bail!("no server is being measured") };
         let side = &mut self.sides[self.now];
         plan.threads = plan.threads.min(usize::try_from(plan.connections).unwrap_or(usize::MAX)).max(1);
-        session.gauge.adapt(&mut plan);
+        session.runner.adapt(&mut plan);
         if session.stop.is_set() {
             return Ok(Some(Ended::Interrupted));
         }
-        let mut measured = session.gauge.point(&plan, sweep, repeat, &mut session.progress)?;
+        let mut measured = session.runner.point(&plan, sweep, repeat, &mut session.progress)?;
         if measured.result.interrupted {
             // A point cut short says nothing about its load; what was measured before is kept.
             return Ok(Some(Ended::Interrupted));
@@ -289,7 +290,7 @@ impl<'a> Search<'a> {
             session.progress.say(&report::text::progress_line(&measured.point, elapsed_ns, budget_ns));
         }
         side.points.push(measured.point);
-        if let Some(lost) = session.gauge.lost_client() {
+        if let Some(lost) = session.runner.lost_client() {
             return Ok(Some(Ended::ClientLost(lost)));
         }
         Ok(session.server_gone().map(|how| Ended::ServerGone(format!("{how} at {}", label(&plan)))))
@@ -318,8 +319,7 @@ fn most_connections(plan: &SearchPlan, base: &LoadPlan) -> u64 {
 fn prepare_sender(session: &mut Session) {
     let cpus = session.server_command.as_ref().map(|server| server.cpus.as_slice()).unwrap_or_default();
     let is_alone = !cpus.is_empty() && !cpus.iter().any(|cpu| session.plan.cpus.contains(cpu));
-    session.gauge.is_microbenchmark = true;
-    session.gauge.sender_polls = is_alone;
+    session.runner.sender = Sender::Microbenchmark { polls: is_alone };
     if !is_alone {
         session.doubts.push(Doubt::new(
             DoubtKind::SharedCpus,

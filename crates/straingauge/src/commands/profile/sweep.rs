@@ -11,9 +11,8 @@ use crate::cli::{
 use crate::commands::find::{Purpose, SearchPlan, search};
 use crate::defaults;
 use crate::failure::wrong_usage;
-use crate::plan::{Drive, axis as places};
+use crate::plan::{RunOptions, axis as places};
 use crate::quantity::{Count, Rate, Time};
-use crate::url::Target;
 use anyhow::Result;
 use load::microbenchmark::PORT;
 use record::scenario::SweepPlan;
@@ -56,16 +55,12 @@ pub(super) fn run(args: &ProfileArgs, axis: AxisWord) -> Result<ExitCode> {
     };
     let sweep = values.plan(args, is_server)?;
     let plan = SearchPlan { sweep, which: SweepWord::Both, purpose, second: None };
-    let drive = Drive {
-        target: Target::parse(&url)?,
+    let run = RunOptions::of(&url)?;
+    let options = RunOptions {
         name: Some(format!("profile-{}", values.axis.word())),
         url: if is_server { url } else { "microbenchmark".into() },
         load: values.load(args, is_server),
-        workload: Default::default(),
-        clients: Default::default(),
         path: values.path(is_server),
-        fleet: Default::default(),
-        watching: Default::default(),
         server: ServerOptions { server_cpus: typed.server_cpus.clone(), ..Default::default() },
         output: OutputOptions {
             out: typed.out.clone(),
@@ -74,10 +69,9 @@ pub(super) fn run(args: &ProfileArgs, axis: AxisWord) -> Result<ExitCode> {
             ..OutputOptions::default()
         },
         command: if is_server { typed.command.clone() } else { sender()? },
-        find_in_file: Default::default(),
-        what_ifs: Vec::new(),
+        ..run
     };
-    search(drive, plan, &[])
+    search(options, plan, &[])
 }
 
 /// This program in its other role.
