@@ -3,6 +3,7 @@
 
 use crate::error::{RemoteError, Result, system, unusable};
 use crate::link::Source;
+use crate::process;
 use crate::protocol::{Lines, clean, line};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
@@ -12,7 +13,7 @@ use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long the helper may take to end its workers and leave the cluster.
 const LEAVE: Duration = Duration::from_secs(20);
@@ -41,7 +42,7 @@ pub struct RayPlan {
 /// What the helper says.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
-enum Said {
+enum HelperMessage {
     /// What is being done.
     Progress { what: String },
     /// Every worker has a socket.
@@ -92,7 +93,7 @@ impl Nodes {
         let (tell, said) = channel();
         std::thread::spawn(move || {
             let mut lines = Lines::new(stdout);
-            while let Ok(Some(message)) = lines.next::<Said>() {
+            while let Ok(Some(message)) = lines.next::<HelperMessage>() {
                 if tell.send(message).is_err() {
                     return;
                 }
@@ -100,9 +101,9 @@ impl Nodes {
         });
         loop {
             match said.recv_timeout(Duration::from_millis(20)) {
-                Ok(Said::Progress { what }) => progress(&clean(&what, 200)),
-                Ok(Said::Failed { why }) => return Err(unusable(clean(&why, 500))),
-                Ok(Said::Nodes { nodes: found }) => {
+                Ok(HelperMessage::Progress { what }) => progress(&clean(&what, 200)),
+                Ok(HelperMessage::Failed { why }) => return Err(unusable(clean(&why, 500))),
+                Ok(HelperMessage::Nodes { nodes: found }) => {
                     let source = |node: NodeSocket| Source::Node { name: clean(&node.name, 80), socket: node.socket };
                     nodes.sources = found.into_iter().map(source).collect();
                     return Ok(nodes);
@@ -136,18 +137,9 @@ impl Nodes {
 
     /// Lets it end by itself, and ends it if it does not.
     fn end(&mut self) {
-        let until = Instant::now() + LEAVE;
-        while Instant::now() < until {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
+        if !process::ends_within(&mut self.child, LEAVE) {
+            process::kill(&mut self.child);
         }
-        if let Ok(group) = i32::try_from(self.child.id()) {
-            // SAFETY: kill takes numbers; the group is the child's own, and it is not reaped yet.
-            unsafe { libc::kill(-group, libc::SIGKILL) };
-        }
-        let _ = self.child.wait();
     }
 }
 
