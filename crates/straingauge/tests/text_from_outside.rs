@@ -47,7 +47,7 @@ fn what_a_worker_writes_to_its_standard_error_and_says_in_the_protocol() {
 #[test]
 fn fields_of_an_answer() {
     let server = BrokenServer::start(Fault::HostileRedirect);
-    let said = run(&mut straingauge(["load", &server.url()])).exits_with(1);
+    let said = run(&mut straingauge(["find", &server.url()])).exits_with(1);
     assert!(said.err.contains("redirect"), "{}", said.err);
     is_shown_as_text(&said);
 }
