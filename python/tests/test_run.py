@@ -133,6 +133,18 @@ def test_readings_of_a_watch_leave_a_torn_line_for_later(writer: RunWriter) -> N
     assert frame.row(0) == (2.5, 5.0)
 
 
+def test_a_run_that_loaded_no_server_has_no_url_and_no_load_plan(writer: RunWriter) -> None:
+    record = json.loads((writer.path / "run.json").read_text())
+    for scenario, url in [
+        ({"command": "watch", "port": 8080, "mode": "counts"}, ":8080"),
+        ({"command": "watch", "url": ":80", "load": {}}, ":80"),
+        ({"command": "simulate", "points": [], "seeds": 1}, ""),
+    ]:
+        record.update(schema=2, scenario={"name": "n", "repeat_command": "r", **scenario})
+        (writer.path / "run.json").write_text(json.dumps(record))
+        assert straingauge.open_run(writer.path).record.url == url
+
+
 def test_an_absent_library_is_named_with_the_way_to_install_it(writer: RunWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "polars", None)
     with pytest.raises(straingauge.MissingLibraryError, match=r"pip install 'straingauge\[polars\]'"):

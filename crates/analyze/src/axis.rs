@@ -127,7 +127,7 @@ pub struct AxisFindings {
 
 /// The findings of every axis in the run, in the order of [`Axis`].
 pub fn find(run: &RunDir) -> Vec<AxisFindings> {
-    let sweep = run.record.scenario.sweep.as_ref();
+    let sweep = run.record.scenario.sweep();
     let criteria = sweep.map(|sweep| sweep.criteria).unwrap_or_default();
     let demanded = sweep.and_then(|sweep| sweep.axis.as_ref()).map_or(1.0, |axis| axis.conforming_ratio);
     of_points(&run.points, &criteria, demanded)

@@ -192,7 +192,7 @@ pub fn interleaved(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Result<Compa
 
 fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Result<Comparison, CompareError> {
     let (of_a, of_b) = (levels(a), levels(b));
-    let confidence = a.record.scenario.sweep.as_ref().map_or(0.95, |sweep| sweep.criteria.confidence_ratio);
+    let confidence = a.record.scenario.sweep().map_or(0.95, |sweep| sweep.criteria.confidence_ratio);
     // A loss beyond everything cannot be.
     let threshold_ratio = threshold_ratio.clamp(0.0, 1.0);
     let mut differences: Vec<Difference> = Vec::new();

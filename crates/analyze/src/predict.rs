@@ -85,7 +85,7 @@ pub fn of_runs(runs: &[RunDir], question: &Question) -> Result<Prediction, Predi
 
 /// Answers the questions kept with a run; where nothing can be predicted, each says why.
 pub fn kept(run: &RunDir) -> Vec<what_if::WhatIfAnswer> {
-    let what_ifs = &run.record.scenario.what_ifs[..];
+    let what_ifs = run.record.scenario.what_ifs();
     if what_ifs.is_empty() {
         return Vec::new();
     }

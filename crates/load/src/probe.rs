@@ -5,7 +5,7 @@ use crate::check::check;
 use crate::framing::{AtEnd, Framing, HTTP_2, HeadCache, Malformed, parse_head};
 use crate::request::Requests;
 use crate::tls::{TlsSetting, words};
-use record::LoadPlan;
+use record::{LoadPlan, Outside};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -34,9 +34,9 @@ pub struct ProbeResponse {
     /// Whether the server keeps the connection.
     pub is_keep_alive: bool,
     /// The `Server` field, printable. Untrusted text.
-    pub server: Option<String>,
+    pub server: Option<Outside>,
     /// The `Location` field, printable. Untrusted text.
-    pub location: Option<String>,
+    pub location: Option<Outside>,
     /// Time to establish the connection.
     pub connect_ns: u64,
     /// Time from the request to the last byte.
@@ -307,13 +307,10 @@ fn final_head(start: &[u8], is_head: bool) -> Option<(&[u8], &'static str)> {
 }
 
 /// The first value of a field, made printable and short.
-fn field(head: &[u8], name: &str) -> Option<String> {
+fn field(head: &[u8], name: &str) -> Option<Outside> {
     const LIMIT: usize = 200;
     head.split(|byte| *byte == b'\n').find_map(|line| {
         let colon = line.iter().position(|byte| *byte == b':')?;
-        line[..colon].eq_ignore_ascii_case(name.as_bytes()).then(|| {
-            let value = line[colon + 1..].trim_ascii();
-            value.iter().take(LIMIT).flat_map(|byte| std::ascii::escape_default(*byte)).map(char::from).collect()
-        })
+        line[..colon].eq_ignore_ascii_case(name.as_bytes()).then(|| Outside::of_bytes(&line[colon + 1..], LIMIT))
     })
 }

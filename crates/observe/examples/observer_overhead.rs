@@ -5,8 +5,9 @@
 //!        observer_overhead readings CONNECTIONS
 
 use observe::sock_diag::{DiagSocket, Scope};
-use observe::watch::{Mode, WatchOptions, Watcher};
+use observe::watch::{WatchOptions, Watcher};
 use record::time::monotonic_ns;
+use record::watch::Mode;
 use std::error::Error;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

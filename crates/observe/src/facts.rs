@@ -5,6 +5,7 @@ use crate::listening::listening_addresses;
 use crate::proc_text::parse_cgroup_path;
 use crate::processes::read_stat;
 use crate::wait_call::has_scalable_select;
+use record::Outside;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -16,9 +17,8 @@ const MAX_FACT_CHARS: usize = 1000;
 pub fn read(target: &Target, members: &[u32], socket_method: Option<&str>) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
     let mut set = |name: &str, value: String| {
-        let clean: String = value.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_FACT_CHARS).collect();
-        if !clean.trim().is_empty() {
-            facts.insert(name.to_string(), clean.trim().to_string());
+        if !value.trim().is_empty() {
+            facts.insert(name.to_string(), Outside::new(value.trim(), MAX_FACT_CHARS).into());
         }
     };
     if let Ok(addresses) = listening_addresses(target.port, target.netns_pid) {
@@ -33,7 +33,7 @@ pub fn read(target: &Target, members: &[u32], socket_method: Option<&str>) -> BT
         set("scalable_select", "preloaded".into());
     }
     if let Some(stat) = read_stat(pid) {
-        set("program", stat.command);
+        set("program", stat.command.into());
     }
     if let Ok(executable) = fs::read_link(format!("/proc/{pid}/exe")) {
         set("executable", executable.display().to_string());

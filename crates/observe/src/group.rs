@@ -15,6 +15,7 @@ use crate::proc_text::{
     ProcessStat, ThreadAccount, parse_anonymous_pages, parse_cgroup_usage_us, parse_process_stat, parse_thread_account,
 };
 use crate::processes::ProcessTable;
+use record::Outside;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::path::PathBuf;
@@ -89,7 +90,7 @@ pub struct ProcessCpu {
     /// Since it was first seen, by the scheduler, nanoseconds: its part of [`GroupCounters::cpu_ns`].
     pub cpu_ns: u64,
     /// Name of its program; untrusted text.
-    pub name: String,
+    pub name: Outside,
 }
 
 #[derive(Debug)]

@@ -5,6 +5,7 @@ use crate::namespace::in_namespace_of;
 use crate::proc_text::parse_socket_link;
 use crate::processes::{all_pids, read_stat};
 use crate::sock_diag::{DiagSocket, Listener, Scope};
+use record::Outside;
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::net::SocketAddr;
@@ -17,11 +18,11 @@ pub struct ServerProcess {
     /// The process; of several that share the socket (a master and its workers) the one that is no other's child.
     pub pid: u32,
     /// Name of its program, at most 15 bytes.
-    pub command: String,
+    pub command: Outside,
     /// Its executable, where it may be read.
     pub executable: Option<PathBuf>,
     /// Its arguments, where they may be read.
-    pub arguments: Vec<String>,
+    pub arguments: Vec<Outside>,
     /// Every process that holds the listening socket, itself included.
     pub sharing: Vec<u32>,
 }
@@ -45,7 +46,7 @@ pub fn server_on_port(port: u16, netns_pid: Option<u32>) -> Result<Option<Server
             .split(|byte| *byte == 0)
             .take(256)
             .filter(|argument| !argument.is_empty())
-            .map(|argument| String::from_utf8_lossy(argument).chars().take(4096).collect())
+            .map(|argument| Outside::of_bytes(argument, 4096))
             .collect(),
         sharing: holders.into_iter().collect(),
     }))

@@ -5,6 +5,7 @@
 
 use crate::kept_file::KeptFile;
 use crate::proc_text::{PacketCounts, parse_net_bytes, parse_net_dev, parse_protocol_counter, parse_softnet_drops};
+use record::Outside;
 use std::collections::BTreeMap;
 
 /// What is missing is `None`.
@@ -36,7 +37,7 @@ pub struct NetworkReading {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Link {
     /// Its name; untrusted text.
-    pub name: String,
+    pub name: Outside,
     /// Bits per second.
     pub speed: u64,
     /// Bytes received.
@@ -93,7 +94,7 @@ impl NetworkReader {
             if !self.speeds.is_empty() {
                 let link = |(name, received, sent): (String, u64, u64)| {
                     let speed = *self.speeds.get(&name)?;
-                    Some(Link { name, speed, received, sent })
+                    Some(Link { name: name.as_str().into(), speed, received, sent })
                 };
                 reading.links = parse_net_bytes(text).into_iter().filter_map(link).collect();
             }

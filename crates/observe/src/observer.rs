@@ -13,6 +13,7 @@ use crate::proc_text::parse_descriptor_limit;
 use crate::processes::{ProcessTable, read_stat};
 use crate::sampler::{Sampler, Shared};
 use crate::window::{Edge, MissingReasons, Window};
+use record::Outside;
 use record::machine::{WAITED_CALL, WAITED_FILE};
 use std::collections::BTreeMap;
 use std::fs;
@@ -190,7 +191,7 @@ impl Observer {
         }
         if let Some(((call, file), _)) = self.waited_for.iter().max_by_key(|(_, count)| **count) {
             facts.insert(WAITED_CALL.into(), call.to_string());
-            facts.insert(WAITED_FILE.into(), file.chars().map(|c| if c.is_control() { ' ' } else { c }).collect());
+            facts.insert(WAITED_FILE.into(), Outside::new(file, 300).into());
         }
         facts
     }

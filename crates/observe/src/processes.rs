@@ -3,6 +3,7 @@
 
 use crate::cpu_clock;
 use crate::proc_text::{ProcessStat, parse_process_stat};
+use record::Outside;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 
@@ -19,7 +20,7 @@ pub struct Origin {
     /// Start, ticks since boot.
     pub start_ticks: u64,
     /// Name of its program; untrusted text.
-    pub command: String,
+    pub command: Outside,
 }
 
 /// The processes of the machine, as of the last [`scan`](ProcessTable::scan).

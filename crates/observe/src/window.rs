@@ -9,6 +9,7 @@ use crate::network::{Link, NetworkReading};
 use crate::sampler::Samples;
 use crate::sock_diag::STATES;
 use neighbours::Neighbours;
+use record::Outside;
 use record::doubt::Doubt;
 use record::figure::{Figure, Figures, Origin};
 use record::names;
@@ -71,7 +72,7 @@ pub struct Window {
     pub(crate) has_group: bool,
     pub(crate) missing: MissingReasons,
     /// Parent and program of the processes alive at the end.
-    pub(crate) commands: BTreeMap<u32, (u32, String)>,
+    pub(crate) commands: BTreeMap<u32, (u32, Outside)>,
 }
 
 /// What is handed to the run: figures by name ([`record::names`]), connection states, doubts.

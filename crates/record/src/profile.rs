@@ -9,6 +9,7 @@ pub use exact::ExactProfile;
 pub use folded::Folded;
 
 use crate::Doubt;
+use crate::Outside;
 use crate::layers::Layer;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -32,7 +33,7 @@ pub struct Profile {
     /// Its first process.
     pub pid: u32,
     /// Name of its program; untrusted text.
-    pub command: String,
+    pub command: Outside,
     /// CPUs of the machine.
     pub cpus: usize,
     /// Where all samples went.

@@ -20,8 +20,10 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Version of the run directory's files. A reader refuses what is newer.
+/// Version of the files beside `run.json`. A reader refuses what is newer.
 pub const SCHEMA: u32 = 1;
+/// Newest version of `run.json` that is read. A run says the oldest that knows its form ([`crate::RunKind::schema`]).
+pub const RECORD_SCHEMA: u32 = 2;
 
 /// Files of a run are small; anything larger than this was not written by straingauge.
 const MAX_JSON_BYTES: u64 = 16 << 20;
@@ -43,7 +45,7 @@ pub enum Status {
 /// The content of `run.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
-    /// [`SCHEMA`] of the writer.
+    /// The version of its form ([`crate::RunKind::schema`]).
     pub schema: u32,
     /// Running, complete or interrupted.
     pub status: Status,
@@ -64,6 +66,23 @@ pub struct RunRecord {
     /// Why the run ended early, where it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<String>,
+}
+
+impl RunRecord {
+    /// The record of a run that begins now, in this process.
+    pub fn begin(scenario: Scenario) -> RunRecord {
+        RunRecord {
+            schema: scenario.kind.schema(),
+            status: Status::Running,
+            started_unix_ms: crate::time::unix_ms(),
+            writer_pid: std::process::id(),
+            scenario,
+            machine: MachineFacts::read(),
+            server_facts: Default::default(),
+            doubts: Vec::new(),
+            ended_by: None,
+        }
+    }
 }
 
 /// Why a run directory could not be written or read. The message names the path and the remedy.
@@ -102,7 +121,9 @@ pub enum RunError {
         path: PathBuf,
     },
     /// The directory was written by a later version.
-    #[error("{path} was written with schema {found}, this straingauge reads up to {SCHEMA}; use a newer straingauge")]
+    #[error(
+        "{path} was written with schema {found}, this straingauge reads up to {RECORD_SCHEMA}; use a newer straingauge"
+    )]
     Newer {
         /// Which file.
         path: PathBuf,
@@ -330,7 +351,7 @@ impl RunDir {
             let why = "it says schema 0, which no straingauge has written".into();
             return Err(RunError::Malformed { path: record_path, why });
         }
-        if record.schema > SCHEMA {
+        if record.schema > RECORD_SCHEMA {
             return Err(RunError::Newer { path: record_path, found: record.schema });
         }
         let mut run = RunDir { path: path.into(), record, points: Vec::new(), reading_doubts: Vec::new() };

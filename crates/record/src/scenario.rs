@@ -3,8 +3,12 @@
 
 use crate::axis::AxisPlan;
 use crate::clients::ClientPlan;
+use crate::path::PathPlan;
+use crate::simulation::PointPlan;
+use crate::watch::Watching;
 use crate::workload::{KEPT_TARGETS, Workload};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::net::SocketAddr;
 
 /// The gaps between intended sends of an open loop.
@@ -186,29 +190,208 @@ pub struct ServerCommand {
     pub isolated: bool,
 }
 
-/// The resolved request for a run.
+/// The resolved request for a run: what every kind of run has, and the form of its kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scenario {
-    /// `load` or `find`.
-    pub command: String,
     /// A name given by the user or derived from the URL; part of the run directory's name. Untrusted text.
     pub name: String,
-    /// The URL as typed. Untrusted text.
-    pub url: String,
-    /// The exact command line that repeats the run, quoted for a shell.
+    /// The exact command line that repeats the run, quoted for a shell. Untrusted text.
     pub repeat_command: String,
-    /// The base plan; sweeps vary its connections and pace.
+    /// The command, with what it was asked.
+    #[serde(flatten)]
+    pub kind: RunKind,
+}
+
+/// The kinds of runs. `command` says which; the members of its form stand beside it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "lowercase")]
+pub enum RunKind {
+    /// One load point.
+    Load(LoadRun),
+    /// A sweep of the load.
+    Find(FindRun),
+    /// A sweep with a profile of each point.
+    Profile(ProfileRun),
+    /// A running server was watched.
+    Watch(Watching),
+    /// A guest with a cache model.
+    Simulate(SimulateRun),
+}
+
+/// A load on a server: the form of `load`, and part of those of `find` and `profile`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LoadRun {
+    /// The URL as typed, or `microbenchmark`. Untrusted text.
+    pub url: String,
+    /// The plan; sweeps vary its connections and pace.
     pub load: LoadPlan,
-    /// Present for `find`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sweep: Option<SweepPlan>,
     /// Present when the run started the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerCommand>,
     /// Present when client and server were joined by an emulated wide-area path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path: Option<crate::path::PathPlan>,
+    pub path: Option<PathPlan>,
+}
+
+/// The form of `find`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FindRun {
+    /// The load that is varied.
+    #[serde(flatten)]
+    pub base: LoadRun,
+    /// How it is varied.
+    pub sweep: SweepPlan,
     /// Questions for `predict`, kept with the scenario.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub what_ifs: Vec<crate::WhatIf>,
+}
+
+/// The form of `profile`, where it sweeps.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProfileRun {
+    /// The load that is varied. The microbenchmark's reader asks for nothing, so its plan has no targets.
+    #[serde(flatten)]
+    pub base: LoadRun,
+    /// How it is varied.
+    pub sweep: SweepPlan,
+}
+
+/// The form of `simulate`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SimulateRun {
+    /// The loads that are simulated, each with every seed.
+    pub points: Vec<PointPlan>,
+    /// Boots.
+    pub seeds: u64,
+    /// The server's program and arguments; empty = the microbenchmark. Untrusted text.
+    pub argv: Vec<String>,
+}
+
+impl RunKind {
+    /// The command's word.
+    pub fn command(&self) -> &'static str {
+        match self {
+            RunKind::Load(_) => "load",
+            RunKind::Find(_) => "find",
+            RunKind::Profile(_) => "profile",
+            RunKind::Watch(_) => "watch",
+            RunKind::Simulate(_) => "simulate",
+        }
+    }
+
+    /// The oldest schema of `run.json` that knows this form: up to schema 1 all kinds had a load plan.
+    pub fn schema(&self) -> u32 {
+        match self {
+            RunKind::Load(_) | RunKind::Find(_) | RunKind::Profile(_) => 1,
+            RunKind::Watch(_) | RunKind::Simulate(_) => 2,
+        }
+    }
+}
+
+impl Scenario {
+    /// The load that the run put on a server, where it put one.
+    pub fn loaded(&self) -> Option<&LoadRun> {
+        match &self.kind {
+            RunKind::Load(run) => Some(run),
+            RunKind::Find(FindRun { base, .. }) | RunKind::Profile(ProfileRun { base, .. }) => Some(base),
+            RunKind::Watch(_) | RunKind::Simulate(_) => None,
+        }
+    }
+
+    /// See [`loaded`](Self::loaded).
+    pub fn loaded_mut(&mut self) -> Option<&mut LoadRun> {
+        match &mut self.kind {
+            RunKind::Load(run) => Some(run),
+            RunKind::Find(FindRun { base, .. }) | RunKind::Profile(ProfileRun { base, .. }) => Some(base),
+            RunKind::Watch(_) | RunKind::Simulate(_) => None,
+        }
+    }
+
+    /// What was loaded or watched, in words: the URL as typed, or `:8080`; empty for a simulation. Untrusted text.
+    pub fn url(&self) -> Cow<'_, str> {
+        match &self.kind {
+            RunKind::Watch(watching) => format!(":{}", watching.port).into(),
+            _ => self.loaded().map_or("", |run| run.url.as_str()).into(),
+        }
+    }
+
+    /// How the load was varied.
+    pub fn sweep(&self) -> Option<&SweepPlan> {
+        match &self.kind {
+            RunKind::Find(FindRun { sweep, .. }) | RunKind::Profile(ProfileRun { sweep, .. }) => Some(sweep),
+            _ => None,
+        }
+    }
+
+    /// The plan of the load.
+    pub fn load(&self) -> Option<&LoadPlan> {
+        self.loaded().map(|run| &run.load)
+    }
+
+    /// The server that the run started.
+    pub fn server(&self) -> Option<&ServerCommand> {
+        self.loaded().and_then(|run| run.server.as_ref())
+    }
+
+    /// The wide-area path.
+    pub fn path(&self) -> Option<&PathPlan> {
+        self.loaded().and_then(|run| run.path.as_ref())
+    }
+
+    /// Questions for `predict`.
+    pub fn what_ifs(&self) -> &[crate::WhatIf] {
+        match &self.kind {
+            RunKind::Find(run) => &run.what_ifs,
+            _ => &[],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn read(text: &str) -> Scenario {
+        serde_json::from_str(text).expect("a scenario")
+    }
+
+    #[test]
+    fn a_kept_run_that_loaded_a_server_is_written_as_it_was_read() {
+        for kept in [
+            include_str!("../../analyze/tests/recorded/haproxy-poll/run.json"),
+            include_str!("../../analyze/tests/recorded/planted/nginx/run.json"),
+            include_str!("../../../bench/runs/2026-11-23-find-nginx/raw/run.json"),
+        ] {
+            let before: Value = serde_json::from_str(kept).expect("JSON");
+            let record: crate::RunRecord = serde_json::from_str(kept).expect("a record");
+            assert_eq!(serde_json::to_value(&record).expect("JSON")["scenario"], before["scenario"]);
+            assert!(record.scenario.load().is_some() && record.schema == record.scenario.kind.schema());
+        }
+    }
+
+    /// Up to schema 1 every run had a load plan, also where nothing was loaded.
+    #[test]
+    fn a_watch_and_a_simulation_of_schema_1_are_read_and_their_load_plan_is_passed_over() {
+        let nothing = r#""sweep": null, "load": { "addresses": [], "host": "", "targets": [], "threads": 0 }"#;
+        let old = |command: &str, url: &str| {
+            read(&format!(
+                r#"{{ "command": "{command}", "name": "n", "url": "{url}", "repeat_command": "r", {nothing} }}"#
+            ))
+        };
+        let watch = old("watch", ":8080");
+        assert_eq!((watch.url().as_ref(), watch.load(), watch.kind.command()), (":8080", None, "watch"));
+        let simulation = old("simulate", "");
+        assert_eq!((simulation.url().as_ref(), &simulation.kind), ("", &RunKind::Simulate(SimulateRun::default())));
+    }
+
+    #[test]
+    fn what_loads_nothing_has_no_load_plan() {
+        let kind = RunKind::Watch(Watching { port: 8080, ..Watching::default() });
+        let watch = Scenario { name: "n".into(), repeat_command: "r".into(), kind };
+        let written = serde_json::to_value(&watch).expect("JSON");
+        assert_eq!((&written["command"], &written["port"], written.get("load")), (&json!("watch"), &json!(8080), None));
+        assert_eq!(read(&written.to_string()), watch);
+    }
 }

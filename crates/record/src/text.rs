@@ -1,27 +1,140 @@
-//! Text from outside (names, paths, headers, what a server said) made safe to show.
+//! Text from outside: names of processes, files and servers, headers, lines of a log, what a program writes to its standard error,
+//! and whatever stands in a file that is read. It is made safe once, where it enters.
 
-/// Text from outside made safe for a terminal: control characters (escape sequences) become `?`, length is bounded.
-pub fn plain(text: &str, limit: usize) -> String {
-    let mut clean: String =
-        text.chars().take(limit).map(|c| if c.is_control() || is_format_character(c) { '?' } else { c }).collect();
-    if text.chars().nth(limit).is_some() {
-        clean.push_str("...");
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
+use std::ops::Deref;
+
+/// Text that somebody else wrote, fit to be shown: one line of bounded length. A control character (an escape sequence begins
+/// with one) and a character that changes the direction or the joining of what follows are shown as `?`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct Outside(String);
+
+/// Characters of a text that names no limit of its own.
+pub const MOST_CHARS: usize = 300;
+
+impl Outside {
+    /// The first `limit` characters; `...` says that there were more.
+    pub fn new(text: &str, limit: usize) -> Outside {
+        let mut clean: String = text.chars().take(limit).map(|c| if is_safe(c) { c } else { '?' }).collect();
+        if text.chars().nth(limit).is_some() {
+            clean.push_str("...");
+        }
+        Outside(clean)
     }
-    clean
+
+    /// The same of bytes; what is no UTF-8 is shown as U+FFFD. White space at the ends is left out.
+    pub fn of_bytes(bytes: &[u8], limit: usize) -> Outside {
+        // No character has more than four bytes.
+        let bytes = bytes.trim_ascii();
+        let kept = &bytes[..bytes.len().min(limit.saturating_mul(4).saturating_add(4))];
+        Outside::new(&String::from_utf8_lossy(kept), limit)
+    }
+
+    /// As a string.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
 }
 
-/// Characters that change the direction or the joining of what follows: a name must not reorder a line.
-fn is_format_character(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+/// [`Outside`] as a string, for text of a run directory where it is shown.
+pub fn plain(text: &str, limit: usize) -> String {
+    Outside::new(text, limit).into()
+}
+
+/// Whether a character does nothing but stand where it stands.
+fn is_safe(c: char) -> bool {
+    let is_format = matches!(
+        c,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+    );
+    !c.is_control() && !is_format
+}
+
+impl Deref for Outside {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Outside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl From<&str> for Outside {
+    /// With the usual limit, [`MOST_CHARS`].
+    fn from(text: &str) -> Outside {
+        Outside::new(text, MOST_CHARS)
+    }
+}
+
+impl PartialEq<str> for Outside {
+    fn eq(&self, other: &str) -> bool {
+        self.0 == other
+    }
+}
+
+impl PartialEq<&str> for Outside {
+    fn eq(&self, other: &&str) -> bool {
+        self.0 == *other
+    }
+}
+
+impl From<Outside> for String {
+    fn from(text: Outside) -> String {
+        text.0
+    }
+}
+
+impl<'de> Deserialize<'de> for Outside {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|text| Outside::new(&text, MOST_CHARS))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
-    fn escape_sequences_do_not_reach_the_terminal() {
-        assert_eq!(plain("a\u{1b}[31mb\nc\u{202e}d", 40), "a?[31mb?c?d");
-        assert_eq!(plain("abcdef", 3), "abc...");
+    fn what_moves_a_cursor_or_turns_a_line_is_not_shown() {
+        let text = |text: &str| String::from(Outside::new(text, 40));
+        assert_eq!(text("a\u{1b}[31mb\nc\u{202e}d"), "a?[31mb?c?d");
+        assert_eq!(text("\u{9b}2J\u{7f}\r\t\0"), "?2J????");
+        assert_eq!(text("\u{2066}x\u{2069}\u{200f}\u{61c}\u{feff}"), "?x????");
+        assert_eq!(text("Grüße, 世界 \u{1f980}"), "Grüße, 世界 \u{1f980}");
+    }
+
+    #[test]
+    fn the_length_is_bounded_and_says_so() {
+        assert_eq!(Outside::new("abcdef", 3).as_str(), "abc...");
+        assert_eq!(Outside::new("abc", 3).as_str(), "abc");
+        assert_eq!(Outside::of_bytes("äöü".repeat(1000).as_bytes(), 3).as_str(), "äöü...");
+        assert_eq!(Outside::of_bytes(b" bad \xff end\n", 40).as_str(), "bad \u{fffd} end");
+        assert_eq!(format!("{:>5}|", Outside::new("ab", 9)), "   ab|");
+    }
+
+    #[test]
+    fn what_is_read_from_a_file_is_safe_when_it_is_read() {
+        let read: Outside = serde_json::from_str(r#""a\u001b[2J\u202eb""#).unwrap();
+        assert_eq!(read.as_str(), "a?[2J?b");
+        assert_eq!(serde_json::to_string(&read).unwrap(), r#""a?[2J?b""#);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_unsafe_is_left(text in any::<String>(), bytes in prop::collection::vec(any::<u8>(), 0..200), limit in 0usize..80) {
+            for made in [Outside::new(&text, limit), Outside::of_bytes(&bytes, limit)] {
+                prop_assert!(made.chars().all(is_safe));
+                prop_assert!(made.chars().count() <= limit + 3);
+            }
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! Counts and rates take SI suffixes (`k` = 1,000, `M`, `G`); sizes also binary ones (`KiB` = 1,024, `MiB`, `GiB`);
 //! durations take `ns`, `us`, `ms`, `s`, `m`, `h`. A bare duration is refused: `--duration 10` could mean anything.
 
+use crate::Outside;
 use std::time::Duration;
 
 /// What was typed, and why it is not a number of the wanted kind. The message says what to type instead.
@@ -12,7 +13,7 @@ pub enum UnitError {
     #[error("'{text}' is not a {kind}: write it as {example}")]
     NotANumber {
         /// The text as typed.
-        text: String,
+        text: Outside,
         /// Which kind of quantity was wanted ("count", "size", "duration", "rate").
         kind: &'static str,
         /// One or two forms that would have been accepted.
@@ -22,7 +23,7 @@ pub enum UnitError {
     #[error("'{text}' is too large for a {kind}")]
     TooLarge {
         /// The text as typed.
-        text: String,
+        text: Outside,
         /// Which kind of quantity was wanted.
         kind: &'static str,
     },
@@ -47,10 +48,8 @@ fn split(text: &str, kind: &'static str, example: &'static str) -> Result<(f64, 
 }
 
 /// Keeps an error message to one line, whatever was typed.
-fn shorten(text: &str) -> String {
-    const LIMIT: usize = 40;
-    let clean: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-    if clean.chars().count() <= LIMIT { clean } else { clean.chars().take(LIMIT).chain("...".chars()).collect() }
+fn shorten(text: &str) -> Outside {
+    Outside::new(text, 40)
 }
 
 /// Parses a count such as `1000`, `10k`, `1.5M`. Fractions of one are refused (`0.5`).

@@ -1,7 +1,7 @@
 //! What a worker writes to its standard error, passed on to the user: with its name before each line, without control
 //! characters, and bounded.
 
-use crate::protocol::clean;
+use record::Outside;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -47,8 +47,8 @@ fn relay(from: impl Read, mut show: impl FnMut(&str)) {
             Ok(0) | Err(_) => return,
             Ok(_) => {}
         }
-        let text = clean(&String::from_utf8_lossy(&line), MOST_LINE_BYTES);
-        if text.trim().is_empty() || shown > MOST_LINES {
+        let text = Outside::of_bytes(&line, MOST_LINE_BYTES);
+        if text.is_empty() || shown > MOST_LINES {
             continue;
         }
         shown += 1;
@@ -67,8 +67,8 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_without_control_characters_and_the_last_needs_no_end() {
-        assert_eq!(shown(b"a\x1b[2Jb\r\n\n\x07\nbad \xff end"), ["a[2Jb", "bad \u{fffd} end"]);
+    fn lines_are_text_alone_and_the_last_needs_no_end() {
+        assert_eq!(shown(b"a\x1b[2Jb\r\n\n\x07\nbad \xff end"), ["a?[2Jb", "?", "bad \u{fffd} end"]);
     }
 
     #[test]

@@ -4,8 +4,9 @@ use crate::complaints::Complaints;
 use crate::error::{RemoteError, Result, system};
 use crate::process;
 use crate::protocol::{
-    FromWorker, LEASE_NS, Lines, PROTOCOL, ToWorker, WireObservation, WireProgress, WireResult, clean, line,
+    FromWorker, LEASE_NS, Lines, PROTOCOL, ToWorker, WireObservation, WireProgress, WireResult, line,
 };
+use record::Outside;
 use record::time::monotonic_ns;
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -117,13 +118,13 @@ pub struct Link {
     /// What a watcher saw, until it is taken.
     pub observation: Option<Box<WireObservation>>,
     /// Whether a watcher counts requests, until it is taken: why not, where it does not.
-    pub watching: Option<Option<String>>,
+    pub watching: Option<Option<Outside>>,
     /// A watcher has said that it awaits the load.
     pub awaits_load: bool,
     /// Its host's name, by its own word.
-    pub host: String,
+    pub host: Outside,
     /// Its straingauge's version, by its own word.
-    pub version: String,
+    pub version: Outside,
     /// What it can beyond what the protocol's version began with.
     pub can: Vec<String>,
     /// It was told to send the requests of the load in progress, or of the one in which it was lost.
@@ -183,8 +184,8 @@ impl Link {
             observation: None,
             watching: None,
             awaits_load: false,
-            host: String::new(),
-            version: String::new(),
+            host: Outside::default(),
+            version: Outside::default(),
             can: Vec::new(),
             has_started: false,
             lost_ns: 0,
@@ -196,7 +197,7 @@ impl Link {
 
     /// `client 2 (ssh c2 straingauge load --worker)`.
     pub fn name(&self) -> String {
-        format!("{} ({})", self.short_name(), clean(&self.from, 100))
+        format!("{} ({})", self.short_name(), Outside::new(&self.from, 100))
     }
 
     /// `client 2`, or `watcher`, of which there is one.
@@ -256,13 +257,12 @@ impl Link {
         }
         match message {
             FromWorker::Hello { protocol, version, host, can, .. } => {
-                let version = clean(&version, 20);
                 if protocol != PROTOCOL {
                     return self.lose(format!(
                         "it speaks version {protocol} of the worker protocol (straingauge {version}), this driver {PROTOCOL}; use the same straingauge on all machines"
                     ));
                 }
-                (self.host, self.version) = (clean(&host, 60), version);
+                (self.host, self.version) = (host, version);
                 self.can = can.into_iter().take(MOST_WORDS).collect();
                 if matches!(self.stand, Stand::Greeting) {
                     // A watcher gets ready without a plan.
@@ -296,8 +296,8 @@ impl Link {
             FromWorker::Result(result) if matches!(self.stand, Stand::Running | Stand::Preparing | Stand::Ready) => {
                 self.stand = Stand::Done(result);
             }
-            FromWorker::Gone { why } => self.lose(clean(&why, 300)),
-            FromWorker::Refused { why } => self.lose(format!("it refused: {}", clean(&why, 300))),
+            FromWorker::Gone { why } => self.lose(why.into()),
+            FromWorker::Refused { why } => self.lose(format!("it refused: {}", why)),
             FromWorker::Ready {}
             | FromWorker::Result(_)
             | FromWorker::Observation(_)

@@ -1,8 +1,8 @@
 //! What a watcher is asked and tells of its server: the messages of `watch --worker` beside those of every worker.
 
-use super::{MAX_SPAN_NS, MAX_WORDS, bounded_doubts, clean};
+use super::{MAX_SPAN_NS, bounded_doubts, words};
 use record::figure::{Figure, Figures};
-use record::{Doubt, Watched, WatchedClass};
+use record::{Doubt, Outside, Watched, WatchedClass};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -70,7 +70,7 @@ impl WireObservation {
                 .server_facts
                 .iter()
                 .take(MAX_FIGURES)
-                .map(|(name, fact)| (clean(name, 80), clean(fact, MAX_WORDS)))
+                .map(|(name, fact)| (Outside::new(name, 80).into(), words(fact)))
                 .collect(),
             watched: self.watched.map(bounded_watched),
         }
@@ -79,17 +79,17 @@ impl WireObservation {
 
 fn bounded_watched(watched: Watched) -> Watched {
     Watched {
-        mode: clean(&watched.mode, 20),
+        mode: Outside::new(&watched.mode, 20).into(),
         classes: watched.classes.into_iter().take(MAX_CLASSES).map(bounded_class).collect(),
         states: bounded_figures(watched.states),
-        why_not: watched.why_not.map(|why| clean(&why, MAX_WORDS)),
+        why_not: watched.why_not.map(|why| words(&why)),
     }
 }
 
 fn bounded_class(class: WatchedClass) -> WatchedClass {
     let half_widths = class.half_widths.into_iter().filter(|(name, half)| is_name(name) && half.is_finite());
     WatchedClass {
-        name: clean(&class.name, 40),
+        name: Outside::new(&class.name, 40).into(),
         figures: Figures(bounded_figures(class.figures.0)),
         half_widths: half_widths.take(MAX_FIGURES).collect(),
         ..class
@@ -106,6 +106,6 @@ fn is_name(text: &str) -> bool {
 }
 
 fn bounded_figure((name, figure): (String, Figure)) -> (String, Figure) {
-    let not_measured = figure.not_measured.map(|why| clean(&why, MAX_WORDS));
-    (name, Figure { unit: clean(&figure.unit, 20), not_measured, ..figure })
+    let not_measured = figure.not_measured.map(|why| words(&why));
+    (name, Figure { unit: Outside::new(&figure.unit, 20).into(), not_measured, ..figure })
 }

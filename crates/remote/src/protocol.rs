@@ -1,11 +1,11 @@
 //! The worker protocol's messages and the bounded reader of their lines (docs/worker-protocol.md).
 //!
 //! One JSON object a line. What comes from the other end is untrusted: lines have a limit, numbers a range, and texts are
-//! cleaned of control characters before anybody sees them. This file stands alone, so that it can be fuzzed.
+//! made safe ([`record::Outside`]) before anybody sees them. This file stands alone, so that it can be fuzzed.
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use load::{LoadResult, Progress};
-use record::{Doubt, LoadPlan};
+use record::{Doubt, LoadPlan, Outside};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read};
 
@@ -83,8 +83,8 @@ pub enum FromWorker {
     /// First line: who is there, and what it can beyond what version 1 began with.
     Hello {
         protocol: u32,
-        version: String,
-        host: String,
+        version: Outside,
+        host: Outside,
         pid: u32,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         can: Vec<String>,
@@ -98,18 +98,18 @@ pub enum FromWorker {
     /// The load is over.
     Result(Box<WireResult>),
     /// The plan or a line cannot be followed; one sentence.
-    Refused { why: String },
+    Refused { why: Outside },
     /// A watcher counts requests from now on; or why it cannot, in one sentence.
     Watching {
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        why_not: Option<String>,
+        why_not: Option<Outside>,
     },
     /// What was there before the load that begins is known.
     LoadAwaited {},
     /// What a watcher saw in the window.
     Observation(Box<WireObservation>),
     /// Said by what carries the worker's bytes, where it knows why they end; one sentence.
-    Gone { why: String },
+    Gone { why: Outside },
 }
 
 /// How a worker's load is going; see [`load::Progress`].
@@ -145,8 +145,12 @@ struct ResultMessage {
     started_late_ns: u64,
 }
 
+/// Text of the other end, fit to be shown.
+fn words(text: &str) -> String {
+    Outside::new(text, MAX_WORDS).into()
+}
+
 fn bounded_doubts(doubts: &[Doubt]) -> Vec<Doubt> {
-    let words = |text: &str| clean(text, MAX_WORDS);
     let bounded = |doubt: &Doubt| Doubt::new(doubt.kind, doubt.severity, words(&doubt.what), words(&doubt.remedy));
     doubts.iter().take(50).map(bounded).collect()
 }
@@ -159,7 +163,7 @@ pub enum ProtocolError {
     TooLong,
     /// Not JSON, or not one of the messages.
     #[error("'{0}' is no message of the worker protocol ({1})")]
-    NotAMessage(String, String),
+    NotAMessage(Outside, Outside),
     /// The stream ended within a line.
     #[error("the stream ended in the middle of a message")]
     Torn,
@@ -196,8 +200,7 @@ impl<R: Read> Lines<R> {
             return Err(ProtocolError::Torn);
         }
         serde_json::from_slice(&line).map(Some).map_err(|error| {
-            let shown = String::from_utf8_lossy(&line[..line.len().min(120)]);
-            ProtocolError::NotAMessage(clean(&shown, 60), clean(&error.to_string(), 120))
+            ProtocolError::NotAMessage(Outside::of_bytes(&line, 60), Outside::new(&error.to_string(), 120))
         })
     }
 }
@@ -207,11 +210,6 @@ pub fn line(message: &impl Serialize) -> String {
     let mut text = serde_json::to_string(message).expect("messages have only string keys");
     text.push('\n');
     text
-}
-
-/// Text of the other end, fit to be shown: no control characters, bounded.
-pub fn clean(text: &str, limit: usize) -> String {
-    text.chars().filter(|c| !c.is_control()).take(limit).collect()
 }
 
 impl PlanMessage {
@@ -264,13 +262,13 @@ impl WireResult {
     /// The result as the engine would have given it, and how late its requests began in nanoseconds; refused where a
     /// histogram is missing or unreadable, or where counts contradict each other.
     pub fn into_result(self) -> Result<(LoadResult, u64), ProtocolError> {
-        let unusable = |why: String| ProtocolError::Unusable(clean(&why, MAX_WORDS));
+        let unusable = |why: String| ProtocolError::Unusable(words(&why));
         let ResultMessage { mut result, started_late_ns } =
             serde_json::from_value(self.0).map_err(|error| unusable(error.to_string()))?;
         if result.series_csv.len() > MAX_SERIES_BYTES {
             return Err(unusable("the result is larger than any that straingauge sends".into()));
         }
-        let clean_up = |text: &mut String| *text = clean(text, MAX_WORDS);
+        let clean_up = |text: &mut String| *text = words(text);
         result.window_ns = result.window_ns.min(MAX_SPAN_NS);
         result.warmup_ns = result.warmup_ns.min(MAX_SPAN_NS);
         result.engine.threads = result.engine.threads.min(1024);

@@ -4,7 +4,8 @@
 use crate::error::{RemoteError, Result, system, unusable};
 use crate::link::Source;
 use crate::process;
-use crate::protocol::{Lines, clean, line};
+use crate::protocol::{Lines, line};
+use record::Outside;
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -44,16 +45,16 @@ pub struct RayPlan {
 #[serde(tag = "type", rename_all = "kebab-case")]
 enum HelperMessage {
     /// What is being done.
-    Progress { what: String },
+    Progress { what: Outside },
     /// Every worker has a socket.
     Nodes { nodes: Vec<NodeSocket> },
     /// It cannot be done; one sentence.
-    Failed { why: String },
+    Failed { why: Outside },
 }
 
 #[derive(Debug, Deserialize)]
 struct NodeSocket {
-    name: String,
+    name: Outside,
     socket: PathBuf,
 }
 
@@ -101,10 +102,10 @@ impl Nodes {
         });
         loop {
             match said.recv_timeout(Duration::from_millis(20)) {
-                Ok(HelperMessage::Progress { what }) => progress(&clean(&what, 200)),
-                Ok(HelperMessage::Failed { why }) => return Err(unusable(clean(&why, 500))),
+                Ok(HelperMessage::Progress { what }) => progress(&what),
+                Ok(HelperMessage::Failed { why }) => return Err(unusable(why)),
                 Ok(HelperMessage::Nodes { nodes: found }) => {
-                    let source = |node: NodeSocket| Source::Node { name: clean(&node.name, 80), socket: node.socket };
+                    let source = |node: NodeSocket| Source::Node { name: node.name.into(), socket: node.socket };
                     nodes.sources = found.into_iter().map(source).collect();
                     return Ok(nodes);
                 }
@@ -130,8 +131,8 @@ impl Nodes {
         };
         format!(
             "the fleet's helper ('{} -m straingauge.fleet') ended: {}{remedy}",
-            clean(python, 100),
-            clean(last, 200)
+            Outside::new(python, 100),
+            Outside::new(last, 200)
         )
     }
 

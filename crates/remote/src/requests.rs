@@ -1,10 +1,12 @@
 //! The watch of a server's requests that stands while loads come and go: here, or on the server's machine at a driver's wish.
 
-use crate::protocol::{WireClient, WireWatch, clean};
+use crate::protocol::{WireClient, WireWatch};
 use observe::Group;
 use observe::watch::pack::Pack;
 use observe::watch::point::{self, ClientSide, PointSeen};
-use observe::watch::{Mode, PointWatch, SizeClasses, WatchOptions};
+use observe::watch::{PointWatch, SizeClasses, WatchOptions};
+use record::Outside;
+use record::watch::Mode;
 
 /// How requests are to be watched.
 #[derive(Debug, Clone)]
@@ -52,7 +54,7 @@ impl RequestWatchPlan {
         };
         let pack = match &how.pack {
             Some((origin, text)) => {
-                let pack = Pack::parse(&clean(origin, 80), text);
+                let pack = Pack::parse(&Outside::new(origin, 80), text);
                 Some((pack.map_err(|error| format!("the driver's pack is refused: {error}"))?, text.clone()))
             }
             None => None,

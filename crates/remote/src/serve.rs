@@ -28,7 +28,7 @@ fn obey(sources: &Sources, lease: &Lease, out: &SyncSender<String>, orders: &Rec
             Ok(Order::Plan(message)) => {
                 let answer = match drive(*message, sources, lease, out, orders) {
                     Ok(result) => FromWorker::Result(Box::new(result)),
-                    Err(error) => FromWorker::Refused { why: sentence(&error) },
+                    Err(error) => FromWorker::Refused { why: sentence(&error).as_str().into() },
                 };
                 let _ = out.send(line(&answer));
             }

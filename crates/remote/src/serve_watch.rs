@@ -46,7 +46,9 @@ fn obey(
     let _ = out.send(line(&FromWorker::Ready {}));
     loop {
         let answer = match orders.recv() {
-            Ok(Order::Watch(how)) => FromWorker::Watching { why_not: server.count_requests(how) },
+            Ok(Order::Watch(how)) => {
+                FromWorker::Watching { why_not: server.count_requests(how).map(|why| why.as_str().into()) }
+            }
             Ok(Order::LoadBegins) => {
                 server.requests.iter_mut().for_each(RequestWatch::load_begins);
                 FromWorker::LoadAwaited {}

@@ -47,7 +47,7 @@ pub fn hold(can: &[&str], work: impl FnOnce(&Lease, &SyncSender<String>, &Receiv
     let hello = FromWorker::Hello {
         protocol: PROTOCOL,
         version: env!("CARGO_PKG_VERSION").into(),
-        host: std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_string(),
+        host: std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().into(),
         pid: std::process::id(),
         can: can.iter().map(ToString::to_string).collect(),
     };
@@ -64,7 +64,7 @@ pub fn hold(can: &[&str], work: impl FnOnce(&Lease, &SyncSender<String>, &Receiv
     }
     let ended = work(&lease, &out, &orders);
     if let Err(error) = &ended {
-        let _ = out.send(line(&FromWorker::Refused { why: sentence(error) }));
+        let _ = out.send(line(&FromWorker::Refused { why: sentence(error).as_str().into() }));
     }
     // The reading thread holds its own end of the queue only while it lives; what is queued is still written.
     lease.stop.store(true, Ordering::Relaxed);

@@ -4,6 +4,7 @@
 //! Width is samples. A frame has the colour of the layer that it names; a helper and an unknown function that of their
 //! caller. Frames narrower than a third of a pixel are left out.
 
+use record::Outside;
 use record::layers::{Layer, Role, Rule};
 use record::profile::folded::{Folded, KERNEL_MARK};
 use std::collections::BTreeMap;
@@ -218,14 +219,13 @@ fn legend(out: &mut String, colours: Colours) {
 
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
+    for c in Outside::new(text, usize::MAX).chars() {
         match c {
             '&' => escaped.push_str("&amp;"),
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            c if c.is_control() => escaped.push('?'),
             c => escaped.push(c),
         }
     }

@@ -3,12 +3,12 @@
 //! Arguments: rounds, the emulator (`bench/simulate/beside`), and the plugins of others as NAME=WORDS. The emulator is told by
 //! the environment which of them to load instead of straingauge's; `none` is none.
 
+use record::simulation::{PointPlan, Sample};
 use simulate::SimulateError;
 use simulate::cache::{Geometry, Replacement, Setup};
-use simulate::experiment::{Experiment, PointPlan, Workload, sample};
+use simulate::experiment::{Experiment, Workload, sample};
 use simulate::guest::{Image, Kernel};
 use simulate::machine::{Limits, Qemu, Saved};
-use simulate::result::Sample;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -70,7 +70,7 @@ fn experiment(plan: PointPlan, caches: Option<Setup>, packets: u64) -> Experimen
 
 /// Instructions of the server's end and of the client's.
 fn counts_of(sample: &Sample) -> String {
-    let all = sample.all();
+    let all = &sample.all;
     format!("{},{}", all.instructions + all.repeats, sample.client_instructions)
 }
 

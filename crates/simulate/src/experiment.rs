@@ -1,17 +1,17 @@
 //! Points and seeds: what is run, and what comes of it.
 
 use crate::SimulateError;
-use crate::cache::{Counts, MOST_L2, Setup};
+use crate::cache::{Counts, Setup};
 use crate::exchange::{Account, Objects, Order};
 use crate::guest::job::{Bench, Job, Server, Work};
 use crate::guest::{Image, Kernel};
 use crate::kernel_types::{Btf, is_structure_or_cache, kernel_map};
 use crate::machine::{Limits, Qemu, Resumed, Saved};
 use crate::objects::Packing;
-use crate::objects_found::{ObjectRow, compared, named, packed};
-pub use crate::result::PointPlan;
-use crate::result::{Cost, FunctionCounts, PointReport, Report, RowCounts, Sample};
-use record::layers::Layer;
+use crate::objects_found::{compared, named, packed};
+use crate::result::{self, cache_counts, counts};
+use record::layers;
+use record::simulation::{CodeMisses, Cost, Curve, Function, Object, Point, PointPlan, Row, Sample, Simulation};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -101,7 +101,7 @@ pub enum Step<'s> {
     /// The next thing begins.
     Begins(&'s str),
     /// A point has one more sample: everything so far.
-    Has(&'s Report),
+    Has(&'s Simulation),
 }
 
 /// Runs it all. `progress` is told of each step; `stop` is asked often.
@@ -109,17 +109,24 @@ pub fn run(
     experiment: &Experiment,
     progress: &mut dyn FnMut(Step<'_>),
     stop: &dyn Fn() -> bool,
-) -> Result<Report, SimulateError> {
+) -> Result<Simulation, SimulateError> {
     let qemu = Qemu::find(experiment.qemu.as_deref())?;
     let kernel = Kernel::find(experiment.kernel.as_deref())?;
     let image = image_of(&kernel, &experiment.workload)?;
-    let mut report = Report {
+    let point = |plan: &PointPlan| Point {
+        connections: plan.connections,
+        rate_per_sec: plan.rate_per_sec,
+        delay_us: plan.delay_us,
+        ..Point::default()
+    };
+    let mut simulation = Simulation {
         origin: record::Origin::Simulated,
+        unit: result::UNIT.into(),
         qemu: qemu.version.clone(),
         kernel: kernel.version.clone(),
-        caches: experiment.caches.clone(),
+        caches: experiment.caches.as_ref().map(result::caches),
         cost: experiment.cost,
-        points: experiment.points.iter().map(|plan| PointReport { plan: *plan, samples: Vec::new() }).collect(),
+        points: experiment.points.iter().map(point).collect(),
     };
     for seed in 1..=experiment.seeds {
         let words = format!("booting Linux {} with seed {seed} of {}", kernel.version, experiment.seeds);
@@ -129,17 +136,16 @@ pub fn run(
             let types = types_of(&saved).map_err(|why| SimulateError::Impossible(format!("--repack {name}: {why}")))?;
             check_pack(&experiment.pack, &types.0)?;
         }
-        for index in 0..report.points.len() {
-            let plan = report.points[index].plan;
+        for (index, plan) in experiment.points.iter().enumerate() {
             let delay_ms = plan.delay_us as f64 / 1000.0;
             let words = format!("{} connections, {delay_ms} ms one way, seed {seed}", plan.connections);
             progress(Step::Begins(&words));
-            let sample = sample(&mut saved, experiment, &plan, stop)?;
-            report.points[index].samples.push(sample);
-            progress(Step::Has(&report));
+            let sample = sample(&mut saved, experiment, plan, stop)?;
+            simulation.points[index].push(sample);
+            progress(Step::Has(&simulation));
         }
     }
-    Ok(report)
+    Ok(simulation)
 }
 
 /// One resumption: a point with a seed.
@@ -165,14 +171,15 @@ pub fn sample(
     }
     let job = Job { delay_us: plan.delay_us, work: work_of(&experiment.workload, plan) };
     let resumed = saved.resume(&job, &order, stop)?;
-    let mut sample = sample_of(saved, &resumed)?;
+    let levels = experiment.caches.as_ref().map_or(0, |caches| caches.l2.len());
+    let mut sample = sample_of(saved, &resumed, levels)?;
     sample.seed = saved.seed();
     match types {
         None => {}
-        Some(Err(why)) => sample.objects = Err(why),
+        Some(Err(why)) => sample.objects_not_known = Some(why),
         Some(Ok((btf, objects))) => {
             let counts = &resumed.answer.objects;
-            let rows = named(counts, &btf, &saved.variables);
+            let rows = named(counts, &btf, &saved.variables, levels);
             let is_meant = |name: &str| {
                 let row = rows.iter().find(|row| row.name == name);
                 row.is_some_and(|row| experiment.pack.iter().any(|wanted| wanted == name || wanted == row.title()))
@@ -185,9 +192,9 @@ pub fn sample(
                 order.objects = Some(Objects { packings: packings.clone(), ..objects });
                 let again = saved.resume(&job, &order, stop)?;
                 sample.packed = compared(&rows, counts, &again.answer.objects, &packings);
-                sample.stack_packed = Some(sample_of(saved, &again)?.stack());
+                sample.stack_packed = Some(sample_of(saved, &again, levels)?.stack);
             }
-            sample.objects = Ok(rows);
+            sample.objects = Some(rows).filter(|rows| !rows.is_empty());
         }
     }
     Ok(sample)
@@ -210,7 +217,7 @@ fn check_pack(wanted: &[String], btf: &Btf) -> Result<(), SimulateError> {
     }
 }
 
-fn check_packed(wanted: &[String], packings: &[Packing], rows: &[ObjectRow]) -> Result<(), SimulateError> {
+fn check_packed(wanted: &[String], packings: &[Packing], rows: &[Object]) -> Result<(), SimulateError> {
     let is_there = |name: &String| {
         let mut found = rows.iter().filter(|row| packings.iter().any(|packing| packing.cache == row.name));
         found.any(|row| row.title() == name || &row.name == name)
@@ -269,69 +276,54 @@ fn work_of(workload: &Workload, plan: &PointPlan) -> Work {
     }
 }
 
-fn sample_of(saved: &Saved, resumed: &Resumed) -> Result<Sample, SimulateError> {
+fn sample_of(saved: &Saved, resumed: &Resumed, levels: usize) -> Result<Sample, SimulateError> {
     let number = |word: &str| -> Result<u64, SimulateError> {
         let said = resumed.words.iter().find(|(said, _)| said == word);
         said.and_then(|(_, value)| value.parse().ok())
             .ok_or_else(|| SimulateError::Guest(format!("the guest does not say its {word}")))
     };
     let functions = &saved.functions;
-    let mut rows: BTreeMap<(Layer, String), RowCounts> = BTreeMap::new();
-    let mut unattributed = RowCounts::default();
-    let mut by_function: BTreeMap<(u32, u8), FunctionCounts> = BTreeMap::new();
-    let mut unclassified = 0;
-    for account in &resumed.answer.accounts {
-        let row = functions.row(account.row);
-        let counts = match &row {
-            Some(row) => rows.entry((row.layer, row.part.clone())).or_default(),
-            None => &mut unattributed,
-        };
-        counts.instructions += account.instructions;
-        counts.repeats += account.repeats;
-        counts.reads += account.reads;
-        counts.writes += account.writes;
-        counts.caches += &account.caches;
-        let function = functions.name(account.function);
-        if function.is_some_and(|function| !functions.is_classified(function)) {
-            unclassified += account.instructions;
-        }
-        by_function.entry((account.function, account.row)).or_insert_with(|| FunctionCounts {
-            function: function.map_or("(user code)", |function| &function.name).to_string(),
-            layer: row.as_ref().map(|row| row.layer),
-            instructions: account.instructions,
-            caches: account.caches,
-        });
-    }
-    let (sent, received) = (number("sent")?, number("received")?);
-    if sent == 0 {
-        return Err(SimulateError::Guest("the server sent no packet in the counted time".into()));
-    }
-    let curve = resumed.answer.curve.clone();
-    Ok(Sample {
-        seed: 0,
-        sent,
-        received,
+    let mut rows: BTreeMap<layers::Row, record::simulation::Counts> = BTreeMap::new();
+    let mut sample = Sample {
+        sent: number("sent")?,
+        received: number("received")?,
         window_ns: number("window_ns")?,
         client_instructions: resumed.answer.client_instructions,
-        rows: rows.into_iter().map(|((layer, part), counts)| (record::layers::Row { layer, part }, counts)).collect(),
-        unattributed,
-        unclassified_instructions: unclassified,
-        functions: foremost(by_function.into_values().collect()),
-        curve,
-        objects: Ok(Vec::new()),
-        packed: Vec::new(),
-        stack_packed: None,
-        code: code_misses(&resumed.answer.accounts),
-        load: resumed.words.iter().find(|(word, _)| word == "load").map(|(_, text)| text.clone()),
-    })
+        functions: foremost(saved, &resumed.answer.accounts, levels),
+        curve: resumed.answer.curve.clone().map(|(accesses, points)| Curve { accesses, miss_ratio_by_bytes: points }),
+        code_l2_misses: code_misses(&resumed.answer.accounts, levels),
+        load: resumed
+            .words
+            .iter()
+            .find(|(word, _)| word == "load")
+            .and_then(|(_, text)| serde_json::from_str(text).ok()),
+        ..Sample::default()
+    };
+    sample.unattributed.caches = cache_counts(&Counts::default(), levels);
+    if sample.sent == 0 {
+        return Err(SimulateError::Guest("the server sent no packet in the counted time".into()));
+    }
+    for account in &resumed.answer.accounts {
+        let row = match functions.row(account.row) {
+            Some(row) => rows.entry(row).or_default(),
+            None => &mut sample.unattributed,
+        };
+        row.add(&counts(account, levels));
+        if functions.name(account.function).is_some_and(|function| !functions.is_classified(function)) {
+            sample.unclassified_instructions += account.instructions;
+        }
+    }
+    sample.rows = rows.into_iter().map(|(row, counts)| Row { row, counts }).collect();
+    sample.add_up();
+    Ok(sample)
 }
 
 /// Misses of L2 by fetches of the kernel's code and of the user's.
-fn code_misses(accounts: &[Account]) -> [[u64; MOST_L2]; 2] {
-    let mut misses = [[0; MOST_L2]; 2];
+fn code_misses(accounts: &[Account], levels: usize) -> CodeMisses {
+    let mut misses = CodeMisses { kernel: vec![0; levels], user: vec![0; levels] };
     for account in accounts {
-        let whose = usize::from(account.function == 0);
-        for (sum, level) in misses[whose].iter_mut().zip(&account.caches.l2) {
+        let whose = if account.function == 0 { &mut misses.user } else { &mut misses.kernel };
+        for (sum, level) in whose.iter_mut().zip(&account.caches.l2) {
             *sum += level.fetch_misses;
         }
     }
@@ -339,13 +331,25 @@ fn code_misses(accounts: &[Account]) -> [[u64; MOST_L2]; 2] {
 }
 
 /// The functions with most misses of the first L2, and those with most instructions.
-fn foremost(mut all: Vec<FunctionCounts>) -> Vec<FunctionCounts> {
+fn foremost(saved: &Saved, accounts: &[Account], levels: usize) -> Vec<Function> {
     let misses = |counts: &Counts| counts.l2[0].misses();
+    let mut by_function: BTreeMap<(u32, u8), &Account> = BTreeMap::new();
+    for account in accounts {
+        by_function.entry((account.function, account.row)).or_insert(account);
+    }
+    let mut all: Vec<&Account> = by_function.into_values().collect();
     all.sort_by_key(|one| std::cmp::Reverse((one.instructions, misses(&one.caches))));
-    let mut kept: Vec<FunctionCounts> = all.iter().take(MOST_FUNCTIONS).cloned().collect();
+    let mut kept: Vec<&Account> = all.iter().take(MOST_FUNCTIONS).copied().collect();
     all.drain(..kept.len());
     all.sort_by_key(|one| std::cmp::Reverse(misses(&one.caches)));
     kept.extend(all.into_iter().take(MOST_FUNCTIONS).filter(|one| misses(&one.caches) > 0));
     kept.sort_by_key(|one| std::cmp::Reverse((misses(&one.caches), one.instructions)));
-    kept
+    let functions = &saved.functions;
+    let named = |account: &Account| Function {
+        function: functions.name(account.function).map_or("(user code)", |function| &function.name).to_string(),
+        layer: functions.row(account.row).map(|row| row.layer),
+        instructions: account.instructions,
+        caches: cache_counts(&account.caches, levels),
+    };
+    kept.into_iter().map(named).collect()
 }

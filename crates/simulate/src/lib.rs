@@ -10,7 +10,6 @@ mod error;
 pub mod exchange;
 pub mod experiment;
 pub mod guest;
-pub mod json;
 pub mod kernel_types;
 pub mod machine;
 pub mod objects;

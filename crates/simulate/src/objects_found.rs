@@ -1,8 +1,8 @@
 //! Counts by kind of memory, with the names of types, fields and variables; and other layouts made of them.
 
-use crate::cache::MOST_L2;
 use crate::kernel_types::{Btf, Field, Variables, fields_of, type_of_cache};
 use crate::objects::{DISTANCES, ObjectCounts, Packing, WORD_BYTES, Word};
+use record::simulation::{Distances, Field as FieldRow, Line as LineRow, Object, Packed};
 
 /// Bytes of a line in these tables.
 const LINE_BYTES: u64 = 64;
@@ -10,97 +10,6 @@ const LINE_BYTES: u64 = 64;
 const GRAIN_BYTES: u64 = 8;
 /// Variables that are named, those with most misses.
 const MOST_VARIABLES: usize = 20;
-
-/// A kind of memory.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ObjectRow {
-    /// Name of the slab cache, or of the kind.
-    pub name: String,
-    /// The structure that its objects are, if that is known.
-    pub structure: Option<String>,
-    /// Bytes from one object to the next; 0 where there are no objects.
-    pub stride: u32,
-    /// Loads.
-    pub reads: u64,
-    /// Stores.
-    pub writes: u64,
-    /// Misses of L1D.
-    pub l1d_misses: u64,
-    /// Misses of the L2 geometries.
-    pub l2_misses: [u64; MOST_L2],
-    /// Times at which another object than the last one was touched.
-    pub visits: u64,
-    /// Misses of the first L2 by instructions since the visit began: below each of [`DISTANCES`], and beyond.
-    pub distances: [u64; DISTANCES.len() + 1],
-    /// Fields that were touched, by offset.
-    pub fields: Vec<FieldRow>,
-    /// Lines of 64 bytes of the object that were touched.
-    pub lines: Vec<LineRow>,
-    /// Misses of the first L2 by variable, most first.
-    pub variables: Vec<(String, u64)>,
-}
-
-/// A field, or several that share four bytes.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct FieldRow {
-    /// Its name.
-    pub name: String,
-    /// Bytes from the object's beginning.
-    pub offset: u64,
-    /// Its bytes.
-    pub bytes: u64,
-    /// Loads.
-    pub reads: u64,
-    /// Stores.
-    pub writes: u64,
-    /// Misses of the first L2.
-    pub misses: u64,
-}
-
-/// A line of 64 bytes of an object.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct LineRow {
-    /// Bytes from the object's beginning.
-    pub offset: u64,
-    /// Loads and stores.
-    pub accesses: u64,
-    /// Misses of the first L2.
-    pub misses: u64,
-    /// Its fields with most accesses, most first.
-    pub fields: Vec<String>,
-}
-
-/// What another layout of an object does.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PackedRow {
-    /// The structure, or the slab cache.
-    pub name: String,
-    /// Misses of it at the L2 geometries, as it is.
-    pub before: [u64; MOST_L2],
-    /// The same with the fields in the order of their accesses.
-    pub after: [u64; MOST_L2],
-    /// Lines that a tenth of the visits or more touch, as it is.
-    pub lines_before: u64,
-    /// The same when packed.
-    pub lines_after: u64,
-}
-
-impl ObjectRow {
-    /// The structure's name, else the cache's.
-    pub fn title(&self) -> &str {
-        self.structure.as_deref().unwrap_or(&self.name)
-    }
-
-    /// Loads and stores.
-    pub fn accesses(&self) -> u64 {
-        self.reads + self.writes
-    }
-
-    /// Lines that a tenth of the visits or more touch.
-    pub fn lines_in_use(&self) -> u64 {
-        self.lines.iter().filter(|line| 10 * line.accesses >= self.visits).count() as u64
-    }
-}
 
 /// Fields that share a grain, from `start` to `end` in grains.
 struct Group {
@@ -167,20 +76,20 @@ fn part(words: &[Word], start: u64, end: u64) -> &[Word] {
 }
 
 /// Gives the plugin's counts their names; most misses of the first L2 first.
-pub fn named(counts: &[ObjectCounts], btf: &Btf, variables: &Variables) -> Vec<ObjectRow> {
-    let mut rows: Vec<ObjectRow> = Vec::new();
+pub fn named(counts: &[ObjectCounts], btf: &Btf, variables: &Variables, levels: usize) -> Vec<Object> {
+    let mut rows: Vec<Object> = Vec::new();
     for one in counts {
         let structure = if one.size > 0 { type_of_cache(btf, &one.name, one.object_size) } else { None };
         let fields = structure.as_deref().map(|name| fields_of(btf, name)).unwrap_or_default();
-        let row = ObjectRow {
+        let row = Object {
             name: one.name.clone(),
-            stride: one.size,
+            stride_bytes: one.size.into(),
             reads: one.reads,
             writes: one.writes,
             l1d_misses: one.l1d_misses,
-            l2_misses: one.l2_misses,
+            l2_misses: one.l2_misses[..levels].into(),
             visits: one.visits,
-            distances: one.distances,
+            misses_by_instructions_since_visit: Distances { below: DISTANCES.into(), counts: one.distances.into() },
             fields: if structure.is_some() { field_rows(&one.words, &fields) } else { Vec::new() },
             lines: line_rows(&one.words, &fields),
             variables: by_variable(&one.lines, variables),
@@ -188,16 +97,16 @@ pub fn named(counts: &[ObjectCounts], btf: &Btf, variables: &Variables) -> Vec<O
         };
         rows.push(row);
     }
-    rows.sort_by_key(|row| std::cmp::Reverse((row.l2_misses[0], row.l1d_misses, row.accesses())));
+    rows.sort_by_key(|row| std::cmp::Reverse((row.l2_misses(0), row.l1d_misses, row.accesses())));
     rows
 }
 
 fn field_rows(words: &[Word], fields: &[Field]) -> Vec<FieldRow> {
     let word_bytes = u64::from(WORD_BYTES);
     let rows = groups(fields, words.len() as u64, word_bytes).into_iter().map(|group| {
-        let Word { reads, writes, misses } = sum(part(words, group.start, group.end));
+        let Word { reads, writes, misses: l2_misses } = sum(part(words, group.start, group.end));
         let (offset, bytes) = (group.start * word_bytes, (group.end - group.start) * word_bytes);
-        FieldRow { name: group.name, offset, bytes, reads, writes, misses }
+        FieldRow { name: group.name, offset, bytes, reads, writes, l2_misses }
     });
     rows.filter(|row| row.reads + row.writes > 0).collect()
 }
@@ -207,7 +116,7 @@ fn line_rows(words: &[Word], fields: &[Field]) -> Vec<LineRow> {
     let lines = (words.len() as u64).div_ceil(words_of_line);
     let row = |line: u64| {
         let (start, end) = (line * words_of_line, (line + 1) * words_of_line);
-        let Word { reads, writes, misses } = sum(part(words, start, end));
+        let Word { reads, writes, misses: l2_misses } = sum(part(words, start, end));
         let mut named: Vec<(u64, String)> = Vec::new();
         if !fields.is_empty() {
             for field in field_rows(part(words, start, end), &within(fields, line * LINE_BYTES)) {
@@ -216,7 +125,7 @@ fn line_rows(words: &[Word], fields: &[Field]) -> Vec<LineRow> {
         }
         named.sort_by_key(|(accesses, _)| std::cmp::Reverse(*accesses));
         let fields = named.into_iter().map(|(_, name)| name).take(6).collect();
-        LineRow { offset: line * LINE_BYTES, accesses: reads + writes, misses, fields }
+        LineRow { offset: line * LINE_BYTES, accesses: reads + writes, l2_misses, fields }
     };
     (0..lines).map(row).filter(|row| row.accesses > 0).collect()
 }
@@ -269,7 +178,7 @@ pub fn packed(counts: &ObjectCounts, btf: &Btf) -> Option<Packing> {
 }
 
 /// Lines in use when words lie where the layout puts them.
-fn lines_when_packed(row: &ObjectRow, counts: &ObjectCounts, packing: &Packing) -> u64 {
+fn lines_when_packed(row: &Object, counts: &ObjectCounts, packing: &Packing) -> u64 {
     let mut lines = vec![0_u64; (u64::from(counts.size).div_ceil(LINE_BYTES)) as usize];
     for (index, word) in counts.words.iter().enumerate() {
         let byte = index as u64 * u64::from(WORD_BYTES);
@@ -282,20 +191,15 @@ fn lines_when_packed(row: &ObjectRow, counts: &ObjectCounts, packing: &Packing) 
 }
 
 /// What the layouts did: the counts of a run as it is, and of the same run with them.
-pub fn compared(
-    rows: &[ObjectRow],
-    counts: &[ObjectCounts],
-    after: &[ObjectCounts],
-    packings: &[Packing],
-) -> Vec<PackedRow> {
+pub fn compared(rows: &[Object], counts: &[ObjectCounts], after: &[ObjectCounts], packings: &[Packing]) -> Vec<Packed> {
     let each = packings.iter().filter_map(|packing| {
         let row = rows.iter().find(|row| row.name == packing.cache)?;
         let before = counts.iter().find(|one| one.name == packing.cache)?;
         let after = after.iter().find(|one| one.name == packing.cache)?;
-        Some(PackedRow {
-            name: row.title().into(),
-            before: before.l2_misses,
-            after: after.l2_misses,
+        Some(Packed {
+            object: row.title().into(),
+            l2_misses_before: before.l2_misses[..row.l2_misses.len()].into(),
+            l2_misses_after: after.l2_misses[..row.l2_misses.len()].into(),
             lines_before: row.lines_in_use(),
             lines_after: lines_when_packed(row, before, packing),
         })
@@ -342,11 +246,11 @@ mod tests {
         let fields = [field("x", 0, 4), field("y", 4, 4), field("array", 64, 64)];
         let rows = field_rows(&words, &fields);
         assert_eq!(rows.len(), 2);
-        assert_eq!((rows[0].name.as_str(), rows[0].reads, rows[0].misses), ("y", 3, 2));
+        assert_eq!((rows[0].name.as_str(), rows[0].reads, rows[0].l2_misses), ("y", 3, 2));
         assert_eq!((rows[1].name.as_str(), rows[1].writes, rows[1].bytes), ("array", 5, 64));
         let lines = line_rows(&words, &fields);
         assert_eq!(lines.len(), 2);
-        assert_eq!((lines[1].offset, lines[1].accesses, lines[1].misses), (64, 5, 1));
+        assert_eq!((lines[1].offset, lines[1].accesses, lines[1].l2_misses), (64, 5, 1));
         assert_eq!(lines[0].fields, ["y"]);
     }
 

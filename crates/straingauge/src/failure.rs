@@ -1,8 +1,12 @@
 //! Exit codes, and the one sentence that an error becomes.
 
+use record::Outside;
 use remote::RemoteError;
 use std::io::Write;
 use std::process::ExitCode;
+
+/// Characters of a sentence; names and paths in it are somebody's.
+const MOST_CHARS: usize = 4000;
 
 /// Everything was done.
 pub const DONE: u8 = 0;
@@ -169,7 +173,7 @@ pub fn usage(error: clap::Error) -> ExitCode {
         .collect();
     let sentence = sentence.join(" ");
     let sentence = sentence.strip_prefix("error: ").unwrap_or(&sentence);
-    eprintln!("straingauge: {sentence}; see --help");
+    eprintln!("straingauge: {}; see --help", Outside::new(sentence, MOST_CHARS));
     ExitCode::from(USAGE)
 }
 
@@ -183,7 +187,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     if error.chain().any(|cause| cause.is::<ReaderGone>()) {
         return ExitCode::from(DONE);
     }
-    let sentence = sentence(error).replace(['\n', '\r'], " ");
+    let sentence = Outside::new(&sentence(error).replace(['\n', '\r'], " "), MOST_CHARS);
     let _ = writeln!(std::io::stderr(), "straingauge: {sentence}");
     ExitCode::from(if error.chain().any(|cause| cause.is::<UsageError>()) {
         USAGE

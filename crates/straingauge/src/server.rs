@@ -7,7 +7,7 @@ use crate::process;
 use crate::signals::Stop;
 use anyhow::{Context, Result, bail};
 use guardian::Guardian;
-use record::{Doubt, DoubtKind, PathPlan, Severity};
+use record::{Doubt, DoubtKind, Outside, PathPlan, Severity};
 use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -228,13 +228,11 @@ impl Server {
     }
 
     /// The last line of the server's output, made safe to print.
-    fn last_words(&self) -> Option<String> {
+    fn last_words(&self) -> Option<Outside> {
         let kept = self.output.lock().ok()?;
         let bytes: Vec<u8> = kept.iter().copied().collect();
-        let text = String::from_utf8_lossy(&bytes);
-        let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
-        let clean: String = line.trim().chars().map(|c| if c.is_control() { '?' } else { c }).take(300).collect();
-        Some(clean)
+        let line = bytes.split(|byte| *byte == b'\n').rev().find(|line| !line.trim_ascii().is_empty())?;
+        Some(Outside::of_bytes(line, 300))
     }
 
     /// What the server wrote, as far as kept.

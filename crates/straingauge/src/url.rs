@@ -2,6 +2,7 @@
 
 use crate::failure::wrong_usage;
 use anyhow::{Result, anyhow};
+use record::Outside;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 /// A target taken apart. Untrusted text until it has passed [`Target::parse`].
@@ -90,9 +91,8 @@ impl Target {
     }
 }
 
-fn shorten(text: &str) -> String {
-    let clean: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-    if clean.chars().count() > 80 { clean.chars().take(80).chain("...".chars()).collect() } else { clean }
+fn shorten(text: &str) -> Outside {
+    Outside::new(text, 80)
 }
 
 /// `:8080` or `8080`.
@@ -100,10 +100,7 @@ pub fn port_word(text: &str) -> Result<u16> {
     let digits = text.strip_prefix(':').unwrap_or(text);
     match digits.parse::<u16>() {
         Ok(port) if port > 0 && digits.bytes().all(|byte| byte.is_ascii_digit()) => Ok(port),
-        _ => Err(wrong_usage(format!(
-            "'{}' is not a port: write it as :8080",
-            text.chars().filter(|c| !c.is_control()).take(40).collect::<String>()
-        ))),
+        _ => Err(wrong_usage(format!("'{}' is not a port: write it as :8080", Outside::new(text, 40)))),
     }
 }
 

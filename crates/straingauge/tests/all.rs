@@ -31,6 +31,7 @@ mod server;
 mod simulate;
 mod ssh_workers;
 mod stall;
+mod text_from_outside;
 mod wan;
 mod watch;
 mod watch_degraded;

@@ -25,7 +25,7 @@ impl Files {
     }
 }
 
-const LINE: &str = "10.0.0.1 - - [17/May/2015:10:05:03 +0000] \"GET /a.txt HTTP/1.1\" 200 5\n";
+pub const LINE: &str = "10.0.0.1 - - [17/May/2015:10:05:03 +0000] \"GET /a.txt HTTP/1.1\" 200 5\n";
 
 #[test]
 fn logs_that_are_none_are_refused_with_the_reason() {

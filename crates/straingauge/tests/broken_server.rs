@@ -6,6 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+/// Text with an escape sequence, a bell, and characters that turn a line round.
+pub const HOSTILE: &str = "red\u{1b}[31m\u{202e}\u{9b}2J\u{7}\u{2066}end";
+
 /// How a server misbehaves once it has read a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
@@ -17,6 +20,8 @@ pub enum Fault {
     HugeHeader,
     /// Redirects elsewhere.
     Redirect,
+    /// Redirects to a name that turns a line round; a control character would be refused.
+    HostileRedirect,
     /// Answers 500.
     ServerError,
     /// Reads, and closes without a byte.
@@ -83,6 +88,11 @@ fn misbehave(mut connection: TcpStream, fault: Fault, is_over: &AtomicBool) -> s
             }
             Fault::Redirect => connection
                 .write_all(b"HTTP/1.1 301 Moved\r\nLocation: http://127.0.0.1:1/there\r\nContent-Length: 0\r\n\r\n")?,
+            Fault::HostileRedirect => {
+                let location =
+                    "HTTP/1.1 301 Moved\r\nLocation: http://red\u{202e}\u{2066}end/\r\nContent-Length: 0\r\n\r\n";
+                connection.write_all(location.as_bytes())?;
+            }
             Fault::ServerError => connection.write_all(b"HTTP/1.1 500 Broken\r\nContent-Length: 0\r\n\r\n")?,
             Fault::Closes => return Ok(()),
             Fault::Silent => {

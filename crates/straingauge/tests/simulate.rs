@@ -1,13 +1,13 @@
 //! `straingauge simulate`: real guests with a stock kernel. What cannot be simulated here says so and is skipped.
 
 use crate::rig::{Running, Said, long_run, program, run, skip_unless, straingauge};
+use record::simulation::{Point, PointPlan, Sample, Simulation};
 use serde_json::Value;
 use simulate::SimulateError;
 use simulate::cache::{Geometry, Replacement, Setup};
-use simulate::experiment::{self, Experiment, GuestLoad, LoadCommand, PointPlan, ServerPlan, Workload};
+use simulate::experiment::{self, Experiment, GuestLoad, LoadCommand, ServerPlan, Workload};
 use simulate::guest::{Image, Kernel};
 use simulate::machine::{Limits, Qemu, Saved};
-use simulate::result::{PointReport, Report, Sample};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -292,23 +292,24 @@ fn caches_change_no_count_of_a_real_server_and_one_boot_serves_jobs_that_fail() 
 
     let with = sample(&cached).expect("nginx serves");
     assert!(with.sent > 10, "{with:?}");
-    let load: Value = serde_json::from_str(with.load.as_deref().expect("the engine's own account")).expect("JSON");
+    let load = with.load.as_ref().expect("the engine's own account");
     assert!(load.pointer("/point/outcomes/ok").and_then(Value::as_u64) > Some(10), "{load:#}");
     let plain = experiment_with(&nginx, None);
     let without = sample(&plain).expect("nginx serves");
     let counts = |sample: &Sample| (sample.sent, sample.received, sample.window_ns, sample.client_instructions);
     assert_eq!(counts(&with), counts(&without), "caches do not reach the guest");
     let rows = |sample: &Sample| -> Vec<(String, u64)> {
-        sample.rows.iter().map(|(row, counts)| (format!("{row:?}"), counts.instructions)).collect()
+        sample.rows.iter().map(|row| (format!("{:?}", row.row), row.counts.instructions)).collect()
     };
     assert_eq!(rows(&with), rows(&without));
-    let report = Report {
+    let report = Simulation {
         origin: record::Origin::Simulated,
+        unit: String::new(),
         qemu: qemu.version.clone(),
         kernel: kernel.version.clone(),
-        caches: cached.caches.clone(),
+        caches: cached.caches.as_ref().map(simulate::result::caches),
         cost: None,
-        points: vec![PointReport { plan, samples: vec![with] }],
+        points: vec![Point { connections: 4, delay_us: 1000, n: 1, samples: vec![with], ..Point::default() }],
     };
     let text = simulate::text::report(&report, 10);
     assert!(text.contains("4 connections, a closed loop, 1 ms one way"), "{text}");

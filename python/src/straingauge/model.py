@@ -11,8 +11,8 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .bounded import JsonFile, Key
 
-#: The newest schema that is read.
-SCHEMA = 1
+#: The newest schema that is read. From 2 on a run that loaded no server (watch, simulate) has no URL and no load plan.
+SCHEMA = 2
 #: What can become of a request, and the counts of connections beside it (docs/run-directory.md).
 OUTCOMES = (
     "sent", "carried_in", "ok", "non_2xx", "refused", "reset", "timed_out", "connect_timed_out", "truncated", "closed_early",
@@ -80,6 +80,7 @@ class RunRecord:
     started_unix_ms: int
     writer_pid: int
     name: str
+    #: the URL as typed; `:8080` of a watch; empty of a simulation
     url: str
     scenario: Mapping[str, Any] = field(repr=False)
     machine: Mapping[str, Any] = field(repr=False)
@@ -159,6 +160,15 @@ class _Fields:
         return found
 
 
+def _url(scenario: _Fields) -> str:
+    command = scenario.text_or_none("command")
+    if command == "simulate":
+        return ""
+    if command == "watch" and "url" not in scenario.value:
+        return f":{scenario.count('port')}"
+    return scenario.text("url")
+
+
 def read_record(path: Path) -> RunRecord:
     """Reads run.json."""
     file = JsonFile(path)
@@ -170,7 +180,7 @@ def read_record(path: Path) -> RunRecord:
         raise file.refuse(("status",), "is none of running, complete, interrupted")
     return RunRecord(
         schema=schema, status=status, started_unix_ms=top.count("started_unix_ms"), writer_pid=top.count("writer_pid"),
-        name=scenario.text("name"), url=scenario.text("url"), scenario=scenario.value,
+        name=scenario.text("name"), url=_url(scenario), scenario=scenario.value,
         machine=top.fields("machine").value, server_facts={key: facts.text(key) for key in facts.value},
         doubts=top.doubts(), ended_by=top.text_or_none("ended_by"),
     )

@@ -8,7 +8,7 @@ const QUOTED: usize = 70;
 
 /// The server's command of a run, to be told apart from the other's.
 pub fn server_words(run: &RunDir) -> String {
-    let argv = run.record.scenario.server.as_ref().map(|server| match server.argv.as_slice() {
+    let argv = run.record.scenario.server().map(|server| match server.argv.as_slice() {
         [program, scale, ..] if scale == "scale" && program.ends_with("/straingauge") => {
             format!("straingauge {}", server.argv[1..].join(" "))
         }
@@ -41,7 +41,7 @@ pub(super) fn doubts(a: &RunDir, b: &RunDir) -> Vec<String> {
 fn servers(a: &RunDir, b: &RunDir) -> Vec<String> {
     let fact = |name: &'static str| move |run: &RunDir| run.record.server_facts.get(name).cloned();
     let command = |run: &RunDir| {
-        let typed = run.record.scenario.server.as_ref().map(|server| server.argv.join(" "));
+        let typed = run.record.scenario.server().map(|server| server.argv.join(" "));
         typed.or_else(|| fact("command")(run))
     };
     // Who runs another program has another command line, too: the first of them says enough.
@@ -57,18 +57,17 @@ fn servers(a: &RunDir, b: &RunDir) -> Vec<String> {
 }
 
 fn loads(a: &RunDir, b: &RunDir) -> Vec<String> {
-    let protocol = |run: &RunDir| Some(run.record.scenario.url.split_once("://")?.0.to_ascii_lowercase());
+    let protocol = |run: &RunDir| Some(run.record.scenario.url().split_once("://")?.0.to_ascii_lowercase());
     let headers = |run: &RunDir| {
-        let all: Vec<String> =
-            run.record.scenario.load.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        let headers = &run.record.scenario.load()?.headers;
+        let all: Vec<String> = headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
         Some(if all.is_empty() { "none".into() } else { all.join(", ") })
     };
-    let per_connection = |run: &RunDir| match run.record.scenario.load.requests_per_connection {
+    let per_connection = |run: &RunDir| match run.record.scenario.load()?.requests_per_connection {
         0 => Some("no limit".to_string()),
         limit => Some(limit.to_string()),
     };
-    let path =
-        |run: &RunDir| Some(run.record.scenario.path.as_ref().map_or("not emulated".to_string(), |path| path.words()));
+    let path = |run: &RunDir| Some(run.record.scenario.path().map_or("not emulated".to_string(), |path| path.words()));
     let mut found: Vec<String> = [
         difference("protocol", a, b, protocol),
         difference("request", a, b, request),
@@ -79,10 +78,10 @@ fn loads(a: &RunDir, b: &RunDir) -> Vec<String> {
     .into_iter()
     .flatten()
     .collect();
-    let [of_a, of_b] = [a, b].map(|run| &run.record.scenario.load);
+    let (Some(of_a), Some(of_b)) = (a.record.scenario.load(), b.record.scenario.load()) else { return found };
     if of_a.workload != of_b.workload {
         let names = difference("workload", a, b, |run| {
-            let name = &run.record.scenario.load.workload.name;
+            let name = &run.record.scenario.load()?.workload.name;
             Some(if name.is_empty() { "none".into() } else { name.clone() })
         });
         found.push(names.unwrap_or_else(|| "another mix, log or rate series".into()));
@@ -95,7 +94,7 @@ fn loads(a: &RunDir, b: &RunDir) -> Vec<String> {
 
 /// What is asked for: method and targets.
 fn request(run: &RunDir) -> Option<String> {
-    let plan = &run.record.scenario.load;
+    let plan = run.record.scenario.load()?;
     let count = plan.workload.targets.max(plan.targets.len() as u64);
     let paths: Vec<&str> = plan.targets.iter().map(|target| target.path.as_str()).collect();
     match paths.as_slice() {

@@ -155,7 +155,7 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, PredictError> {
         }
         all.extend(points.into_iter().map(|point| (run, point)));
     }
-    let criteria = first.record.scenario.sweep.as_ref().map(|sweep| sweep.criteria).unwrap_or_default();
+    let criteria = first.record.scenario.sweep().map(|sweep| sweep.criteria).unwrap_or_default();
     let typical = |name: &str| median(&all.iter().filter_map(|(_, point)| point.value(name)).collect::<Vec<_>>());
     let others_cpus = typical(names::MACHINE_OTHERS).unwrap_or(0.0);
     let thread_share = |(_, point): &(&RunDir, &Point)| {
@@ -197,7 +197,7 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, PredictError> {
 }
 
 fn allowed_cpus(run: &RunDir) -> f64 {
-    let pinned = run.record.scenario.server.as_ref().map_or(0, |server| server.cpus.len());
+    let pinned = run.record.scenario.server().map_or(0, |server| server.cpus.len());
     (if pinned > 0 { pinned as f64 } else { f64::from(u32::try_from(run.record.machine.cpus).unwrap_or(1)) }).max(1.0)
 }
 

@@ -10,7 +10,7 @@ const ENOUGH_DESCRIPTORS: &str = "65536";
 
 /// The command behind `--`, quoted for a shell; else that of the process that was watched; else `SERVER ...`.
 pub fn of_server(run: &RunDir) -> String {
-    match (&run.record.scenario.server, run.record.server_facts.get("command")) {
+    match (run.record.scenario.server(), run.record.server_facts.get("command")) {
         (Some(server), _) => plain(&shell::joined(server.argv.iter().map(String::as_str)), 300),
         (None, Some(command)) => plain(command, 300),
         (None, None) => "SERVER ...".into(),
@@ -21,14 +21,14 @@ pub fn of_server(run: &RunDir) -> String {
 pub fn server_pid(run: &RunDir) -> String {
     let pid = run.record.server_facts.get("pid").filter(|pid| pid.chars().all(|c| c.is_ascii_digit()));
     // A server that was started for the run is gone with it.
-    pid.filter(|_| run.record.scenario.server.is_none()).cloned().unwrap_or_else(|| "PID".into())
+    pid.filter(|_| run.record.scenario.server().is_none()).cloned().unwrap_or_else(|| "PID".into())
 }
 
 /// How to raise the server's limit of descriptors, where it is set.
 pub fn more_descriptors(run: &RunDir) -> (String, Vec<String>) {
     let limit = |text: Option<&String>| text.and_then(|text| text.parse::<u64>().ok());
     let own = limit(run.record.server_facts.get("descriptor_limit"));
-    let Some(server) = &run.record.scenario.server else {
+    let Some(server) = run.record.scenario.server() else {
         let words = format!(
             "To try: start the server with a higher limit (`ulimit -n {ENOUGH_DESCRIPTORS}` in the shell that starts it, \
              `LimitNOFILE={ENOUGH_DESCRIPTORS}` in its unit of systemd), unless its configuration sets one."

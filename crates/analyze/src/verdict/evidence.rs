@@ -132,7 +132,7 @@ impl<'a> Evidence<'a> {
     /// The server's own work as a share of the CPUs that it may use.
     fn own_share(&self, point: &Point) -> Option<f64> {
         let record = &self.run.record;
-        let pinned = record.scenario.server.as_ref().map_or(0, |server| server.cpus.len());
+        let pinned = record.scenario.server().map_or(0, |server| server.cpus.len());
         let cpus = if pinned > 0 { pinned } else { record.machine.cpus }.max(1) as f64;
         let softirq_cpus =
             softirq_beside_us(point).unwrap_or(0.0) * 1e-6 * point.value(names::THROUGHPUT).unwrap_or(0.0);

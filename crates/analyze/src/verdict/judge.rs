@@ -55,7 +55,7 @@ pub fn client(evidence: &Evidence<'_>) -> Option<Told> {
         .map_or(String::new(), |busy| format!("; the server's CPUs were {} busy", percent(busy.median)));
     let command = format!(
         "straingauge find --client 'ssh HOST straingauge load --worker' {}",
-        quoted(&evidence.run.record.scenario.url)
+        quoted(&evidence.run.record.scenario.url())
     );
     told(
         format!("The client was the bottleneck from {} on{server}.", load_words(level.load, sweep.sweep)),
@@ -98,7 +98,7 @@ pub fn server_errors(evidence: &Evidence<'_>) -> Option<Told> {
     } else {
         ""
     };
-    let url = quoted(&evidence.run.record.scenario.url);
+    let url = quoted(&evidence.run.record.scenario.url());
     let command =
         format!("straingauge load {url} --connections {}", points.iter().map(|point| point.connections).max()?);
     told(
@@ -223,7 +223,7 @@ pub fn scalable_select(evidence: &Evidence<'_>) -> Option<Told> {
         format!("straingauge scale -- {server}"),
         format!(
             "straingauge find {} --compare-with scale --cold {idle:.0} -- {server}",
-            quoted(&run.record.scenario.url)
+            quoted(&run.record.scenario.url())
         ),
     );
     told(
@@ -256,7 +256,7 @@ pub fn interrupts(evidence: &Evidence<'_>) -> Option<Told> {
         return None;
     }
     let record = &evidence.run.record;
-    let cpus: Vec<usize> = match &record.scenario.server {
+    let cpus: Vec<usize> = match record.scenario.server() {
         Some(server) if !server.cpus.is_empty() => server.cpus.clone(),
         _ => (0..record.machine.cpus).collect(),
     };
@@ -341,7 +341,7 @@ pub fn bandwidth(evidence: &Evidence<'_>) -> Option<Told> {
     if points.is_empty() || evidence.is_saturated(&points) == Some(true) {
         return None;
     }
-    let path = evidence.run.record.scenario.path.as_ref().map(|path| path.bandwidth_bits_per_sec as f64);
+    let path = evidence.run.record.scenario.path().map(|path| path.bandwidth_bits_per_sec as f64);
     let received = typical(&points, names::RECEIVED).map(|bytes| bytes * 8.0);
     let on_path = match (path.filter(|bits| *bits > 0.0), received) {
         (Some(bits), Some(received)) => Some((received / bits, format!("the path's {}bit/s", format_si(bits)))),

@@ -2,9 +2,10 @@
 //! windows of the recording, each with a straight line. Where the idle line meets zero the machine would be busy, *if* a
 //! request cost the same until there, which the same paper warns not to take for granted.
 
-use super::recording::{CpuModes, Recording, Sample};
+use super::recording::{Recording, Sample};
 use crate::predict::regression::{Line, line};
 use record::units::format_si;
+use record::watch::system::CpuModes;
 use serde::Serialize;
 
 const CONFIDENCE: f64 = 0.95;

@@ -1,20 +1,17 @@
 //! A recorded server's work by process: which of them did how much. The last row holds what is missing to the sums, so that
 //! CPU time and requests are the server's.
 
-use super::recording::{Process, Totals};
 use super::tables::{Cell, Table};
-
-/// Phases: parse, process, log.
-const PHASES: usize = 3;
+use record::watch::{PHASES, ProcessTotals, Reading};
 
 /// The table; nothing where one process is the server, or where the recording is older than these rows.
-pub(super) fn table(last: &Totals) -> Option<Table> {
+pub(super) fn table(last: &Reading) -> Option<Table> {
     let rows = &last.processes;
     if rows.iter().filter(|row| row.pid != 0).count() < 2 {
         return None;
     }
-    let has_requests = rows.iter().any(|row| row.requests.is_some());
-    let has_phases = rows.iter().any(|row| row.timed > 0);
+    let has_requests = rows.iter().any(|row| row.counted.is_some());
+    let has_phases = rows.iter().any(|row| row.counted.is_some_and(|counts| counts.timed > 0));
     let mut columns = vec![("CPU", "s"), ("share", "%")];
     if has_requests {
         columns.extend([("requests", "n"), ("in", "B/request"), ("out", "B/request")]);
@@ -24,22 +21,23 @@ pub(super) fn table(last: &Totals) -> Option<Table> {
         columns.extend(["parse", "process", "log"].map(|phase| (phase, "us CPU")));
         columns.push(("timed", "n"));
     }
-    let cells = |row: &Process| {
+    let cells = |row: &ProcessTotals| {
         let cpu_ns = row.cpu_ns.map(|ns| ns as f64);
         let whole_ns = last.cpu.map_or(0.0, |cpu| cpu.group_ns as f64);
         let mut cells: Vec<Cell> =
             vec![cpu_ns.map(|ns| ns / 1e9).into(), cpu_ns.map(|ns| ns * 100.0 / whole_ns).into()];
+        let counts = row.counted.unwrap_or_default();
         if has_requests {
-            let requests = row.requests.unwrap_or(0) as f64;
+            let requests = counts.requests as f64;
             let each = |bytes: u64| (requests > 0.0).then(|| bytes as f64 / requests);
-            cells.push(row.requests.map(|n| n as f64).into());
-            cells.extend([each(row.bytes_in), each(row.bytes_out)].map(Cell::from));
+            cells.push(row.counted.map(|counts| counts.requests as f64).into());
+            cells.extend([each(counts.bytes_in), each(counts.bytes_out)].map(Cell::from));
         }
         if has_phases {
-            let part = |of: &[Option<f64>], at: usize| Cell::from(of.get(at).copied().flatten().map(|ns| ns / 1e3));
-            cells.extend((0..PHASES).map(|at| part(&row.elapsed_ns, at)));
-            cells.extend((0..PHASES).map(|at| part(&row.phase_cpu_ns, at)));
-            cells.push((row.timed as f64).into());
+            let part = |of: [Option<f64>; PHASES]| of.map(|ns| Cell::from(ns.map(|ns| ns / 1e3)));
+            cells.extend(part(counts.elapsed_ns));
+            cells.extend(part(counts.phase_cpu_ns));
+            cells.push((counts.timed as f64).into());
         }
         cells
     };
@@ -57,7 +55,7 @@ pub(super) fn table(last: &Totals) -> Option<Table> {
 }
 
 /// Its number and its program's name, which is somebody's text.
-fn who(row: &Process) -> String {
+fn who(row: &ProcessTotals) -> String {
     match (row.pid, row.processes) {
         (0, 0) => "ended, or no one's yet".into(),
         (0, others) => format!("{others} others, and ended ones"),
@@ -69,27 +67,29 @@ fn who(row: &Process) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::watch::recording::Cpu;
+    use record::watch::{CpuTotals, ProcessCounts};
 
-    fn process(pid: u32, name: &str, cpu_ns: Option<u64>, requests: u64, timed: u64) -> Process {
+    fn process(pid: u32, name: &str, cpu_ns: Option<u64>, requests: u64, timed: u64) -> ProcessTotals {
         let mean = (timed > 0).then_some(2500.0);
-        Process {
+        ProcessTotals {
             pid,
             name: name.into(),
             processes: u64::from(pid != 0),
             cpu_ns,
-            requests: Some(requests),
-            bytes_in: requests * 100,
-            bytes_out: requests * 1000,
-            timed,
-            elapsed_ns: vec![mean; PHASES],
-            phase_cpu_ns: vec![mean; PHASES],
+            counted: Some(ProcessCounts {
+                requests,
+                bytes_in: requests * 100,
+                bytes_out: requests * 1000,
+                timed,
+                elapsed_ns: [mean; PHASES],
+                phase_cpu_ns: [mean; PHASES],
+            }),
         }
     }
 
-    fn totals(processes: Vec<Process>) -> Totals {
+    fn totals(processes: Vec<ProcessTotals>) -> Reading {
         let group_ns = processes.iter().filter_map(|row| row.cpu_ns).sum();
-        Totals { processes, cpu: Some(Cpu { group_ns, ..Cpu::default() }), ..Totals::default() }
+        Reading { processes, cpu: Some(CpuTotals { group_ns, ..CpuTotals::default() }), ..Reading::default() }
     }
 
     fn value(table: &Table, row: usize, column: (&str, &str)) -> Option<f64> {
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn one_process_needs_no_table() {
         assert!(table(&totals(vec![process(7, "nginx", Some(5), 1, 0), process(0, "", Some(5), 0, 0)])).is_none());
-        assert!(table(&Totals::default()).is_none());
+        assert!(table(&Reading::default()).is_none());
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn what_was_not_counted_has_no_columns() {
-        let bare = |pid| Process { requests: None, timed: 0, ..process(pid, "worker", Some(1), 0, 0) };
+        let bare = |pid| ProcessTotals { counted: None, ..process(pid, "worker", Some(1), 0, 0) };
         let table = table(&totals(vec![bare(1), bare(2)])).unwrap();
         assert_eq!(table.columns, [("CPU", "s"), ("share", "%")]);
         assert!(!table.note.contains("counted"), "{}", table.note);

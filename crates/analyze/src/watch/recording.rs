@@ -1,6 +1,8 @@
 //! Reads `watch.jsonl` of a run directory: untrusted, perhaps cut off in its last line, perhaps still growing, perhaps of weeks.
 
-use serde::{Deserialize, Serialize};
+use record::watch::system::{CpuModes, Kind};
+use record::watch::{ChargedCpu, CpuTotals, FILE, Line, Reading, SizeClass};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -36,38 +38,6 @@ pub enum RecordingError {
     },
 }
 
-/// A size class, as the first line names it.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Class {
-    /// Name.
-    pub name: String,
-    /// Smallest response.
-    pub from_bytes: u64,
-    /// First size of the next class.
-    pub below_bytes: Option<u64>,
-}
-
-/// CPU time by mode, milliseconds since boot.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct CpuModes {
-    /// User.
-    pub user_ms: u64,
-    /// System.
-    pub system_ms: u64,
-    /// Hard interrupts.
-    pub irq_ms: u64,
-    /// Soft interrupts.
-    pub softirq_ms: u64,
-    /// Idle.
-    pub idle_ms: u64,
-    /// Idle with a disk request outstanding.
-    pub iowait_ms: u64,
-    /// Taken by the hypervisor.
-    pub steal_ms: u64,
-}
-
 /// What is kept of each reading.
 #[derive(Debug, Clone, Default)]
 pub struct Sample {
@@ -82,24 +52,22 @@ pub struct Sample {
     /// Of the machine, with the moment of its own reading.
     pub machine: Option<(f64, CpuModes)>,
     /// Sockets by state; absent at the beginning of the watch, before its first reading.
-    pub states: Option<BTreeMap<String, u64>>,
+    pub states: Option<BTreeMap<Cow<'static, str>, u64>>,
 }
 
 /// A recording.
 #[derive(Debug, Clone, Default)]
 pub struct Recording {
     /// Port.
-    pub port: u64,
-    /// How closely it was watched.
-    pub mode: String,
+    pub port: u16,
     /// Size classes.
-    pub classes: Vec<Class>,
+    pub classes: Vec<SizeClass>,
     /// The beginning of the watch, when all its counts were 0, and the readings in order of time.
     pub samples: Vec<Sample>,
     /// The beginning of the watch: counts since boot as of the first reading, all others 0.
-    pub(crate) first: Totals,
+    pub(crate) first: Reading,
     /// The last reading whole.
-    pub(crate) last: Totals,
+    pub(crate) last: Reading,
     /// The last reading where it was thinned out.
     pub(crate) newest: Option<Sample>,
     /// Whether requests were counted.
@@ -114,174 +82,16 @@ pub struct Recording {
     pub first_unreadable: Option<String>,
 }
 
-/// The part of a reading's totals that tables are made of. Unknown members are passed over.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Totals {
-    pub(crate) at_ns: u64,
-    pub(crate) elapsed_ns: u64,
-    pub(crate) classes: Vec<ClassTotals>,
-    pub(crate) phases: Vec<PhaseTotals>,
-    pub(crate) pack: Option<Pack>,
-    pub(crate) connections: Connections,
-    pub(crate) processes: Vec<Process>,
-    pub(crate) cpu: Option<Cpu>,
-    pub(crate) cost: Cost,
-    pub(crate) losses: BTreeMap<String, u64>,
-    pub(crate) system: System,
-    pub(crate) io: Option<Io>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct ClassTotals {
-    pub(crate) requests: u64,
-    pub(crate) bytes_in: u64,
-    pub(crate) bytes_out: u64,
-    pub(crate) receives: u64,
-    pub(crate) cpu_ns: i64,
-    pub(crate) elapsed_ns: u64,
-    pub(crate) timed: u64,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct PhaseTotals {
-    pub(crate) requests: u64,
-    pub(crate) windows: u64,
-    pub(crate) sends: Option<Estimate>,
-    pub(crate) receives: Option<Estimate>,
-    pub(crate) disk_bytes: Option<Estimate>,
-    pub(crate) elapsed_ns: Vec<Option<Estimate>>,
-    pub(crate) cpu_ns: Vec<Option<Estimate>>,
-}
-
-/// Phases by functions of the server, beside those by reads and sends of the same requests.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Pack {
-    pub(crate) server: String,
-    pub(crate) request_ns: f64,
-    pub(crate) by_functions: Vec<PhaseTotals>,
-    pub(crate) by_events: Vec<PhaseTotals>,
-}
-
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Estimate {
-    pub(crate) mean: f64,
-    pub(crate) half_width: Option<f64>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Connections {
-    pub(crate) states: BTreeMap<String, u64>,
-    pub(crate) reconciliation: BTreeMap<String, u64>,
-    pub(crate) accepted: Option<u64>,
-    pub(crate) closed: Option<u64>,
-    pub(crate) aborted: u64,
-    pub(crate) retransmits: Option<u64>,
-}
-
-/// Work of one process since the watch began; number 0 = of all others.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Process {
-    pub(crate) pid: u32,
-    pub(crate) name: String,
-    pub(crate) processes: u64,
-    pub(crate) cpu_ns: Option<u64>,
-    pub(crate) requests: Option<u64>,
-    pub(crate) bytes_in: u64,
-    pub(crate) bytes_out: u64,
-    pub(crate) timed: u64,
-    pub(crate) elapsed_ns: Vec<Option<f64>>,
-    pub(crate) phase_cpu_ns: Vec<Option<f64>>,
-}
-
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Cpu {
-    pub(crate) group_ns: u64,
-    pub(crate) user_ratio: Option<f64>,
-    pub(crate) requests_ns: i64,
-    pub(crate) connect_ns: i64,
-    pub(crate) between_ns: i64,
-    pub(crate) elsewhere_ns: i64,
-    pub(crate) switches: u64,
-    pub(crate) major_faults: u64,
-}
-
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Cost {
-    pub(crate) added_ratio: Option<f64>,
-    pub(crate) own_cpu_ns: u64,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct System {
-    pub(crate) at_ns: u64,
-    /// By kind of counters; empty in recordings of when all were read at once.
-    pub(crate) read_at_ns: BTreeMap<String, u64>,
-    pub(crate) cpus: u64,
-    pub(crate) cpu: Option<CpuModes>,
-    pub(crate) disk: Option<BTreeMap<String, u64>>,
-    pub(crate) paging: Option<BTreeMap<String, u64>>,
-    pub(crate) interrupts: Option<u64>,
-    pub(crate) interrupts_by_kind: BTreeMap<String, u64>,
-    pub(crate) context_switches: Option<u64>,
-    pub(crate) started: Option<u64>,
-}
-
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Io {
-    pub(crate) read_bytes: u64,
-    pub(crate) written_bytes: u64,
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase")]
-enum Line {
-    Watch {
-        #[serde(default)]
-        port: u64,
-        #[serde(default)]
-        mode: String,
-        #[serde(default)]
-        classes: Vec<Class>,
-    },
-    Reading {
-        totals: Box<Totals>,
-    },
-}
-
-impl System {
-    /// When this kind of counters was read.
-    pub(crate) fn read_ns(&self, kind: &str) -> u64 {
-        self.read_at_ns.get(kind).copied().unwrap_or(self.at_ns)
-    }
-
-    /// Seconds between the readings of this kind; `None` where there were not two.
-    pub(crate) fn seconds_since(&self, earlier: &System, kind: &str) -> Option<f64> {
-        let span_ns = self.read_ns(kind).saturating_sub(earlier.read_ns(kind));
-        (span_ns > 0).then_some(span_ns as f64 / 1e9)
-    }
-}
-
 impl Recording {
     /// Whether a run directory holds one.
     pub fn is_in(run: &Path) -> bool {
-        run.join("watch.jsonl").is_file()
+        run.join(FILE).is_file()
     }
 
     /// Reads the recording of a run directory. Lines that cannot be read are counted, not fatal; the first must say what
     /// was watched.
     pub fn open(run: &Path) -> Result<Recording, RecordingError> {
-        let path = run.join("watch.jsonl");
+        let path = run.join(FILE);
         let shown = || crate::text::plain(&path.display().to_string(), 300);
         let unreadable = |source| RecordingError::Unreadable { path: shown(), source };
         let file = File::open(&path).map_err(unreadable)?;
@@ -311,23 +121,22 @@ impl Recording {
                 continue;
             }
             match serde_json::from_slice::<Line>(&line) {
-                Ok(Line::Watch { port, mode, mut classes }) if number == 1 => {
-                    classes.truncate(MOST_ENTRIES);
-                    recording.port = port;
-                    recording.mode = crate::text::plain(&mode, 20);
-                    for class in &mut classes {
+                Ok(Line::Watch(beginning)) if number == 1 => {
+                    recording.port = beginning.watching.port;
+                    recording.classes = beginning.watching.classes;
+                    recording.classes.truncate(MOST_ENTRIES);
+                    for class in &mut recording.classes {
                         class.name = crate::text::plain(&class.name, 40);
                     }
-                    recording.classes = classes;
                 }
                 Ok(_) if number == 1 => return Err(Refusal::NotAWatch("it does not say what was watched".into())),
-                Ok(Line::Watch { .. }) => recording.refuse(number, "a second beginning"),
-                Ok(Line::Reading { totals }) if last_ns.is_some_and(|last| totals.elapsed_ns <= last) => {
+                Ok(Line::Watch(_)) => recording.refuse(number, "a second beginning"),
+                Ok(Line::Reading(taken)) if last_ns.is_some_and(|last| taken.totals.elapsed_ns <= last) => {
                     recording.refuse(number, "not later than the reading before");
                 }
-                Ok(Line::Reading { totals }) => {
-                    last_ns = Some(totals.elapsed_ns);
-                    recording.add(*totals, &mut thinning);
+                Ok(Line::Reading(taken)) => {
+                    last_ns = Some(taken.totals.elapsed_ns);
+                    recording.add(taken.totals, &mut thinning);
                 }
                 Err(error) if number == 1 => return Err(Refusal::NotAWatch(format!("not a watch's: {error}"))),
                 Err(error) => recording.refuse(number, &error.to_string()),
@@ -350,7 +159,7 @@ impl Recording {
         self.samples.extend(self.newest.take());
     }
 
-    fn add(&mut self, mut totals: Totals, thinning: &mut Thinning) {
+    fn add(&mut self, mut totals: Reading, thinning: &mut Thinning) {
         totals.classes.truncate(MOST_ENTRIES);
         totals.phases.truncate(MOST_ENTRIES);
         totals.processes.truncate(MOST_PROCESSES);
@@ -367,19 +176,27 @@ impl Recording {
             requests: totals.classes.iter().fold(0, |sum, class| sum.saturating_add(class.requests)),
             server_cpu_s,
             server_user_s: server_cpu_s.zip(user_ratio).map(|(cpu_s, ratio)| cpu_s * ratio),
-            machine: totals.system.cpu.map(|modes| (totals.system.read_ns("cpu") as f64 / 1e9, modes)),
+            machine: totals
+                .system
+                .cpu
+                .zip(totals.system.read_ns(Kind::Cpu))
+                .map(|(modes, ns)| (ns as f64 / 1e9, modes)),
             states: Some(
                 totals.connections.states.iter().take(MOST_ENTRIES).map(|(name, n)| (name.clone(), *n)).collect(),
             ),
         };
         if self.readings == 0 {
             // Counts are since the watch began, so the first reading's are of the time until then.
-            self.first = Totals {
+            let nothing = |cpu: CpuTotals| CpuTotals {
+                charged: cpu.charged.map(|_| ChargedCpu::default()),
+                ..Default::default()
+            };
+            self.first = Reading {
                 at_ns: totals.at_ns.saturating_sub(totals.elapsed_ns),
                 system: totals.system.clone(),
                 io: totals.io,
-                cpu: totals.cpu.map(|_| Cpu::default()),
-                ..Totals::default()
+                cpu: totals.cpu.map(nothing),
+                ..Reading::default()
             };
             if totals.elapsed_ns > 0 {
                 let server_user_s = sample.server_user_s.map(|_| 0.0);
@@ -442,6 +259,7 @@ fn skip_line(lines: &mut impl BufRead) -> std::io::Result<()> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use record::watch::ClassTotals;
 
     const HEAD: &str = r#"{"kind":"watch","schema":1,"port":80,"mode":"counts","classes":[{"name":"html","from_bytes":0,"below_bytes":null}]}"#;
 
@@ -485,7 +303,7 @@ mod tests {
         let mut thinning = Thinning { stride: 1, offered: 0 };
         for number in 0..500_002u64 {
             let classes = vec![ClassTotals { requests: number, ..ClassTotals::default() }];
-            recording.add(Totals { elapsed_ns: number, classes, ..Totals::default() }, &mut thinning);
+            recording.add(Reading { elapsed_ns: number, classes, ..Reading::default() }, &mut thinning);
         }
         assert!(recording.samples.len() <= MOST_SAMPLES && thinning.stride == 4);
         assert_eq!(recording.samples.first().unwrap().requests, 0);

@@ -2,8 +2,11 @@
 //! (1996): requests by class (their Table 5), machine (Table 8), sources against each other (Tables 6 and 9), connections by state
 //! (Table 10).
 
-use super::recording::{Estimate, Recording, Totals};
+use super::recording::Recording;
+use record::watch::system::{DiskCounts, GroupIo, Kind, Paging};
+use record::watch::{Estimate, Reading};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// A number, perhaps with half of its 95 % interval; absent = not measured.
@@ -86,8 +89,8 @@ pub struct Tables {
 }
 
 struct Span<'a> {
-    first: &'a Totals,
-    last: &'a Totals,
+    first: &'a Reading,
+    last: &'a Reading,
     seconds: f64,
 }
 
@@ -260,6 +263,9 @@ fn demands(recording: &Recording, span: &Span<'_>) -> Table {
     }
 }
 
+/// A counter's words, and where it stands.
+type Part<T> = (&'static str, fn(&T) -> u64);
+
 fn machine(span: &Span<'_>) -> Option<Table> {
     let (first, last) = (&span.first.system, &span.last.system);
     let seconds = last.at_ns.saturating_sub(first.at_ns) as f64 / 1e9;
@@ -284,46 +290,45 @@ fn machine(span: &Span<'_>) -> Option<Table> {
         }
     }
     // Each kind of counters may have been read at an interval of its own.
-    let mut rate = |name: &str, kind: &str, before: Option<u64>, after: Option<u64>| {
+    let mut rate = |name: &str, kind: Kind, before: Option<u64>, after: Option<u64>| {
         let counts = before.zip(after).zip(last.seconds_since(first, kind));
         let per_sec = counts.map(|((before, after), seconds)| after.saturating_sub(before) as f64 / seconds);
         if per_sec.is_some() {
             rows.push((name.to_string(), vec![per_sec.into(), Cell::default()]));
         }
     };
-    let member = |of: &Option<BTreeMap<String, u64>>, name: &str| of.as_ref()?.get(name).copied();
-    for (words, key) in [
-        ("disk reads", "reads"),
-        ("disk bytes read", "read_bytes"),
-        ("disk writes", "writes"),
-        ("disk bytes written", "written_bytes"),
-    ] {
-        rate(words, "disk", member(&first.disk, key), member(&last.disk, key));
+    let disk: [Part<DiskCounts>; 4] = [
+        ("disk reads", |disk| disk.reads),
+        ("disk bytes read", |disk| disk.read_bytes),
+        ("disk writes", |disk| disk.writes),
+        ("disk bytes written", |disk| disk.written_bytes),
+    ];
+    for (words, part) in disk {
+        rate(words, Kind::Disk, first.disk.as_ref().map(part), last.disk.as_ref().map(part));
     }
-    for (words, key) in [
-        ("bytes paged in", "in_bytes"),
-        ("bytes paged out", "out_bytes"),
-        ("faults", "faults"),
-        ("major faults", "major_faults"),
-    ] {
-        rate(words, "paging", member(&first.paging, key), member(&last.paging, key));
+    let paging: [Part<Paging>; 4] = [
+        ("bytes paged in", |paging| paging.in_bytes),
+        ("bytes paged out", |paging| paging.out_bytes),
+        ("faults", |paging| paging.faults),
+        ("major faults", |paging| paging.major_faults),
+    ];
+    for (words, part) in paging {
+        rate(words, Kind::Paging, first.paging.as_ref().map(part), last.paging.as_ref().map(part));
     }
-    rate("interrupts", "cpu", first.interrupts, last.interrupts);
+    rate("interrupts", Kind::Cpu, first.interrupts, last.interrupts);
     let mut kinds: Vec<(&String, u64)> = last.interrupts_by_kind.iter().map(|(kind, n)| (kind, *n)).collect();
     let since = |kind: &String, now: u64| now.saturating_sub(first.interrupts_by_kind.get(kind).copied().unwrap_or(0));
     kinds.sort_by_key(|(kind, now)| std::cmp::Reverse(since(kind, *now)));
     for (kind, now) in kinds.into_iter().take(5).filter(|(kind, now)| since(kind, *now) > 0) {
         let before = first.interrupts_by_kind.get(kind).copied().unwrap_or(0);
-        rate(&format!("interrupts of {}", crate::text::plain(kind, 40)), "interrupts", Some(before), Some(now));
+        rate(&format!("interrupts of {}", crate::text::plain(kind, 40)), Kind::Interrupts, Some(before), Some(now));
     }
-    rate("context switches", "cpu", first.context_switches, last.context_switches);
-    rate("processes and threads started", "cpu", first.started, last.started);
-    let io = |of: &Totals, part: fn(&super::recording::Io) -> u64| of.io.as_ref().map(part);
-    for (words, part) in [
-        ("server: disk bytes read", (|io| io.read_bytes) as fn(&super::recording::Io) -> u64),
-        ("server: disk bytes written", |io| io.written_bytes),
-    ] {
-        rate(words, "server", io(span.first, part), io(span.last, part));
+    rate("context switches", Kind::Cpu, first.context_switches, last.context_switches);
+    rate("processes and threads started", Kind::Cpu, first.started, last.started);
+    let io: [Part<GroupIo>; 2] =
+        [("server: disk bytes read", |io| io.read_bytes), ("server: disk bytes written", |io| io.written_bytes)];
+    for (words, part) in io {
+        rate(words, Kind::Server, span.first.io.as_ref().map(part), span.last.io.as_ref().map(part));
     }
     // Read with every reading.
     let seconds_of_all = span.last.at_ns.saturating_sub(span.first.at_ns) as f64 / 1e9;
@@ -347,14 +352,14 @@ fn machine(span: &Span<'_>) -> Option<Table> {
 
 fn states(recording: &Recording) -> Option<Table> {
     let samples: Vec<_> = recording.samples.iter().filter_map(|sample| sample.states.as_ref()).collect();
-    let mut names: Vec<&String> = samples.iter().flat_map(|states| states.keys()).collect();
+    let mut names: Vec<&Cow<'_, str>> = samples.iter().flat_map(|states| states.keys()).collect();
     names.sort();
     names.dedup();
     let rows: Vec<(String, Vec<Cell>)> = names
         .into_iter()
         .take(16)
         .map(|name| {
-            let of = |states: &&BTreeMap<String, u64>| states.get(name).copied().unwrap_or(0);
+            let of = |states: &&BTreeMap<Cow<'static, str>, u64>| states.get(name).copied().unwrap_or(0);
             let mean = samples.iter().map(|states| of(states) as f64).sum::<f64>() / samples.len() as f64;
             let most = samples.iter().map(of).max().unwrap_or(0);
             (crate::text::plain(name, 20), vec![mean.into(), (most as f64).into()])
@@ -379,6 +384,7 @@ fn sources(recording: &Recording, span: &Span<'_>) -> (Option<Table>, Option<Cpu
     let mut cpu_check = None;
     if group > 0.0 && recording.has_requests {
         let of = |now: i64, then: i64| now.saturating_sub(then) as f64;
+        let (before, after) = (before.charged.unwrap_or_default(), after.charged.unwrap_or_default());
         let explained = of(after.requests_ns, before.requests_ns)
             + of(after.connect_ns, before.connect_ns)
             + of(after.between_ns, before.between_ns);
@@ -390,14 +396,12 @@ fn sources(recording: &Recording, span: &Span<'_>) -> (Option<Table>, Option<Cpu
             vec![cpus(explained).into(), cpus(group).into(), difference.into()],
         ));
     }
-    let scans = &span.last.connections.reconciliation;
-    let member = |name: &str| scans.get(name).copied().unwrap_or(0) as f64;
-    if member("scans") > 0.0 {
-        let (seen, off) = (member("last_scan"), member("last_difference"));
+    if let Some(scans) = span.last.connections.reconciliation.filter(|scans| scans.scans > 0) {
+        let (seen, off) = (scans.last_scan as f64, scans.last_difference as f64);
         let ratio = (seen > 0.0).then(|| off / seen * 100.0);
         rows.push(("sockets at the last scan: off against seen".into(), vec![off.into(), seen.into(), ratio.into()]));
     }
-    if let (Some(added), true) = (span.last.cost.added_ratio, group > 0.0) {
+    if let (Some(added), true) = (span.last.cost.added.and_then(|added| added.added_ratio), group > 0.0) {
         rows.push((
             "added by watching, CPUs (modelled), against the server's".into(),
             vec![
@@ -407,8 +411,8 @@ fn sources(recording: &Recording, span: &Span<'_>) -> (Option<Table>, Option<Cpu
             ],
         ));
     }
-    if let (Some(accepted), Some(closed)) = (span.last.connections.accepted, span.last.connections.closed) {
-        let (accepted, closed) = (span.per_sec(0, accepted), span.per_sec(0, closed));
+    if let Some(counted) = &span.last.connections.counted {
+        let (accepted, closed) = (span.per_sec(0, counted.accepted), span.per_sec(0, counted.closed));
         rows.push((
             "connections per second: closed against accepted".into(),
             vec![closed.into(), accepted.into(), (accepted > 0.0).then(|| (closed / accepted - 1.0) * 100.0).into()],

@@ -29,7 +29,7 @@ pub fn find(points: &[Point], criteria: &Criteria) -> Findings {
 
 /// [`find`] with the points of a run and the criteria it was made with (the defaults, where it has none).
 pub fn of_run(run: &RunDir) -> Findings {
-    let criteria = run.record.scenario.sweep.as_ref().map(|sweep| sweep.criteria).unwrap_or_default();
+    let criteria = run.record.scenario.sweep().map(|sweep| sweep.criteria).unwrap_or_default();
     Findings { axes: crate::axis::find(run), ..find(&run.points, &criteria) }
 }
 

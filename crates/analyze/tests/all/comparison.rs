@@ -189,8 +189,9 @@ fn runs_of_different_servers_are_doubted_with_what_tells_them_apart() {
     let set = |record: &mut record::RunRecord, facts: &[(&str, &str)]| {
         record.server_facts.extend(facts.iter().map(|(name, value)| (name.to_string(), value.to_string())));
     };
-    let server =
-        doubts_after(|record| record.scenario.server.as_mut().unwrap().argv = vec!["apache2".into(), "-X".into()]);
+    let server = doubts_after(|record| {
+        fixture::loaded(record).server.as_mut().unwrap().argv = vec!["apache2".into(), "-X".into()]
+    });
     assert_eq!(server.len(), 1, "{server:?}");
     assert!(server[0].starts_with("the two runs measured different servers: "), "{server:?}");
     assert!(server[0].contains("command line nginx -c nginx.conf (A) against apache2 -X (B)"), "{server:?}");
@@ -208,21 +209,21 @@ fn runs_of_different_servers_are_doubted_with_what_tells_them_apart() {
 #[test]
 fn runs_of_different_requests_are_doubted_and_another_port_is_not() {
     let other = doubts_after(|record| {
-        record.scenario.load.targets[0].path = "/10k.bin".into();
-        record.scenario.load.requests_per_connection = 1;
+        fixture::loaded(record).load.targets[0].path = "/10k.bin".into();
+        fixture::loaded(record).load.requests_per_connection = 1;
     });
     assert_eq!(other.len(), 1, "{other:?}");
     assert!(
         other[0].starts_with("the two runs sent different requests: request GET /1k.bin (A) against GET /10k.bin (B)")
     );
     assert!(other[0].contains("requests per connection no limit (A) against 1 (B)"), "{other:?}");
-    let mix = doubts_after(|record| record.scenario.load.workload.name = "webstone".into());
+    let mix = doubts_after(|record| fixture::loaded(record).load.workload.name = "webstone".into());
     assert!(mix[0].contains("workload none (A) against webstone (B)"), "{mix:?}");
-    let slow = doubts_after(|record| record.scenario.load.clients.read_bytes_per_sec = 1000);
+    let slow = doubts_after(|record| fixture::loaded(record).load.clients.read_bytes_per_sec = 1000);
     assert!(slow[0].contains("another kind of clients"), "{slow:?}");
     let moved = doubts_after(|record| {
-        record.scenario.url = "http://127.0.0.1:9090/1k.bin".into();
-        record.scenario.load.host = "127.0.0.1:9090".into();
+        fixture::loaded(record).url = "http://127.0.0.1:9090/1k.bin".into();
+        fixture::loaded(record).load.host = "127.0.0.1:9090".into();
     });
     assert_eq!(moved, Vec::<String>::new());
 }

@@ -3,10 +3,10 @@
 use crate::server::{Bench, Server, plan};
 use proptest::prelude::*;
 use record::run::PointFiles;
-use record::scenario::{RequestTarget, ServerCommand};
+use record::scenario::{FindRun, RequestTarget, ServerCommand};
 use record::{
-    Arrival, Axis, AxisPlace, AxisPlan, Doubt, DoubtKind, Figure, Latency, LoadPlan, Origin, Outcomes, Pace, Point,
-    RunDir, RunRecord, RunWriter, Scenario, Severity, Status, Sweep, names,
+    Arrival, Axis, AxisPlace, AxisPlan, Doubt, DoubtKind, Figure, Latency, LoadPlan, LoadRun, Origin, Outcomes, Pace,
+    Point, RunDir, RunKind, RunRecord, RunWriter, Scenario, Severity, Status, Sweep, names,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -94,20 +94,23 @@ pub fn record() -> RunRecord {
         started_unix_ms: 1_763_757_412_000,
         writer_pid: 0,
         scenario: Scenario {
-            command: "find".into(),
             name: "nginx-1k".into(),
-            url: "http://127.0.0.1:8080/1k.bin".into(),
             repeat_command:
                 "straingauge find http://127.0.0.1:8080/1k.bin --max-connections 4096 -- nginx -c nginx.conf".into(),
-            load,
-            sweep: Some(plan(90)),
-            server: Some(ServerCommand {
-                argv: ["nginx", "-c", "nginx.conf"].map(String::from).to_vec(),
-                cpus: vec![1],
-                isolated: true,
+            kind: RunKind::Find(FindRun {
+                base: LoadRun {
+                    url: "http://127.0.0.1:8080/1k.bin".into(),
+                    load,
+                    server: Some(ServerCommand {
+                        argv: ["nginx", "-c", "nginx.conf"].map(String::from).to_vec(),
+                        cpus: vec![1],
+                        isolated: true,
+                    }),
+                    path: None,
+                },
+                sweep: plan(90),
+                what_ifs: Vec::new(),
             }),
-            path: None,
-            what_ifs: Vec::new(),
         },
         machine,
         server_facts: BTreeMap::from([("version".to_string(), "nginx/1.22.1".to_string())]),
@@ -118,6 +121,19 @@ pub fn record() -> RunRecord {
             "run on a machine with a PMU to see cycles",
         )],
         ended_by: None,
+    }
+}
+
+/// The load of a record.
+pub fn loaded(record: &mut RunRecord) -> &mut LoadRun {
+    record.scenario.loaded_mut().expect("a run that loads a server")
+}
+
+/// The form of a record of `find`.
+pub fn found(record: &mut RunRecord) -> &mut FindRun {
+    match &mut record.scenario.kind {
+        RunKind::Find(run) => run,
+        other => panic!("{other:?}"),
     }
 }
 

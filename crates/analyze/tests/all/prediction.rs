@@ -10,7 +10,7 @@ use std::path::PathBuf;
 fn run_of(points: Vec<Point>, cpus: usize) -> RunDir {
     let mut record: RunRecord = fixture::record();
     record.status = Status::Complete;
-    record.scenario.server.as_mut().unwrap().cpus = (1..=cpus).collect();
+    fixture::loaded(&mut record).server.as_mut().unwrap().cpus = (1..=cpus).collect();
     RunDir { path: PathBuf::from("runs/test"), record, points, reading_doubts: vec![] }
 }
 
@@ -220,7 +220,7 @@ fn questions_kept_with_a_run_are_answered_and_one_without_an_answer_does_not_kee
     let server = quiet();
     let mut run = measured(&server, &LOADS, 3);
     assert!(predict::kept(&run).is_empty());
-    run.record.scenario.what_ifs = vec![
+    fixture::found(&mut run.record).what_ifs = vec![
         WhatIf { name: "many <b>".into(), connections: Some(2000), ..WhatIf::default() },
         WhatIf { cold: Some(500), ..WhatIf::default() },
         WhatIf { rate_times: Some(f64::NAN), ..WhatIf::default() },

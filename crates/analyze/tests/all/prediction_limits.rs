@@ -102,7 +102,7 @@ impl Truth {
 
 fn run_of(points: Vec<Point>, cpus: usize) -> RunDir {
     let mut record = fixture::record();
-    record.scenario.server.as_mut().unwrap().cpus = (1..=cpus).collect();
+    fixture::loaded(&mut record).server.as_mut().unwrap().cpus = (1..=cpus).collect();
     RunDir { path: PathBuf::from("runs/test"), record, points, reading_doubts: vec![] }
 }
 

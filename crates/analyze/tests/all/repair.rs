@@ -22,7 +22,8 @@ fn sleeps(point: &mut Point, select_ratio: f64, n: u64, set: f64) {
 #[test]
 fn a_server_that_sleeps_in_poll_and_grows_dearer_with_connections_is_told_of_scale() {
     let mut record = fixture::record();
-    record.scenario.server.as_mut().unwrap().argv = ["haproxy", "-de", "-f", "it's.cfg"].map(String::from).to_vec();
+    fixture::loaded(&mut record).server.as_mut().unwrap().argv =
+        ["haproxy", "-de", "-f", "it's.cfg"].map(String::from).to_vec();
     let sentence = said(record, |point| sleeps(point, 1.0, 4, 12.0 + point.connections as f64)).expect("a repair");
     assert!(sentence.contains("over up to 4,108 descriptors"), "{sentence}");
     assert!(sentence.contains("`straingauge scale -- haproxy -de -f 'it'\\''s.cfg'`"), "{sentence}");

@@ -156,11 +156,11 @@ fn a_full_table_of_descriptors_is_named_where_connections_wait_for_it() {
     let lowered = &judged(healthy(), record.clone(), full(17.0)).causes[0];
     assert!(lowered.remedy.contains("limit of 1,024 and lowered it to 48 itself"), "{}", lowered.remedy);
     assert!(lowered.commands.is_empty(), "{:?}", lowered.commands);
-    let server = record.scenario.server.as_mut().expect("it was started");
+    let server = fixture::loaded(&mut record).server.as_mut().expect("it was started");
     server.argv = ["sh", "-c", "ulimit -n 48; exec nginx"].map(String::from).into();
     let set = &judged(healthy(), record.clone(), full(17.0)).causes[0];
     assert_eq!(set.commands, ["sh -c 'ulimit -n 65536; exec nginx'"]);
-    record.scenario.server = None;
+    fixture::loaded(&mut record).server = None;
     assert!(judged(healthy(), record, full(17.0)).causes[0].remedy.contains("in the shell that starts it"));
     assert!(judged(healthy(), fixture::record(), full(0.0)).causes.is_empty(), "nobody waits for more");
 }
@@ -205,7 +205,7 @@ fn an_accept_queue_that_overflows_is_named_with_its_limit() {
 #[test]
 fn one_cpu_for_interrupts_is_named_where_another_has_time() {
     let mut record = fixture::record();
-    record.scenario.server.as_mut().unwrap().cpus = vec![0, 1, 2];
+    fixture::loaded(&mut record).server.as_mut().unwrap().cpus = vec![0, 1, 2];
     let busy_and_steered = |most: f64, idlest: f64, softirq: f64| {
         move |point: &mut Point| {
             let busy = if point.connections >= 4 { most } else { 0.5 };
@@ -311,7 +311,8 @@ fn time_wait_is_named_where_the_kernel_cut_it_short() {
 #[test]
 fn a_full_path_is_named_where_no_cpu_is() {
     let mut record = fixture::record();
-    record.scenario.path = Some(record::PathPlan { bandwidth_bits_per_sec: 100_000_000, ..Default::default() });
+    fixture::loaded(&mut record).path =
+        Some(record::PathPlan { bandwidth_bits_per_sec: 100_000_000, ..Default::default() });
     let received = |share: f64| move |point: &mut Point| set(point, names::RECEIVED, share * 1e8 / 8.0, 10);
     let verdict = judged(waits(), record.clone(), received(0.95));
     assert_eq!(found(&verdict), ["bandwidth"], "{:?}", verdict.sentences);

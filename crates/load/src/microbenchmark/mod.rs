@@ -15,6 +15,7 @@ pub use order::{Order, Told};
 use crate::error::LoadError;
 use crate::{LoadEvents, LoadResult, Progress};
 use receiver::Receiver;
+use record::Outside;
 use record::time::{monotonic_ns, unix_ms};
 use record::{Doubt, DoubtKind, Figure, Figures, Latency, Origin, Severity, names};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -188,8 +189,7 @@ fn cannot(what: &'static str) -> impl Fn(std::io::Error) -> LoadError {
 }
 
 fn gone(why: &str) -> LoadError {
-    let why: String = why.chars().filter(|c| !c.is_control()).take(300).collect();
-    LoadError::Plan(format!("the microbenchmark's sender {why}"))
+    LoadError::Plan(format!("the microbenchmark's sender {}", Outside::new(why, 300)))
 }
 
 /// Drives one point: opens the connections, waits until each has sent twice, and calls `events` where the window begins

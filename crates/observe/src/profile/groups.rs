@@ -1,5 +1,6 @@
 //! Groups of functions that the user names, as Kim and Rixner's profiler allowed: `name=pattern,pattern`.
 
+use record::Outside;
 use std::fmt;
 use std::str::FromStr;
 
@@ -52,13 +53,13 @@ impl FunctionGroup {
 /// Why a text is no group.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not a group: write it as name=pattern,pattern, for instance acks=tcp_ack*,tcp_send_ack")]
-pub struct GroupError(pub String);
+pub struct GroupError(pub Outside);
 
 impl FromStr for FunctionGroup {
     type Err = GroupError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = || GroupError(text.chars().filter(|c| !c.is_control()).take(80).collect());
+        let wrong = || GroupError(Outside::new(text, 80));
         let (name, patterns) = text.split_once('=').ok_or_else(wrong)?;
         let name = name.trim();
         if name.is_empty() || name.chars().any(char::is_control) {

@@ -5,6 +5,7 @@ use super::symbols::KernelSymbols;
 use blazesym::Pid;
 use blazesym::symbolize::source::{Process, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
+use record::Outside;
 use std::collections::HashMap;
 
 /// C++ names may be pages long.
@@ -129,8 +130,7 @@ impl MappedFiles {
 }
 
 fn clean(name: &str) -> String {
-    let clean: String =
-        name.chars().map(|c| if c.is_control() || c == ';' { '?' } else { c }).take(MAX_NAME_CHARS).collect();
-    let clean = clean.trim();
-    if clean.is_empty() { "[unknown]".into() } else { clean.to_string() }
+    // A semicolon separates functions in folded stacks.
+    let clean = Outside::new(name.trim(), MAX_NAME_CHARS).replace(';', "?");
+    if clean.is_empty() { "[unknown]".into() } else { clean }
 }

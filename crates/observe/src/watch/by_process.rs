@@ -1,10 +1,11 @@
 //! The server's work by process: requests and phases from the programs' records of threads, CPU time from the scheduler. The
 //! processes that did most are listed, all others are one row, so that the rows' sums are the group's.
 
-use super::reading::{ClassTotals, PHASES, ProcessCounts, ProcessTotals};
 #[cfg(feature = "bpf")]
 use crate::bpf::types::watch::{PortCounts, ThreadRecord};
 use crate::group::ProcessCpu;
+use record::Outside;
+use record::watch::{ClassTotals, PHASES, ProcessCounts, ProcessTotals};
 use std::collections::BTreeMap;
 
 /// Processes that a reading lists one by one.
@@ -92,7 +93,7 @@ pub fn rows(
             process.pid,
             ProcessTotals {
                 pid: process.pid,
-                name: process.name.chars().filter(|letter| !letter.is_control()).collect(),
+                name: process.name.clone(),
                 cpu_ns: Some(process.cpu_ns),
                 counted: work.map(|_| ProcessCounts::default()),
                 processes: 1,
@@ -170,7 +171,7 @@ fn others(
     let has_any = cpu_ns > 0 || !rest.is_empty() || counted.is_some_and(|counts| counts.requests > 0);
     has_any.then(|| ProcessTotals {
         pid: 0,
-        name: String::new(),
+        name: Outside::default(),
         processes: rest.len() as u64,
         cpu_ns: Some(cpu_ns),
         counted,
@@ -196,7 +197,7 @@ mod tests {
     }
 
     fn scheduled(pid: u32, cpu_ns: u64) -> ProcessCpu {
-        ProcessCpu { pid, cpu_ns, name: format!("worker\u{1b}{pid}") }
+        ProcessCpu { pid, cpu_ns, name: format!("worker\u{1b}{pid}").as_str().into() }
     }
 
     fn sums(rows: &[ProcessTotals]) -> (u64, u64, u64) {
@@ -236,7 +237,7 @@ mod tests {
         assert_eq!(first.phase_cpu_ns, [Some(3.0), Some(1.0), Some(-1.0)]);
         assert_eq!(rows[1].counted.unwrap().elapsed_ns, [None; PHASES], "nothing timed is no zero");
         assert_eq!(rows.len(), 2, "nothing is left for others: {rows:?}");
-        assert_eq!(rows[0].name, "worker5", "names are somebody's text");
+        assert_eq!(rows[0].name, "worker?5", "names are somebody's text");
     }
 
     #[test]

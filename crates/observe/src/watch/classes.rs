@@ -4,21 +4,11 @@
 //! resources alike (Almeida, Almeida and Yates, "Measuring the Behavior of a World-Wide Web Server", 1996, section 2.3.2).
 
 use record::units::{UnitError, parse_bytes};
+use record::watch::SizeClass;
 use serde::Serialize;
 
 /// Size classes at most, as in `bpf/watch.h`.
 pub const SIZE_CLASSES: usize = 8;
-
-/// One class: `[from, below)` bytes of response, head and body.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct SizeClass {
-    /// Name, shown in tables.
-    pub name: String,
-    /// Smallest response.
-    pub from_bytes: u64,
-    /// First size that belongs to the next class; `None` for the last.
-    pub below_bytes: Option<u64>,
-}
 
 /// The classes, small to large; at least one, at most eight.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

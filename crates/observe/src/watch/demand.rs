@@ -4,8 +4,8 @@
 //! The utilisation law says that a resource's utilisation is the sum over classes of throughput times demand. It is
 //! checked against the scheduler's account, which knows nothing of requests: the difference is CPU time of no request.
 
-use super::estimate::{Estimate, RatioEstimator};
-use super::reading::Reading;
+use super::estimate::RatioEstimator;
+use record::watch::{Estimate, Reading};
 use serde::Serialize;
 
 /// Demands of one class. Per request.
@@ -103,8 +103,8 @@ pub fn utilisation(earlier: &Reading, now: &Reading) -> Option<UtilisationCheck>
 
 #[cfg(test)]
 mod tests {
-    use super::super::reading::{ClassTotals, CpuTotals};
     use super::*;
+    use record::watch::{ClassTotals, CpuTotals};
 
     fn reading(at_ns: u64, requests: u64, cpu_ns: i64, group_ns: u64) -> Reading {
         let mut reading = Reading {

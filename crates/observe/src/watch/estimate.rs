@@ -5,10 +5,7 @@
 //! of one window share its load. Variance of a ratio from K of the run's windows (Cochran, *Sampling Techniques*, 1977,
 //! section 6.4): `(1 - f) / (K (K - 1) nbar^2) * sum (y_w - ybar n_w)^2`, f the share of the time that was in a window.
 
-use serde::Serialize;
-
-/// Fewer windows than this give a mean and no interval.
-pub const FEWEST_WINDOWS: u64 = 5;
+use record::watch::{Estimate, FEWEST_WINDOWS};
 
 /// Running sums over windows.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -19,20 +16,6 @@ pub struct RatioEstimator {
     y: f64,
     yy: f64,
     ny: f64,
-}
-
-/// A mean per request with the half-width of its 95 % interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Estimate {
-    /// Mean per request.
-    pub mean: f64,
-    /// Half of the 95 % interval's width; `None` with fewer than five windows, or in exact mode where there is no sampling.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub half_width: Option<f64>,
-    /// Requests that were timed.
-    pub requests: u64,
-    /// Windows in which there were any.
-    pub windows: u64,
 }
 
 impl RatioEstimator {

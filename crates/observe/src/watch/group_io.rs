@@ -2,7 +2,7 @@
 
 use super::system_text::parse_named_numbers;
 use crate::proc_text::parse_cgroup_usage_us;
-use serde::Serialize;
+use record::watch::system::{ControlGroupTotals, GroupIo};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -15,19 +15,6 @@ fn read(path: impl AsRef<Path>) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     std::fs::File::open(path).ok()?.take(MOST_BYTES).read_to_end(&mut text).ok()?;
     Some(text)
-}
-
-/// Disk bytes of the group since the watch began.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct GroupIo {
-    /// Bytes that had to come from a disk.
-    pub read_bytes: u64,
-    /// Bytes on their way to a disk (also those that were overwritten before they got there).
-    pub written_bytes: u64,
-    /// Read and write calls of every kind, sockets included.
-    pub reads: u64,
-    /// See `reads`.
-    pub writes: u64,
 }
 
 /// Sums `/proc/PID/io` (proc_pid_io(5)). A process that ends hands its counts to the parent that waits for it, so the sum
@@ -74,31 +61,6 @@ impl GroupIoReader {
         };
         Some(self.largest)
     }
-}
-
-/// A control group's counters (version 2), since it was made. Absent: its controller is not enabled.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct ControlGroupTotals {
-    /// CPU time, microseconds.
-    pub cpu_us: Option<u64>,
-    /// In user mode.
-    pub user_us: Option<u64>,
-    /// In system mode.
-    pub system_us: Option<u64>,
-    /// Periods in which it was held back for its limit of CPU time.
-    pub throttled: Option<u64>,
-    /// Memory now, files' pages included.
-    pub memory_bytes: Option<u64>,
-    /// Its limit; absent also when there is none.
-    pub memory_limit_bytes: Option<u64>,
-    /// Major faults.
-    pub major_faults: Option<u64>,
-    /// Bytes read from disks.
-    pub read_bytes: Option<u64>,
-    /// Bytes written.
-    pub written_bytes: Option<u64>,
-    /// Processes and threads now.
-    pub tasks: Option<u64>,
 }
 
 /// Reads a control group's files.

@@ -2,10 +2,10 @@
 //! schedule.
 
 use super::error::WatchError;
-use super::reading::{ClassTotals, PhaseTotals};
 use super::states::ByState;
 use super::tracer::Tracer;
 use super::watcher::Watcher;
+use record::watch::{ClassTotals, PhaseTotals};
 
 /// What can be seen at a moment, without asking for the server's processes and without a scan.
 #[derive(Debug, Clone, Copy, Default)]

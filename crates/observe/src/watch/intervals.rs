@@ -1,45 +1,10 @@
 //! How often the machine's counters are read: each kind of them at an interval of its own, as what changes slowly or is dear to
 //! read need not be read as often as what changes fast.
 
+use record::Outside;
 use record::units::{UnitError, parse_duration};
+use record::watch::system::{KINDS, Kind, WORDS};
 use std::time::Duration;
-
-/// Counters that are read together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// CPU time by mode, context switches, processes started and running (`/proc/stat`).
-    Cpu,
-    /// Interrupts and soft interrupts by kind: the dearest, as the kernel sums over CPUs and kinds.
-    Interrupts,
-    /// Reads and writes of whole devices (`/proc/diskstats`).
-    Disk,
-    /// Paging and faults (`/proc/vmstat`).
-    Paging,
-    /// Memory (`/proc/meminfo`).
-    Memory,
-    /// Disk bytes of the server's processes and the control group's counters: a file or more for each process.
-    Server,
-}
-
-/// Number of kinds.
-pub const KINDS: usize = 6;
-
-/// All kinds and their words, in the order of [`Kind`].
-pub const WORDS: [(&str, Kind); KINDS] = [
-    ("cpu", Kind::Cpu),
-    ("interrupts", Kind::Interrupts),
-    ("disk", Kind::Disk),
-    ("paging", Kind::Paging),
-    ("memory", Kind::Memory),
-    ("server", Kind::Server),
-];
-
-impl Kind {
-    /// Its word on the command line and in readings.
-    pub fn word(self) -> &'static str {
-        WORDS[self as usize].0
-    }
-}
 
 /// An interval for each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +18,7 @@ pub enum IntervalError {
     NotATime(#[from] UnitError),
     /// Counters that are not read.
     #[error("'{0}' is no kind of counter: cpu, interrupts, disk, paging, memory, server")]
-    UnknownKind(String),
+    UnknownKind(Outside),
     /// Twice the same.
     #[error("{0} has two intervals: give one")]
     Twice(&'static str),
@@ -93,9 +58,7 @@ impl Intervals {
             };
             let word = word.trim();
             let Some((_, kind)) = WORDS.iter().find(|(known, _)| *known == word) else {
-                return Err(IntervalError::UnknownKind(
-                    word.chars().filter(|letter| !letter.is_control()).take(40).collect(),
-                ));
+                return Err(IntervalError::UnknownKind(Outside::new(word, 40)));
             };
             if std::mem::replace(&mut is_given[*kind as usize], true) {
                 return Err(IntervalError::Twice(kind.word()));

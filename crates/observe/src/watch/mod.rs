@@ -5,11 +5,11 @@
 //! sampling of the kernel's counters together with tracing of every request by size class. What it patched into kernel
 //! and server is done here by BPF programs (`bpf/watch.bpf.c`).
 //!
-//! [`Watcher`] is the entrance; it holds windows while it waits ([`Watcher::wait_until`]) and hands out [`Reading`]s.
+//! [`Watcher`] is the entrance; it holds windows while it waits ([`Watcher::wait_until`]) and hands out [`Reading`](record::watch::Reading)s.
 //! Rooms inside: `programs`, `kernel` (the programs), `calibration` (their cost), `schedule`,
 //! [`pack`] (the server's own functions), [`estimate`] (windows), [`point_watch`] with [`held`], `standing`, [`shares`] and
-//! [`point`] (the watch of a load's points), [`states`] with [`timer_wheel`] (connections), [`classes`], [`reading`], `totals`, [`by_process`], [`traffic`] (what is read), [`rates`] and
-//! [`demand`] (what follows).
+//! [`point`] (the watch of a load's points), [`states`] with [`timer_wheel`] (connections), [`classes`], `totals`, [`by_process`], [`traffic`] (what is read) and
+//! [`demand`] (what follows). What a reading holds is in [`record::watch`].
 
 #[cfg(feature = "bpf")]
 mod active_pack;
@@ -37,8 +37,6 @@ pub mod point_watch;
 mod probe_cost;
 #[cfg(feature = "bpf")]
 mod programs;
-pub mod rates;
-pub mod reading;
 pub mod schedule;
 mod server;
 pub mod shares;
@@ -55,13 +53,10 @@ mod tracer;
 pub mod traffic;
 mod watcher;
 
-pub use classes::{ClassError, SizeClass, SizeClasses};
+pub use classes::{ClassError, SizeClasses};
 pub use error::WatchError;
 pub use intervals::Intervals;
 pub use point_watch::PointWatch;
-pub use rates::Rates;
-pub use reading::{BUCKETS, Reading, bucket_end_ns};
-pub use schedule::Mode;
 pub use watcher::{WatchOptions, Watcher};
 
 /// Whether requests can be counted here: by which hooks, or why not. Tried out, not guessed.

@@ -3,11 +3,10 @@
 use super::error::WatchError;
 use super::held::EventPrices;
 use super::pack::Pack;
-use super::reading::{AddedCost, ClassTotals, PhaseTotals, Reading};
-use super::schedule::Mode;
 use super::standing::Standing;
 use super::timer_wheel::TimerWheel;
 use super::watcher::{Charged, Counted, WatchOptions};
+use record::watch::{AddedCost, ClassTotals, Mode, PhaseTotals, Reading};
 
 /// Never started; the methods are those of `tracer.rs`.
 #[derive(Debug)]

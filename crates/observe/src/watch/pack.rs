@@ -12,6 +12,7 @@
 //! logged     done in libserver.so*        # in a library that the program has mapped
 //! ```
 
+use record::Outside;
 use std::path::Path;
 
 /// The packs that ship with the program.
@@ -166,8 +167,10 @@ impl Pack {
             "processed" => Boundary::Processed,
             "logged" => Boundary::Logged,
             other => {
-                let other: String = other.chars().filter(|c| !c.is_control()).take(40).collect();
-                return Err(format!("'{other}' is none of server, binary, parsed, processed, logged"));
+                return Err(format!(
+                    "'{}' is none of server, binary, parsed, processed, logged",
+                    Outside::new(other, 40)
+                ));
             }
         };
         let Some((function, mut rest)) = rest.split_first() else {

@@ -1,9 +1,9 @@
 //! Sums phases over windows, by size class.
 
 use super::classes::{SIZE_CLASSES, SizeClasses};
-use super::estimate::{Estimate, RatioEstimator};
-use super::reading::{BUCKETS, ClassTotals, Log2Histogram, PHASES, PhaseTotals};
+use super::estimate::RatioEstimator;
 use crate::bpf::types::watch::{PhaseRow, RequestRecord};
+use record::watch::{BUCKETS, ClassTotals, Estimate, Log2Histogram, PHASES, PhaseTotals};
 
 /// `phase` of a record whose response is being written or was written: `enum phase` of `bpf/watch.h`.
 const PHASE_LOG: u8 = 3;
@@ -221,8 +221,8 @@ fn bucket_of(ns: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::reading::bucket_end_ns;
     use super::*;
+    use record::watch::bucket_end_ns;
 
     #[test]
     fn buckets_are_those_of_the_kernel_side() {

@@ -1,16 +1,12 @@
 //! From the readings around a load to what its point keeps: figures with unit, count and origin, and the same by size class.
 
 use super::classes::SizeClasses;
-use super::estimate::Estimate;
-use super::intervals::Kind;
 use super::point_watch::PointReadings;
-use super::reading::{ClassTotals, ConnectionCounts, Losses, PackTotals, PhaseTotals, Reading};
-use super::schedule::Mode;
 use super::shares::Shares;
-use super::system::Paging;
-use super::system_text::DiskCounts;
 use crate::sock_diag::STATES;
 use record::figure::{Figure, Figures, Origin};
+use record::watch::system::{DiskCounts, Kind, Paging};
+use record::watch::{ClassTotals, ConnectionCounts, Estimate, Losses, Mode, PackTotals, PhaseTotals, Reading};
 use record::{Doubt, DoubtKind, Severity, Watched, WatchedClass, names};
 use std::collections::BTreeMap;
 
@@ -485,8 +481,8 @@ fn doubts(doubts: &mut Vec<Doubt>, readings: &PointReadings, all: &ClassTotals, 
 
 #[cfg(test)]
 mod tests {
-    use super::super::reading::{AddedCost, ChargedCpu, CpuTotals};
     use super::*;
+    use record::watch::{AddedCost, ChargedCpu, CpuTotals};
 
     fn readings(counted_ns: u64, requests: u64) -> PointReadings {
         let reading = |at_ns: u64, requests: u64| Reading {

@@ -7,8 +7,6 @@
 
 use super::held::Glance;
 use super::intervals::Intervals;
-use super::reading::{PackTotals, PhaseTotals, Reading};
-use super::schedule::Mode;
 use super::shares::{Shares, affordable, drain_ns, pack_share, windows};
 use super::standing::Edges;
 use super::watcher::{WatchOptions, Watcher};
@@ -19,6 +17,7 @@ use crate::sock_diag::STATES;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use record::time::monotonic_ns;
+use record::watch::{Mode, PackTotals, PhaseTotals, Reading};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;

@@ -2,29 +2,7 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use serde::Serialize;
 use std::time::Duration;
-
-/// How much is traced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// Connection states and the kernel's own counters of closed connections; nothing runs per request.
-    Zero,
-    /// Every request is counted with its bytes and CPU time; no phases.
-    Counts,
-    /// Counts always, phases in windows.
-    Default,
-    /// Phases of every request.
-    Exact,
-}
-
-impl Mode {
-    /// Whether requests are counted.
-    pub fn counts_requests(self) -> bool {
-        self != Mode::Zero
-    }
-}
 
 /// Length of a window.
 pub const WINDOW: Duration = Duration::from_secs(1);

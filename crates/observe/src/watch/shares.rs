@@ -1,8 +1,8 @@
 //! How much of a point's window is watched: all of it counted and a fifth timed, or less where that would exceed the budget.
 
 use super::held::EventPrices;
-use super::schedule::Mode;
 use rand::{Rng, RngExt};
+use record::watch::Mode;
 
 /// Part of a window in which phases are timed at most.
 pub const MOST_TIMED: f64 = 0.2;

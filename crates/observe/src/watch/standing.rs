@@ -4,9 +4,9 @@
 //! A reading adds the requests that an event has ended to those that are answered and wait for their event. One whose event
 //! comes between the two counts would stand in both, and events come in numbers when a client has just closed its connections.
 
-use super::reading::Reading;
 use super::watcher::Watcher;
 use record::time::monotonic_ns;
+use record::watch::Reading;
 use std::time::Duration;
 
 /// Where the requests of the port stand.

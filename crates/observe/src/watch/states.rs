@@ -12,7 +12,7 @@
 
 use super::timer_wheel::{TimerWheel, client_key};
 use crate::sock_diag::{PortSockets, STATES};
-use serde::Serialize;
+use record::watch::Reconciliation;
 use std::collections::BTreeMap;
 
 const SYN_RECV: usize = 3;
@@ -45,21 +45,6 @@ impl Default for Transitions {
     fn default() -> Self {
         Transitions { entered: [0; 16], left: [0; 16], time_waits: [0; 64], time_wait_entered: 0, time_wait_reused: 0 }
     }
-}
-
-/// What a scan showed against the model.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Reconciliation {
-    /// Scans so far, the first of them at the start.
-    pub scans: u64,
-    /// Sum over states of what the last scan showed beyond what transitions during it can explain.
-    pub last_difference: u64,
-    /// The largest of them so far.
-    pub largest_difference: u64,
-    /// Sockets in the last scan.
-    pub last_scan: u64,
-    /// What it took, nanoseconds of this process's CPU time.
-    pub last_cost_ns: u64,
 }
 
 /// Sockets of one state that are older than the watch: no fewer than, no more than, taken for.

@@ -2,110 +2,15 @@
 //! paging, interrupts by kind, context switches, processes started and running, memory. All are cumulative since boot and
 //! carry the moment of their reading, so that any two give rates.
 
-use super::intervals::{Kind, WORDS};
-use super::system_text::{DiskCounts, parse_counts_by_kind, parse_disks, parse_named_numbers, parse_scheduled};
+use super::system_text::{parse_counts_by_kind, parse_disks, parse_named_numbers, parse_scheduled};
 use crate::group::clock_ticks_per_sec;
 use crate::kept_file::KeptFile;
 use crate::proc_text::{CpuTimes, parse_machine_stat};
 use record::time::monotonic_ns;
-use serde::Serialize;
-use std::collections::BTreeMap;
+use record::watch::system::{CpuModes, Kind, Memory, Paging, SystemTotals, WORDS};
 
 /// Kinds of interrupts that are kept; the rest is summed as `other`.
 const MOST_KINDS: usize = 24;
-
-/// CPU time by mode since boot, summed over the machine's CPUs, milliseconds (the kernel counts in ticks of 10).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct CpuModes {
-    /// User mode, nice included.
-    pub user_ms: u64,
-    /// System mode.
-    pub system_ms: u64,
-    /// Hard interrupts.
-    pub irq_ms: u64,
-    /// Soft interrupts.
-    pub softirq_ms: u64,
-    /// Idle.
-    pub idle_ms: u64,
-    /// Idle while a disk request was outstanding.
-    pub iowait_ms: u64,
-    /// Taken by the hypervisor.
-    pub steal_ms: u64,
-}
-
-/// Paging since boot.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Paging {
-    /// Bytes read from disks into memory.
-    pub in_bytes: u64,
-    /// Bytes written from memory to disks.
-    pub out_bytes: u64,
-    /// Pages that came back from swap.
-    pub swapped_in: u64,
-    /// Pages that went to swap.
-    pub swapped_out: u64,
-    /// Faults that had to wait for a disk.
-    pub major_faults: u64,
-    /// All faults.
-    pub faults: u64,
-}
-
-/// Memory now, bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Memory {
-    /// Of the machine.
-    pub total_bytes: u64,
-    /// That programs could have without swapping, by the kernel's estimate.
-    pub available_bytes: u64,
-    /// Of nobody.
-    pub free_bytes: u64,
-    /// Files' pages.
-    pub cached_bytes: u64,
-    /// Files' pages that must still be written.
-    pub dirty_bytes: u64,
-}
-
-/// One reading of the machine. What the kernel does not tell is absent, never 0.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct SystemTotals {
-    /// CLOCK_MONOTONIC, of the last reading of any kind.
-    pub at_ns: u64,
-    /// When each kind of counters was read last, by its word; rates are taken between such moments.
-    pub read_at_ns: BTreeMap<&'static str, u64>,
-    /// CPUs online.
-    pub cpus: u64,
-    /// CPU time by mode.
-    pub cpu: Option<CpuModes>,
-    /// Disks: whole devices, without partitions and without what lies above others (device mapper, loop, memory).
-    pub disk: Option<DiskCounts>,
-    /// Paging.
-    pub paging: Option<Paging>,
-    /// Interrupts since boot.
-    pub interrupts: Option<u64>,
-    /// By kind, the most frequent.
-    pub interrupts_by_kind: BTreeMap<String, u64>,
-    /// Soft interrupts by kind.
-    pub softirqs_by_kind: BTreeMap<String, u64>,
-    /// Context switches since boot.
-    pub context_switches: Option<u64>,
-    /// Processes and threads started since boot.
-    pub started: Option<u64>,
-    /// Threads that run or are ready to, now.
-    pub running: Option<u64>,
-    /// Threads that wait for a disk, now.
-    pub blocked: Option<u64>,
-    /// Memory.
-    pub memory: Option<Memory>,
-}
-
-impl SystemTotals {
-    /// Seconds between the readings of this kind in an earlier reading and in this one; `None` where there were not two.
-    pub fn seconds_since(&self, earlier: &SystemTotals, kind: Kind) -> Option<f64> {
-        let at = |totals: &SystemTotals| totals.read_at_ns.get(kind.word()).copied();
-        let span_ns = at(self)?.saturating_sub(at(earlier)?);
-        (span_ns > 0).then_some(span_ns as f64 / 1e9)
-    }
-}
 
 /// Keeps the files open: reading a kept file costs half of opening it each time.
 #[derive(Debug)]
@@ -147,7 +52,7 @@ impl SystemReader {
     pub fn read_into(&mut self, totals: &mut SystemTotals, kinds: &[Kind]) {
         for kind in kinds {
             totals.at_ns = monotonic_ns();
-            totals.read_at_ns.insert(kind.word(), totals.at_ns);
+            totals.read_at_ns.insert(kind.word().into(), totals.at_ns);
             match kind {
                 Kind::Cpu => self.read_cpu(totals),
                 Kind::Interrupts => {

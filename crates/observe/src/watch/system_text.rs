@@ -2,30 +2,14 @@
 //! is missing or malformed is left out, and what is kept is bounded.
 
 use crate::proc_text::{lines, number, words};
-use serde::Serialize;
+use record::Outside;
+use record::watch::system::DiskCounts;
 use std::collections::BTreeMap;
 
 /// A sector of /proc/diskstats, whatever the device's own (Documentation/admin-guide/iostats.rst).
 const SECTOR_BYTES: u64 = 512;
 /// More devices than this are not looked at.
 const MOST_DEVICES: usize = 4096;
-
-/// Disk work since boot, summed over devices.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct DiskCounts {
-    /// Devices.
-    pub devices: u64,
-    /// Reads completed.
-    pub reads: u64,
-    /// Bytes read.
-    pub read_bytes: u64,
-    /// Writes completed.
-    pub writes: u64,
-    /// Bytes written.
-    pub written_bytes: u64,
-    /// Milliseconds in which a device had work, summed: utilisation of a single disk when divided by elapsed time.
-    pub busy_ms: u64,
-}
 
 /// Sums the whole devices of `/proc/diskstats`: a partition's work is its disk's, and what lies above other devices (device
 /// mapper, RAID, loop) or in memory would count twice.
@@ -114,7 +98,7 @@ pub fn parse_counts_by_kind(text: &[u8], most: usize) -> BTreeMap<String, u64> {
         let words_left: Vec<&[u8]> = rest.collect();
         let is_numbered = label.iter().all(u8::is_ascii_digit);
         let kind = if is_numbered { words_left.last().copied().unwrap_or(label) } else { label };
-        let kind: String = String::from_utf8_lossy(kind).chars().filter(|c| !c.is_control()).take(40).collect();
+        let kind = Outside::of_bytes(kind, 40).into();
         if sum > 0 {
             let count = by_kind.entry(kind).or_default();
             *count = count.saturating_add(sum);

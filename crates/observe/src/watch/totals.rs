@@ -2,10 +2,10 @@
 
 use super::classes::SIZE_CLASSES;
 use super::kernel::KernelHooks;
-use super::reading::{ClassTotals, ConnectTotals, ConnectionCounts, Log2Histogram, Losses, OpenRequest, OpenTotals};
 use super::states::Transitions;
 use super::watcher::Counted;
 use crate::bpf::types::watch::{ClassRow, PortCounts, Sweep};
+use record::watch::{ClassTotals, ConnectTotals, ConnectionCounts, Log2Histogram, Losses, OpenRequest, OpenTotals};
 
 /// Longest requests that a reading lists.
 const LISTED: usize = 10;

@@ -11,15 +11,14 @@ use super::pack_places;
 use super::phases::PhaseSums;
 use super::probe_cost;
 use super::programs::{PortOptions, Programs, WAYS};
-use super::reading::{AddedCost, ClassTotals, PackTotals, PhaseTotals, Reading};
-use super::schedule::{DRAIN, Mode, Schedule, WINDOW};
+use super::schedule::{DRAIN, Schedule, WINDOW};
 use super::shares::WINDOW_COST_PER_CPU_NS;
 use super::standing::Standing;
 use super::timer_wheel::TimerWheel;
 use super::totals;
-use super::traffic::Traffic;
 use super::watcher::{Charged, Counted, WatchOptions};
 use record::time::monotonic_ns;
+use record::watch::{AddedCost, ClassTotals, Mode, PackTotals, PhaseTotals, Reading, Traffic};
 use std::time::Duration;
 
 /// Events on the state hook of one connection's life.
@@ -426,7 +425,7 @@ impl Tracer {
         let traffic = self.traffic.as_mut()?;
         for look in self.programs.looks() {
             let kept = look.head.get(..look.kept as usize).filter(|head| !head.is_empty());
-            traffic.add(kept);
+            super::traffic::add(traffic, kept);
         }
         self.traffic
     }

@@ -6,37 +6,10 @@
 //! the server: any bytes give an answer, in time linear in their number.
 
 use record::doubt::{Doubt, DoubtKind, Severity};
-use serde::Serialize;
+use record::watch::Traffic;
 
 /// Bytes kept of a read that is looked into, at most, as in `bpf/watch.h`.
 const LOOK_BYTES: usize = 1024;
-
-/// What reads that began a request were seen to hold. Counts are of reads looked into, not of all reads.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Traffic {
-    /// Reads looked into; the following are parts of it.
-    pub looked_into: u64,
-    /// One request of HTTP/1, or its beginning.
-    pub http1: u64,
-    /// One command of Redis (RESP), or its beginning.
-    pub redis: u64,
-    /// Several requests of HTTP/1 or commands of Redis at once: they count as one.
-    pub pipelined: u64,
-    /// Of `http1` and `pipelined`: with a body.
-    pub uploads: u64,
-    /// Of `uploads`: the client waits for leave (`Expect: 100-continue`), so each counts twice.
-    pub expecting: u64,
-    /// Of `http1`: asks to go on as a WebSocket.
-    pub websockets: u64,
-    /// HTTP/2: its beginning, or frames of it.
-    pub http2: u64,
-    /// Records of TLS.
-    pub tls: u64,
-    /// None of these.
-    pub other: u64,
-    /// Read in a way that hides where the bytes are, as io_uring does.
-    pub hidden: u64,
-}
 
 /// What one read holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,71 +38,69 @@ pub enum Content {
     Other,
 }
 
-impl Traffic {
-    /// Adds a read whose first bytes are these; `None` where they could not be had.
-    pub fn add(&mut self, head: Option<&[u8]>) {
-        self.looked_into += 1;
-        let Some(head) = head else {
-            self.hidden += 1;
-            return;
-        };
-        match content(head) {
-            Content::Http1 { requests, has_body, expects, is_websocket } => {
-                *(if requests > 1 { &mut self.pipelined } else { &mut self.http1 }) += 1;
-                self.uploads += u64::from(has_body);
-                self.expecting += u64::from(expects);
-                self.websockets += u64::from(is_websocket);
-            }
-            Content::Redis { commands } => *(if commands > 1 { &mut self.pipelined } else { &mut self.redis }) += 1,
-            Content::Http2 => self.http2 += 1,
-            Content::Tls => self.tls += 1,
-            Content::Other => self.other += 1,
+/// Adds a read whose first bytes are these; `None` where they could not be had.
+pub fn add(traffic: &mut Traffic, head: Option<&[u8]>) {
+    traffic.looked_into += 1;
+    let Some(head) = head else {
+        traffic.hidden += 1;
+        return;
+    };
+    match content(head) {
+        Content::Http1 { requests, has_body, expects, is_websocket } => {
+            *(if requests > 1 { &mut traffic.pipelined } else { &mut traffic.http1 }) += 1;
+            traffic.uploads += u64::from(has_body);
+            traffic.expecting += u64::from(expects);
+            traffic.websockets += u64::from(is_websocket);
         }
+        Content::Redis { commands } => *(if commands > 1 { &mut traffic.pipelined } else { &mut traffic.redis }) += 1,
+        Content::Http2 => traffic.http2 += 1,
+        Content::Tls => traffic.tls += 1,
+        Content::Other => traffic.other += 1,
     }
+}
 
-    /// What the counts of requests mean on this port, where they are not those of requests.
-    pub fn doubts(&self) -> Vec<Doubt> {
-        let of = |count: u64| format!("{count} of {} reads looked into", self.looked_into);
-        let cases = [
-            (
-                self.http2,
-                "HTTP/2 is spoken here",
-                "each change of direction counts as a request, streams are not told apart; bytes and CPU time are exact: take requests from the server's log",
-            ),
-            (
-                self.pipelined,
-                "requests are pipelined here",
-                "those that one read takes in count as one; bytes and CPU time are exact: take requests from the server's log",
-            ),
-            (
-                self.expecting,
-                "uploads wait for leave here (Expect: 100-continue)",
-                "each counts as two requests: subtract one for each interim response",
-            ),
-            (
-                self.websockets,
-                "WebSockets are opened here",
-                "each of their changes of direction counts as a request: watch a port without them for requests",
-            ),
-            (
-                self.tls,
-                "TLS is spoken here",
-                "bytes are those on the wire, the flights of a handshake count as one or two small requests, and streams of HTTP/2 inside are not seen: compare with the server's log",
-            ),
-            (
-                if self.other * 2 > self.looked_into { self.other } else { 0 },
-                "what is spoken here is not known",
-                "each change of direction counts as a request: take requests from the server's log",
-            ),
-        ];
-        cases
-            .into_iter()
-            .filter(|(count, ..)| *count > 0)
-            .map(|(count, what, remedy)| {
-                Doubt::new(DoubtKind::NotSplit, Severity::Note, format!("{what} ({})", of(count)), remedy)
-            })
-            .collect()
-    }
+/// What the counts of requests mean on this port, where they are not those of requests.
+pub fn doubts(traffic: &Traffic) -> Vec<Doubt> {
+    let of = |count: u64| format!("{count} of {} reads looked into", traffic.looked_into);
+    let cases = [
+        (
+            traffic.http2,
+            "HTTP/2 is spoken here",
+            "each change of direction counts as a request, streams are not told apart; bytes and CPU time are exact: take requests from the server's log",
+        ),
+        (
+            traffic.pipelined,
+            "requests are pipelined here",
+            "those that one read takes in count as one; bytes and CPU time are exact: take requests from the server's log",
+        ),
+        (
+            traffic.expecting,
+            "uploads wait for leave here (Expect: 100-continue)",
+            "each counts as two requests: subtract one for each interim response",
+        ),
+        (
+            traffic.websockets,
+            "WebSockets are opened here",
+            "each of their changes of direction counts as a request: watch a port without them for requests",
+        ),
+        (
+            traffic.tls,
+            "TLS is spoken here",
+            "bytes are those on the wire, the flights of a handshake count as one or two small requests, and streams of HTTP/2 inside are not seen: compare with the server's log",
+        ),
+        (
+            if traffic.other * 2 > traffic.looked_into { traffic.other } else { 0 },
+            "what is spoken here is not known",
+            "each change of direction counts as a request: take requests from the server's log",
+        ),
+    ];
+    cases
+        .into_iter()
+        .filter(|(count, ..)| *count > 0)
+        .map(|(count, what, remedy)| {
+            Doubt::new(DoubtKind::NotSplit, Severity::Note, format!("{what} ({})", of(count)), remedy)
+        })
+        .collect()
 }
 
 /// Methods of RFC 9110 and PATCH (RFC 5789), with the space that follows.
@@ -333,11 +304,11 @@ mod tests {
     #[test]
     fn what_cannot_be_split_is_said_with_its_size() {
         let mut traffic = Traffic::default();
-        traffic.add(Some(b"GET / HTTP/1.1\r\n\r\n"));
-        assert!(traffic.doubts().is_empty());
-        traffic.add(Some(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"));
-        traffic.add(None);
-        let doubts = traffic.doubts();
+        add(&mut traffic, Some(b"GET / HTTP/1.1\r\n\r\n"));
+        assert!(doubts(&traffic).is_empty());
+        add(&mut traffic, Some(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"));
+        add(&mut traffic, None);
+        let doubts = doubts(&traffic);
         assert_eq!(doubts.len(), 1);
         assert_eq!(doubts[0].what, "HTTP/2 is spoken here (1 of 3 reads looked into)");
         assert_eq!((traffic.http1, traffic.http2, traffic.hidden), (1, 1, 1));
@@ -347,7 +318,7 @@ mod tests {
         #[test]
         fn any_bytes_are_something(head in prop::collection::vec(any::<u8>(), 0..2000)) {
             let mut traffic = Traffic::default();
-            traffic.add(Some(&head));
+            add(&mut traffic, Some(&head));
             let parts = traffic.http1 + traffic.redis + traffic.pipelined + traffic.http2 + traffic.tls + traffic.other;
             prop_assert_eq!(parts, 1);
         }

@@ -3,22 +3,21 @@
 use super::by_process;
 use super::classes::SizeClasses;
 use super::error::WatchError;
-use super::group_io::{ControlGroupTotals, GroupIo, GroupIoReader, processes_of, read_control_group};
-use super::intervals::{Due, Intervals, Kind};
+use super::group_io::{GroupIoReader, processes_of, read_control_group};
+use super::intervals::{Due, Intervals};
 use super::pack::Pack;
-use super::reading::{ChargedCpu, ConnectTotals, ConnectionCounts, ConnectionTotals, CpuTotals, Losses, Reading};
-use super::schedule::Mode;
 use super::server::{Roots, ServerReading, ServerSide, namespace_number};
 use super::states::{ByState, Scan, StateModel, Stillness, Transitions};
-use super::system::{SystemReader, SystemTotals};
+use super::system::SystemReader;
 use super::timer_wheel::TimerWheel;
 use super::tracer::Tracer;
-use super::traffic::Traffic;
 use crate::cpu_clock;
 use crate::error::ObserveError;
 use crate::group::Group;
 use crate::sock_diag::STATES;
 use record::time::{monotonic_ns, unix_ms};
+use record::watch::system::{ControlGroupTotals, GroupIo, Kind, SystemTotals};
+use record::watch::{ChargedCpu, ConnectTotals, ConnectionCounts, ConnectionTotals, CpuTotals, Losses, Mode, Reading};
 use record::{Doubt, DoubtKind, Severity};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -363,6 +362,7 @@ impl Watcher {
                 .copied()
                 .zip(states)
                 .filter(|(name, count)| *count > 0 && *name != "unknown")
+                .map(|(name, count)| (name.into(), count))
                 .collect(),
             reconciliation: self.has_programs().then(|| self.states.reconciliation()),
             counted: self.has_programs().then_some(counted.connections),
@@ -429,7 +429,7 @@ impl Watcher {
                 "part of the server runs outside the watched process group: name its port's owner",
             ));
         }
-        doubts.extend(self.last.traffic.iter().flat_map(Traffic::doubts));
+        doubts.extend(self.last.traffic.iter().flat_map(super::traffic::doubts));
         doubts
     }
 }

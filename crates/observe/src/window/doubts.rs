@@ -3,6 +3,7 @@
 use super::Window;
 use super::neighbours::Neighbours;
 use crate::group::clock_ticks_per_sec;
+use record::Outside;
 use record::doubt::{Doubt, DoubtKind, Severity};
 
 /// More than this share of CPU time taken by the hypervisor is a doubt.
@@ -201,8 +202,8 @@ fn tolerance_of_ticks(window: &Window, cpu_ns: u64) -> u64 {
 }
 
 /// Names of programs are anybody's text.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).take(40).collect()
+fn printable(text: &str) -> Outside {
+    Outside::new(text, 40)
 }
 
 #[cfg(test)]

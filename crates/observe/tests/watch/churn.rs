@@ -3,8 +3,10 @@
 use crate::client::Connection;
 use crate::rig::{Server, watch};
 use observe::sock_diag::{DiagSocket, STATES, Scope};
-use observe::watch::{Mode, WatchOptions, Watcher};
+use observe::watch::{WatchOptions, Watcher};
 use record::time::monotonic_ns;
+use record::watch::Mode;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +18,7 @@ fn scanned(port: u16) -> BTreeMap<&'static str, u64> {
     STATES.iter().copied().zip(sockets.by_state).filter(|(_, count)| *count > 0).collect()
 }
 
-fn shown(watcher: &mut Watcher) -> BTreeMap<&'static str, u64> {
+fn shown(watcher: &mut Watcher) -> BTreeMap<Cow<'static, str>, u64> {
     watcher.read().connections.states
 }
 
@@ -56,7 +58,7 @@ fn equals_scans(watcher: &mut Watcher, port: u16, seconds: u64) {
         let after = scanned(port);
         let is_equal = |scan: &BTreeMap<&'static str, u64>| {
             STATES.iter().all(|state| {
-                let [seen, shown] = [scan, &reading].map(|states| states.get(state).copied().unwrap_or(0));
+                let [seen, shown] = [scan.get(state), reading.get(*state)].map(|count| count.copied().unwrap_or(0));
                 seen.abs_diff(shown) <= if *state == "time-wait" { uncertain } else { 0 }
             })
         };

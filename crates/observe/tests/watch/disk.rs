@@ -2,7 +2,8 @@
 
 use crate::client::Connection;
 use crate::rig::{Server, settle, watch};
-use observe::watch::{Mode, SizeClasses, WatchOptions};
+use observe::watch::{SizeClasses, WatchOptions};
+use record::watch::Mode;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -53,7 +54,7 @@ fn disk_reads_belong_to_the_request_that_made_them() {
     let phases = watcher.read().phases;
     println!("{test}: {:?}", phases[1]);
     let sum = |class: usize| {
-        let estimate = |figure: Option<observe::watch::estimate::Estimate>| figure.expect("requests were seen").mean;
+        let estimate = |figure: Option<record::watch::Estimate>| figure.expect("requests were seen").mean;
         let requests = phases[class].requests as f64;
         (estimate(phases[class].disk_reads) * requests, estimate(phases[class].disk_bytes) * requests)
     };

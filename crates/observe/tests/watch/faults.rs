@@ -2,7 +2,8 @@
 
 use crate::client::{Connection, keep_alive};
 use crate::rig::{Server, counting, free_port, settle, watch};
-use observe::watch::{Mode, WatchOptions, Watcher};
+use observe::watch::{WatchOptions, Watcher};
+use record::watch::Mode;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 #[test]

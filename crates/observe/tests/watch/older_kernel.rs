@@ -3,7 +3,8 @@
 
 use crate::client::{Count, keep_alive};
 use crate::rig::{counting, settle};
-use observe::watch::{Mode, WatchOptions, Watcher};
+use observe::watch::{WatchOptions, Watcher};
+use record::watch::Mode;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 

@@ -3,8 +3,8 @@
 use crate::client::{Connection, Count, close_each};
 use crate::rig::{Server, check_states, counted, counting, settle, watch};
 use observe::watch::WatchOptions;
-use observe::watch::reading::ProcessTotals;
 use record::DoubtKind;
+use record::watch::ProcessTotals;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 

@@ -3,13 +3,13 @@
 use crate::client::keep_alive;
 use crate::rig::{Server, counting, root, settle, watch};
 use observe::watch::pack::Pack;
-use observe::watch::reading::{PackTotals, Reading};
 use observe::watch::{WatchOptions, Watcher};
 use record::time::monotonic_ns;
+use record::watch::{PackTotals, Reading};
 use std::sync::atomic::AtomicBool;
 
 fn timed(pack: &PackTotals) -> (u64, u64) {
-    let sum = |of: &[observe::watch::reading::PhaseTotals]| of.iter().map(|class| class.requests).sum();
+    let sum = |of: &[record::watch::PhaseTotals]| of.iter().map(|class| class.requests).sum();
     (sum(&pack.by_functions), sum(&pack.by_events))
 }
 

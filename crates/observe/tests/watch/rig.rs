@@ -5,7 +5,8 @@ mod free_port;
 
 use crate::client::Count;
 pub use free_port::free_port;
-use observe::watch::{Mode, Reading, WatchOptions, Watcher};
+use observe::watch::{WatchOptions, Watcher};
+use record::watch::{Mode, Reading};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

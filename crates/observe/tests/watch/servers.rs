@@ -2,8 +2,8 @@
 
 use crate::client::{close_each, keep_alive};
 use crate::rig::{Server, check_states, counted, counting, free_port, settle, watch};
-use observe::watch::reading::{CpuTotals, ProcessCounts};
-use observe::watch::{Mode, WatchOptions};
+use observe::watch::WatchOptions;
+use record::watch::{CpuTotals, Mode, ProcessCounts};
 use std::process::Command;
 
 /// Counts and bytes are the client's; the CPU time charged is within the scheduler's account.

@@ -3,8 +3,8 @@
 
 use crate::client::{Count, keep_alive};
 use crate::rig::{Server, counting, settle, watch};
-use observe::watch::system::SystemTotals;
 use observe::watch::{Intervals, WatchOptions, Watcher};
+use record::watch::system::SystemTotals;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -2,6 +2,7 @@
 
 use super::{Estimate, PacketCounts};
 use crate::Doubt;
+use crate::Outside;
 use crate::layers::Layer;
 use serde::Serialize;
 
@@ -75,7 +76,7 @@ pub struct Machine {
     /// Its first process.
     pub pid: u32,
     /// Name of its program; untrusted text.
-    pub command: String,
+    pub command: Outside,
     /// CPUs of the machine.
     pub cpus: usize,
     /// Functions hooked at begin and end.

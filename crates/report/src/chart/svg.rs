@@ -1,5 +1,6 @@
 //! SVG elements as text. Everything from outside is escaped here.
 
+use record::Outside;
 use std::fmt::Write as _;
 
 pub(super) struct Svg {
@@ -53,17 +54,16 @@ impl Svg {
     }
 }
 
-/// Escapes for element content and quoted attributes; characters that XML does not allow are replaced.
+/// Escapes for element content and quoted attributes; what is not fit to be shown, which XML does not allow either, is replaced.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
+    for c in Outside::new(text, usize::MAX).chars() {
         match c {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            c if c.is_control() => out.push(' '),
             c => out.push(c),
         }
     }

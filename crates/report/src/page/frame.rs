@@ -44,8 +44,8 @@ impl Frame {
         Self {
             style: STYLE,
             name: plain(&record.scenario.name, 120),
-            url: plain(&record.scenario.url, 300),
-            command: plain(&record.scenario.command, 40),
+            url: plain(&record.scenario.url(), 300),
+            command: record.scenario.kind.command().into(),
             started: record::time::utc_iso(record.started_unix_ms).replace('T', " ").replace('Z', " UTC"),
             status,
             is_complete: record.status == Status::Complete,

@@ -5,7 +5,7 @@ use crate::text::{grouped, not_measured, plain};
 use analyze::zones::{Level, Spread, SweepFindings, percent};
 use record::units::{format_bytes, format_nanos, format_si};
 use record::workload::Grouping;
-use record::{Criteria, Pace, Point, RunDir, Sweep, names};
+use record::{Criteria, LoadPlan, Pace, Point, RunDir, Sweep, names};
 use serde::Serialize;
 
 /// Points whose figures are listed one by one; beyond it the page would grow without bound.
@@ -277,14 +277,23 @@ pub(crate) fn facts(run: &RunDir) -> Vec<FactGroup> {
     let settings: Vec<_> = machine.sysctls.iter().take(50).map(|(name, value)| (text(name), text(value))).collect();
     let mut server: Vec<_> =
         run.record.server_facts.iter().take(100).map(|(name, value)| (text(name), text(value))).collect();
-    if let Some(command) = &run.record.scenario.server {
+    if let Some(command) = run.record.scenario.server() {
         server.push(("command".into(), plain(&command.argv.join(" "), 600)));
         server.push(("own network namespace".into(), if command.isolated { "yes".into() } else { "no".into() }));
         if !command.cpus.is_empty() {
             server.push(("pinned to CPUs".into(), cpus(&command.cpus)));
         }
     }
-    let load = &run.record.scenario.load;
+    let client = run.record.scenario.load().map(client).unwrap_or_default();
+    [("Machine", of_machine), ("Server", server), ("Client", client), ("Kernel settings", settings)]
+        .into_iter()
+        .filter(|(_, facts)| !facts.is_empty())
+        .collect()
+}
+
+/// What asked for it.
+fn client(load: &LoadPlan) -> Vec<(String, String)> {
+    let text = |text: &str| plain(text, 300);
     let mut client = vec![
         (
             "request".to_string(),
@@ -324,10 +333,7 @@ pub(crate) fn facts(run: &RunDir) -> Vec<FactGroup> {
         client.push(("pinned to CPUs".into(), cpus(&load.cpus)));
     }
     client.extend(load.headers.iter().take(30).map(|(name, value)| (format!("header {}", text(name)), text(value))));
-    [("Machine", of_machine), ("Server", server), ("Client", client), ("Kernel settings", settings)]
-        .into_iter()
-        .filter(|(_, facts)| !facts.is_empty())
-        .collect()
+    client
 }
 
 fn cpus(list: &[usize]) -> String {

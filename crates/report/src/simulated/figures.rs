@@ -1,9 +1,10 @@
 //! The paper's Figures 4 to 7.
 
-use crate::chart::{Chart, Layer, Scale, Series};
+use crate::chart::{Chart, Layer as Area, Scale, Series};
 use crate::page::Figure;
-use analyze::simulated::stored::{Counts, Point, Simulation};
-use analyze::simulated::{LAYERS, per_packet, size};
+use analyze::simulated::{along, per_packet, size};
+use record::layers::Layer;
+use record::simulation::{Counts, Point, Simulation};
 use record::units::format_si;
 
 const CLASSES: [&str; 6] = ["n2", "n3", "n4", "n5", "n6", "n7"];
@@ -54,10 +55,10 @@ const AXES: [Axis; 3] = [
 pub fn of(simulation: &Simulation) -> Vec<Figure> {
     let mut figures = Vec::new();
     for axis in &AXES {
-        let Some(group) = simulation.along(axis.value).into_iter().next() else { continue };
+        let Some(group) = along(simulation, axis.value).into_iter().next() else { continue };
         let x = |point: &Point| (axis.value)(point) as f64 * axis.unit;
         let constant = constant(&group, axis);
-        let count: fn(&Counts) -> f64 = |counts| counts.instructions;
+        let count: fn(&Counts) -> u64 = |counts| counts.instructions;
         figures.push(stacked(axis, axis.instructions, "instructions", &group, x, count, &constant));
         if let Some(l2) = simulation.l2_bytes(0) {
             let caption = format!("L2 of {}; {constant}", size(l2));
@@ -100,21 +101,21 @@ fn stacked(
     what: &str,
     group: &[&Point],
     x: impl Fn(&Point) -> f64,
-    count: fn(&Counts) -> f64,
+    count: fn(&Counts) -> u64,
     caption: &str,
 ) -> Figure {
     let loads: Vec<f64> = group.iter().map(|point| x(point)).collect();
     let mut floor: Vec<(f64, f64)> = loads.iter().map(|load| (*load, 0.0)).collect();
     let mut layers = Vec::new();
-    let stack = LAYERS.iter().filter(|(word, _)| !matches!(*word, "user" | "other" | "idle"));
-    for ((word, name), class) in stack.zip(CLASSES) {
+    let stack = Layer::ALL.into_iter().filter(|layer| layer.is_stack());
+    for (layer, class) in stack.zip(CLASSES) {
         let mut edges = Vec::new();
         for (below, point) in floor.iter_mut().zip(group) {
-            let high = below.1 + per_packet(point, |sample| sample.layer(word, count)).unwrap_or(0.0);
+            let high = below.1 + per_packet(point, |sample| count(&sample.layer(layer)) as f64).unwrap_or(0.0);
             edges.push((below.0, below.1, high));
             below.1 = high;
         }
-        layers.push(Layer { name: name.to_string(), class, edges, gaps: Vec::new() });
+        layers.push(Area { name: layer.word().to_string(), class, edges, gaps: Vec::new() });
     }
     let x_scale = (axis.scale)(&loads);
     let tops = floor.iter().map(|(_, high)| *high);
@@ -140,16 +141,16 @@ fn lines(title: &'static str, group: &[&Point], x: impl Fn(&Point) -> f64, named
     chart
 }
 
-fn of_stack(group: &[&Point], count: impl Fn(&Counts) -> f64) -> Vec<f64> {
-    group.iter().map(|point| per_packet(point, |sample| count(&sample.stack)).unwrap_or(0.0)).collect()
+fn of_stack(group: &[&Point], count: impl Fn(&Counts) -> u64) -> Vec<f64> {
+    group.iter().map(|point| per_packet(point, |sample| count(&sample.stack) as f64).unwrap_or(0.0)).collect()
 }
 
 /// Figure 7, of what is simulated.
 fn statistics(group: &[&Point], x: impl Fn(&Point) -> f64, constant: &str) -> Figure {
     let named = vec![
-        ("L1D".to_string(), of_stack(group, |counts| counts.l1d_misses)),
+        ("L1D".to_string(), of_stack(group, |counts| counts.l1d_misses())),
         ("L2".to_string(), of_stack(group, |counts| counts.l2_misses(0))),
-        ("DTLB".to_string(), of_stack(group, |counts| counts.dtlb_misses)),
+        ("DTLB".to_string(), of_stack(group, |counts| counts.dtlb_misses())),
     ];
     let title = "Misses of the stack for a packet against connections";
     Figure {
@@ -165,7 +166,7 @@ fn statistics(group: &[&Point], x: impl Fn(&Point) -> f64, constant: &str) -> Fi
 fn by_size(simulation: &Simulation, group: &[&Point], x: impl Fn(&Point) -> f64, constant: &str) -> Figure {
     let levels = 0..simulation.levels().min(LINES.len());
     let named = levels.map(|level| {
-        let name = size(simulation.l2_bytes(level).unwrap_or(0.0));
+        let name = size(simulation.l2_bytes(level).unwrap_or(0));
         (name, of_stack(group, |counts| counts.l2_misses(level)))
     });
     let title = "L2 misses of the stack by size of L2";

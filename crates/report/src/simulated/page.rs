@@ -3,7 +3,8 @@
 use super::{figures, tables, text};
 use crate::page::frame::{Frame, render};
 use crate::page::{DrawnFigure, draw};
-use analyze::simulated::{Simulation, sentences};
+use analyze::simulated::sentences;
+use record::simulation::Simulation;
 use record::{RunDir, Status};
 use serde::Serialize;
 

@@ -1,8 +1,10 @@
 //! The tables, as words: after Kim and Rixner's Tables 1 to 3, and the objects that miss.
 
 use crate::text::plain;
-use analyze::simulated::stored::{Cost, Counts, Line, Object, Point, Sample, Simulation};
-use analyze::simulated::{LAYERS, foremost, per_packet, size};
+use analyze::simulated::{along, foremost, per_packet, size, title, words};
+use record::layers::Layer;
+use record::names::BODY_BYTES;
+use record::simulation::{Counts, Line, Object, Point, Sample, Simulation};
 use serde::Serialize;
 
 /// Kinds of memory that are listed.
@@ -29,7 +31,7 @@ pub fn of(simulation: &Simulation) -> Vec<Table> {
     let mut tables = vec![profiles(simulation), loads(simulation)];
     tables.extend(sizes(simulation));
     if let Some(point) = foremost(simulation)
-        && let Some(sample) = point.samples.first().filter(|sample| sample.sent > 0.0)
+        && let Some(sample) = point.samples.first().filter(|sample| sample.sent > 0)
     {
         tables.extend(kinds(simulation, point, sample));
         tables.extend(lines(simulation, point, sample));
@@ -51,28 +53,21 @@ fn number(value: f64) -> String {
 
 /// Without units, which the note says: ten columns fit on a page.
 fn layer_columns() -> Vec<(String, String)> {
-    let names = LAYERS.iter().map(|(_, name)| *name).chain(["unattributed", "Overall Stack"]);
+    let names = Layer::ALL.iter().map(|layer| layer.word()).chain(["unattributed", "Overall Stack"]);
     names.map(|name| (name.to_string(), String::new())).collect()
 }
 
 /// A count of each column.
 fn across(point: &Point, count: impl Fn(&Counts) -> f64) -> Vec<String> {
     let mut cells: Vec<Option<f64>> =
-        LAYERS.iter().map(|(word, _)| per_packet(point, |sample| sample.layer(word, &count))).collect();
+        Layer::ALL.into_iter().map(|layer| per_packet(point, |sample| count(&sample.layer(layer)))).collect();
     cells.push(per_packet(point, |sample| count(&sample.unattributed)));
     cells.push(per_packet(point, |sample| count(&sample.stack)));
     cells.into_iter().map(|cell| cell.map_or("-".into(), number)).collect()
 }
 
-/// Cycles by the model.
-pub fn cycles(counts: &Counts, cost: &Cost) -> f64 {
-    cost.instruction * counts.instructions
-        + cost.l1_miss * (counts.l1i_misses + counts.l1d_misses)
-        + cost.l2_miss * counts.l2_misses(0)
-}
-
 fn label(simulation: &Simulation, point: &Point) -> String {
-    let rates = simulation.along(|point| point.rate_per_sec);
+    let rates = along(simulation, |point| point.rate_per_sec);
     let mut words = format!("C:{} L:{}", point.connections, point.delay_us as f64 / 1000.0);
     if !rates.is_empty() {
         words.push_str(&format!(" {}/s", point.rate_per_sec));
@@ -84,7 +79,7 @@ fn label(simulation: &Simulation, point: &Point) -> String {
 fn samples(simulation: &Simulation) -> String {
     let counts: Vec<usize> = simulation.points.iter().map(|point| point.samples.len()).collect();
     let (low, high) = (counts.iter().min().copied().unwrap_or(0), counts.iter().max().copied().unwrap_or(0));
-    let sent: f64 = simulation.points.iter().flat_map(|point| &point.samples).map(|sample| sample.sent).sum();
+    let sent: f64 = simulation.points.iter().flat_map(|point| &point.samples).map(|sample| sample.sent as f64).sum();
     let boots = if low == high { low.to_string() } else { format!("{low} to {high}") };
     format!("n = {boots} boots a point, {} packets in all", crate::text::grouped(sent))
 }
@@ -95,12 +90,15 @@ fn profiles(simulation: &Simulation) -> Table {
     for point in simulation.points.iter().filter(|point| !point.samples.is_empty()) {
         let at = label(simulation, point);
         if let Some(cost) = &simulation.cost {
-            rows.push((format!("{at} cycles (modelled)"), across(point, |counts| cycles(counts, cost))));
+            rows.push((format!("{at} cycles (modelled)"), across(point, |counts| cost.of(counts))));
         }
-        rows.push((format!("{at} instructions"), across(point, |counts| counts.instructions)));
+        rows.push((format!("{at} instructions"), across(point, |counts| counts.instructions as f64)));
         if simulation.caches.is_some() {
-            rows.push((format!("{at} L1 misses"), across(point, |counts| counts.l1i_misses + counts.l1d_misses)));
-            rows.push((format!("{at} L2 misses"), across(point, |counts| counts.l2_misses(0))));
+            rows.push((
+                format!("{at} L1 misses"),
+                across(point, |counts| counts.l1i_misses() as f64 + counts.l1d_misses() as f64),
+            ));
+            rows.push((format!("{at} L2 misses"), across(point, |counts| counts.l2_misses(0) as f64)));
         }
     }
     let cost = simulation.cost.map_or(String::new(), |cost| {
@@ -124,15 +122,13 @@ fn profiles(simulation: &Simulation) -> Table {
 /// What a server was asked for; without one no row.
 fn loads(simulation: &Simulation) -> Table {
     let row = |point: &Point| {
-        let sample = point.samples.iter().find(|sample| sample.load.is_some() && sample.sent > 0.0)?;
-        let load = &sample.load.as_ref()?.point;
+        let sample = point.samples.iter().find(|sample| sample.load.is_some() && sample.sent > 0)?;
+        let load = sample.load_account()?;
         let answers = load.outcomes.completed();
         let failed = load.outcomes.failed();
-        let bytes = load.figures.value(record::names::BODY_BYTES).map(|bytes| bytes / answers as f64);
-        // The two windows differ a little, so rates are compared.
-        let rate = load.figures.value(record::names::THROUGHPUT);
-        let packets = rate.map(|rate| sample.sent * 1e9 / sample.window_ns / rate);
-        let instructions = packets.map(|packets| packets * sample.stack.instructions / sample.sent);
+        let bytes = load.figures.value(BODY_BYTES).map(|bytes| bytes / answers as f64);
+        let packets = sample.packets_per_answer(&load);
+        let instructions = packets.map(|packets| packets * sample.stack.instructions as f64 / sample.sent as f64);
         let known = |value: Option<f64>| value.filter(|value| value.is_finite()).map_or("-".into(), number);
         let cells = vec![
             answers.to_string(),
@@ -169,8 +165,8 @@ fn sizes(simulation: &Simulation) -> Option<Table> {
     let mut rows = Vec::new();
     for point in simulation.points.iter().filter(|point| !point.samples.is_empty()) {
         for level in 0..simulation.levels() {
-            let name = format!("{} {}", label(simulation, point), size(simulation.l2_bytes(level).unwrap_or(0.0)));
-            rows.push((name, across(point, |counts| counts.l2_misses(level))));
+            let name = format!("{} {}", label(simulation, point), size(simulation.l2_bytes(level).unwrap_or(0)));
+            rows.push((name, across(point, |counts| counts.l2_misses(level) as f64)));
         }
     }
     Some(Table {
@@ -182,7 +178,7 @@ fn sizes(simulation: &Simulation) -> Option<Table> {
 }
 
 fn of_point(point: &Point, sample: &Sample) -> String {
-    format!("Simulated, at {} (seed {}, {} packets)", point.words(), sample.seed, sample.sent)
+    format!("Simulated, at {} (seed {}, {} packets)", words(point), sample.seed, sample.sent)
 }
 
 fn kinds(simulation: &Simulation, point: &Point, sample: &Sample) -> Option<Table> {
@@ -190,17 +186,17 @@ fn kinds(simulation: &Simulation, point: &Point, sample: &Sample) -> Option<Tabl
     let mut columns: Vec<(String, String)> =
         [("loads and stores", "per packet"), ("L1D", "misses a packet")].map(|(a, b)| (a.into(), b.into())).into();
     for level in 0..simulation.levels() {
-        let bytes = simulation.l2_bytes(level).unwrap_or(0.0);
+        let bytes = simulation.l2_bytes(level).unwrap_or(0);
         columns.push((format!("L2 {}", size(bytes)), "misses a packet".into()));
     }
     let row = |object: &Object| {
-        let mut cells = vec![object.reads + object.writes, object.l1d_misses];
+        let mut cells = vec![object.accesses(), object.l1d_misses];
         cells.extend((0..simulation.levels()).map(|level| object.l2_misses(level)));
         let name = match &object.structure {
-            Some(_) => format!("{} ({} B)", object.title(), object.stride_bytes),
-            None => object.title(),
+            Some(_) => format!("{} ({} B)", title(object), object.stride_bytes),
+            None => title(object),
         };
-        (name, cells.into_iter().map(|count| number(count / sample.sent)).collect())
+        (name, cells.into_iter().map(|count| number(count as f64 / sample.sent as f64)).collect())
     };
     Some(Table {
         title: "Which memory misses".into(),
@@ -217,15 +213,17 @@ fn kinds(simulation: &Simulation, point: &Point, sample: &Sample) -> Option<Tabl
 /// Lines of the structure with most misses.
 fn lines(simulation: &Simulation, point: &Point, sample: &Sample) -> Option<Table> {
     let known = sample.objects.iter().flatten().filter(|object| object.structure.is_some());
-    let object = known.max_by(|a, b| a.l2_misses(0).total_cmp(&b.l2_misses(0)))?;
+    let object = known.max_by_key(|object| object.l2_misses(0))?;
+    let per_packet = |count: u64| count as f64 / sample.sent as f64;
+    let each = |count: u64| number(per_packet(count));
     let row = |line: &Line| {
         let fields: Vec<String> = line.fields.iter().take(3).map(|name| plain(name, 40)).collect();
-        let cells = vec![number(line.l2_misses / sample.sent), number(line.accesses / sample.sent)];
+        let cells = vec![each(line.l2_misses), each(line.accesses)];
         (format!("{}: {}", line.offset, fields.join(", ")), cells)
     };
-    let worth = object.lines.iter().filter(|line| line.accesses / sample.sent >= 0.01).take(MOST_LINES);
+    let worth = object.lines.iter().filter(|line| per_packet(line.accesses) >= 0.01).take(MOST_LINES);
     Some(Table {
-        title: format!("Lines of {}", object.title()),
+        title: format!("Lines of {}", title(object)),
         note: format!(
             "{}; L2 of {}. A line has 64 bytes; its offset in bytes, and the three fields with most accesses.",
             of_point(point, sample),
@@ -240,11 +238,13 @@ fn lines(simulation: &Simulation, point: &Point, sample: &Sample) -> Option<Tabl
 
 /// Table 3.
 fn prefetch(simulation: &Simulation, point: &Point, sample: &Sample) -> Option<Table> {
+    let per_packet = |count: u64| count as f64 / sample.sent as f64;
+    let each = |count: u64| number(per_packet(count));
     let objects: Vec<&Object> = sample
         .objects
         .iter()
         .flatten()
-        .filter(|object| object.stride_bytes > 0 && object.l2_misses(0) / sample.sent >= LEAST_MISSES)
+        .filter(|object| object.stride_bytes > 0 && per_packet(object.l2_misses(0)) >= LEAST_MISSES)
         .take(10)
         .collect();
     let limits = &objects.first()?.misses_by_instructions_since_visit.below;
@@ -252,12 +252,11 @@ fn prefetch(simulation: &Simulation, point: &Point, sample: &Sample) -> Option<T
     columns.extend(limits.iter().take(16).map(|limit| (format!("N = {limit}"), "hidden a packet".into())));
     let row = |object: &&Object| {
         let counts = &object.misses_by_instructions_since_visit.counts;
-        let mut cells = vec![number(object.l2_misses(0) / sample.sent)];
+        let mut cells = vec![each(object.l2_misses(0))];
         for class in 0..limits.len().min(16) {
-            let later: f64 = counts.iter().skip(class + 1).sum();
-            cells.push(number(later / sample.sent));
+            cells.push(each(counts.iter().skip(class + 1).fold(0, |sum, count| sum.saturating_add(*count))));
         }
-        (object.title(), cells)
+        (title(object), cells)
     };
     Some(Table {
         title: "What prefetching could hide (after Table 3)".into(),
@@ -276,13 +275,13 @@ fn packing(simulation: &Simulation, point: &Point, sample: &Sample) -> Option<Ta
     let stack = sample.stack_packed.as_ref()?;
     let mut columns = Vec::new();
     for level in 0..simulation.levels() {
-        let bytes = size(simulation.l2_bytes(level).unwrap_or(0.0));
+        let bytes = size(simulation.l2_bytes(level).unwrap_or(0));
         columns.push((format!("{bytes}, as it is"), "misses a packet".to_string()));
         columns.push((format!("{bytes}, packed"), "misses a packet".to_string()));
     }
     columns.push(("lines in use".into(), "as it is".into()));
     columns.push(("lines in use".into(), "packed".into()));
-    let each = |count: f64| number(count / sample.sent);
+    let each = |count: u64| number(count as f64 / sample.sent as f64);
     let mut rows: Vec<(String, Vec<String>)> = Vec::new();
     for packed in &sample.packed {
         let mut cells = Vec::new();

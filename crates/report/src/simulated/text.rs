@@ -2,7 +2,8 @@
 
 use crate::text::table::Table as Lines;
 use crate::text::{plain, wrap};
-use analyze::simulated::{Simulation, sentences};
+use analyze::simulated::sentences;
+use record::simulation::Simulation;
 
 /// What was simulated.
 pub(super) fn headline(simulation: &Simulation) -> String {

@@ -33,7 +33,7 @@ pub fn run(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
     }
     out.push_str(&super::watched::run(run));
     out.push_str(&gravest(&verdict.doubts));
-    if let Some(path) = &run.record.scenario.path {
+    if let Some(path) = run.record.scenario.path() {
         out.push_str(&format!("\npath    {}\n", path.words()));
     }
     out.push_str(&format!("\nrun     {}\n", plain(&run.path.display().to_string(), 300)));

@@ -12,6 +12,7 @@ use analyze::watch::{Recording, WatchFindings, sentences, stalls};
 use record::units::format_si;
 use record::{RunDir, Status};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Points of a line over time; a longer recording is averaged into as many parts.
@@ -166,7 +167,7 @@ fn states(recording: &Recording) -> Option<Figure> {
         .zip(classes)
         .filter(|(name, _)| has(name))
         .map(|(name, class)| {
-            let count = |states: &BTreeMap<String, u64>| {
+            let count = |states: &BTreeMap<Cow<'static, str>, u64>| {
                 states.iter().filter(|(key, _)| is_state(key, name)).map(|(_, n)| *n as f64).sum()
             };
             let points: Vec<(f64, f64)> = samples.iter().map(|(seconds, states)| (*seconds, count(states))).collect();

@@ -46,7 +46,7 @@ pub(super) fn headline(run: &RunDir, findings: &WatchFindings) -> String {
         .map_or(String::new(), |program| format!(", {}", crate::text::plain(program, 60)));
     format!(
         "{}{program}: {rate} over {:.0} s, {} readings",
-        crate::text::plain(&run.record.scenario.url, 60),
+        crate::text::plain(&run.record.scenario.url(), 60),
         findings.seconds,
         findings.readings
     )

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 fn run() -> RunDir {
     let mut record: RunRecord = fixture::record();
     record.status = Status::Complete;
-    record.scenario.server.as_mut().unwrap().cpus = vec![1];
+    fixture::loaded(&mut record).server.as_mut().unwrap().cpus = vec![1];
     RunDir { path: PathBuf::from("runs/test"), record, points: fixture::points(), reading_doubts: vec![] }
 }
 
@@ -32,7 +32,7 @@ fn a_prediction_reads_like_this() {
 #[test]
 fn kept_questions_read_like_this() {
     let mut run = run();
-    run.record.scenario.what_ifs = vec![
+    crate::fixture::found(&mut run.record).what_ifs = vec![
         WhatIf { name: "many <b>".into(), connections: Some(2000), ..WhatIf::default() },
         WhatIf { cold: Some(500), ..WhatIf::default() },
         WhatIf { rate_times: Some(0.5), cpus: Some(2), ..WhatIf::default() },

@@ -24,14 +24,13 @@ fn summary(run: &RunDir) -> String {
 fn script_from_outside_is_shown_and_never_run() {
     let mut record = fixture::record();
     let hostile = || HOSTILE.to_string();
-    let scenario = &mut record.scenario;
-    for text in [&mut scenario.command, &mut scenario.name, &mut scenario.url, &mut scenario.repeat_command] {
-        *text = hostile();
-    }
-    scenario.load.headers = vec![(hostile(), hostile())];
-    scenario.load.method = hostile();
-    scenario.load.targets[0].path = hostile();
-    scenario.server.as_mut().unwrap().argv = vec![hostile()];
+    (record.scenario.name, record.scenario.repeat_command) = (hostile(), hostile());
+    let loaded = fixture::loaded(&mut record);
+    loaded.url = hostile();
+    loaded.load.headers = vec![(hostile(), hostile())];
+    loaded.load.method = hostile();
+    loaded.load.targets[0].path = hostile();
+    loaded.server.as_mut().unwrap().argv = vec![hostile()];
     let machine = &mut record.machine;
     for text in [&mut machine.kernel, &mut machine.distribution, &mut machine.cpu_model, &mut machine.straingauge] {
         *text = hostile();
@@ -116,8 +115,7 @@ fn a_single_point_has_a_report_of_its_own() {
     points.truncate(1);
     points[0].sweep = record::Sweep::Single;
     let mut record = fixture::record();
-    record.scenario.sweep = None;
-    record.scenario.command = "load".into();
+    record.scenario.kind = record::RunKind::Load(fixture::loaded(&mut record).clone());
     let (_folder, run) = written(record, &points);
     let page = page::html(&run);
     assert!(page.contains("<svg"));
@@ -159,7 +157,7 @@ fn an_axis_is_told_in_text_json_and_page() {
         }
     }
     let mut record = fixture::record();
-    record.scenario.sweep.as_mut().unwrap().axis = Some(fixture::axis_plan(Axis::Cold, &[0.0, 100.0, 2000.0]));
+    fixture::found(&mut record).sweep.axis = Some(fixture::axis_plan(Axis::Cold, &[0.0, 100.0, 2000.0]));
     let run = fixture::write(folder.path(), record, &points);
     let findings = zones::of_run(&run);
     let verdict = verdict::sentences(&run, &findings);

@@ -2,7 +2,7 @@
 
 use crate::browser::{chromium, open};
 use crate::fixture;
-use analyze::simulated::Simulation;
+use record::simulation::Simulation;
 use report::simulated::{page, text};
 use std::path::Path;
 

@@ -1,7 +1,5 @@
 //! What the model counts, for one row of a table.
 
-use std::ops::AddAssign;
-
 /// So many L2 geometries may be simulated in one pass.
 pub const MOST_L2: usize = 8;
 
@@ -54,16 +52,6 @@ impl LevelCounts {
     }
 }
 
-impl AddAssign for LevelCounts {
-    fn add_assign(&mut self, other: LevelCounts) {
-        self.fetch_misses += other.fetch_misses;
-        self.data_misses += other.data_misses;
-        self.write_backs += other.write_backs;
-        self.prefetches += other.prefetches;
-        self.useful_prefetches += other.useful_prefetches;
-    }
-}
-
 /// Simulated events; exact for the model, whatever a real processor would have done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
@@ -81,18 +69,4 @@ pub struct Counts {
     pub itlb_misses: u64,
     /// Data pages that missed the DTLB.
     pub dtlb_misses: u64,
-}
-
-impl AddAssign<&Counts> for Counts {
-    fn add_assign(&mut self, other: &Counts) {
-        self.l1i_misses += other.l1i_misses;
-        self.l1d_misses += other.l1d_misses;
-        self.l1d_write_backs += other.l1d_write_backs;
-        for (mine, theirs) in self.l2.iter_mut().zip(other.l2) {
-            *mine += theirs;
-        }
-        self.l3 += other.l3;
-        self.itlb_misses += other.itlb_misses;
-        self.dtlb_misses += other.dtlb_misses;
-    }
 }

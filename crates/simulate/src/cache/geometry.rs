@@ -12,6 +12,16 @@ pub enum Replacement {
     TreePlru,
 }
 
+impl Replacement {
+    /// How it is written: `lru`, `plru`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Replacement::Lru => "lru",
+            Replacement::TreePlru => "plru",
+        }
+    }
+}
+
 /// A cache, or a TLB, where a line is a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Geometry {
@@ -98,11 +108,7 @@ impl Geometry {
 /// `65536/2/64/lru`: size in bytes, ways, line in bytes, replacement; how the plugin is told of it.
 impl fmt::Display for Geometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let replacement = match self.replacement {
-            Replacement::Lru => "lru",
-            Replacement::TreePlru => "plru",
-        };
-        write!(f, "{}/{}/{}/{replacement}", self.size_bytes, self.ways, self.line_bytes)
+        write!(f, "{}/{}/{}/{}", self.size_bytes, self.ways, self.line_bytes, self.replacement.word())
     }
 }
 

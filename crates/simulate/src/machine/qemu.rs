@@ -3,6 +3,7 @@
 use super::memory_file::MemoryFile;
 use super::qmp::Qmp;
 use crate::SimulateError;
+use record::Outside;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -228,12 +229,11 @@ impl Running {
     /// What QEMU complained of, and what the guest's kernel said last.
     pub fn last_words(&self) -> String {
         let ends = [self.complaints.text(), self.console.text()].map(|text| {
-            let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-            let clean = clean.split_whitespace().collect::<Vec<_>>().join(" ");
-            let from = clean.char_indices().rev().nth(LAST_WORDS).map_or(0, |(at, _)| at);
-            clean[from..].to_string()
+            let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            let from = words.char_indices().rev().nth(LAST_WORDS).map_or(0, |(at, _)| at);
+            Outside::new(&words[from..], LAST_WORDS + 1)
         });
-        let said: Vec<String> = ends.into_iter().filter(|words| !words.is_empty()).collect();
+        let said: Vec<String> = ends.into_iter().map(String::from).filter(|words| !words.is_empty()).collect();
         if said.is_empty() { "nothing was said".into() } else { said.join("; ") }
     }
 }

@@ -10,6 +10,7 @@ use crate::exchange::{Answer, Order};
 use crate::guest::job::Job;
 use crate::guest::{Functions, Image, Kernel};
 use crate::kernel_types::{Btf, Variables};
+use record::Outside;
 use serde_json::json;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -242,6 +243,5 @@ fn words_of(running: &Running) -> Vec<(String, String)> {
 }
 
 fn said_error(words: &[(String, String)]) -> Option<SimulateError> {
-    let clean = |value: &str| value.chars().filter(|letter| !letter.is_control()).take(500).collect();
-    words.iter().find(|(word, _)| word == "error").map(|(_, value)| SimulateError::Guest(clean(value)))
+    words.iter().find(|(word, _)| word == "error").map(|(_, why)| SimulateError::Guest(Outside::new(why, 500).into()))
 }

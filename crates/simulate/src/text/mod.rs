@@ -1,8 +1,7 @@
 //! The tables: after Kim and Rixner's, with columns for the layers, and every number called what it is.
 
-use crate::cache::{Geometry, Replacement, Setup};
-use crate::result::{PointReport, Report, RowCounts, Sample};
 use record::layers::Layer;
+use record::simulation::{Caches, Counts, Geometry, Point, Sample, Simulation};
 use std::fmt::Write;
 
 mod objects;
@@ -11,7 +10,7 @@ const COLUMNS: [Layer; 8] =
     [Layer::User, Layer::SystemCall, Layer::Tcp, Layer::Ip, Layer::Ethernet, Layer::Driver, Layer::Other, Layer::Idle];
 
 /// The whole report.
-pub fn report(report: &Report, most_functions: usize) -> String {
+pub fn report(report: &Simulation, most_functions: usize) -> String {
     let mut out = String::new();
     let samples = report.points.iter().map(|point| point.samples.len()).max().unwrap_or(0);
     let _ = writeln!(
@@ -57,20 +56,17 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-fn caches_lines(out: &mut String, caches: &Setup) {
+fn caches_lines(out: &mut String, caches: &Caches) {
     let words = |geometry: &Geometry| {
-        let replacement = match geometry.replacement() {
-            Replacement::Lru => "LRU",
-            Replacement::TreePlru => "tree-PLRU",
-        };
-        format!("{} {}-way {} B {replacement}", size(geometry.size_bytes()), geometry.ways(), geometry.line_bytes())
+        let replacement = if geometry.replacement == "lru" { "LRU" } else { "tree-PLRU" };
+        format!("{} {}-way {} B {replacement}", size(geometry.bytes), geometry.ways, geometry.line_bytes)
     };
     let mut parts = vec![format!("L1I {}", words(&caches.l1i)), format!("L1D {}", words(&caches.l1d))];
     parts.extend(caches.l2.iter().map(|l2| format!("L2 {}", words(l2))));
     parts.extend(caches.l3.iter().map(|l3| format!("L3 {}", words(l3))));
     for (name, tlb) in [("ITLB", &caches.itlb), ("DTLB", &caches.dtlb)] {
-        let entries = |tlb: &Geometry| tlb.size_bytes() / u64::from(tlb.line_bytes());
-        parts.extend(tlb.iter().map(|tlb| format!("{name} {} entries {}-way", entries(tlb), tlb.ways())));
+        let entries = |tlb: &Geometry| tlb.bytes / u64::from(tlb.line_bytes.max(1));
+        parts.extend(tlb.iter().map(|tlb| format!("{name} {} entries {}-way", entries(tlb), tlb.ways)));
     }
     if caches.next_line_prefetch {
         parts.push("next-line prefetch into L2".into());
@@ -79,8 +75,8 @@ fn caches_lines(out: &mut String, caches: &Setup) {
 }
 
 /// A number of each column, divided by the packets sent; the mean over the samples.
-fn row(out: &mut String, name: &str, digits: usize, samples: &[Sample], number: impl Fn(&RowCounts) -> u64) {
-    let mean = |counts: &dyn Fn(&Sample) -> RowCounts| {
+fn row(out: &mut String, name: &str, digits: usize, samples: &[Sample], number: impl Fn(&Counts) -> u64) {
+    let mean = |counts: &dyn Fn(&Sample) -> Counts| {
         let sum: f64 = samples.iter().map(|sample| number(&counts(sample)) as f64 / sample.sent as f64).sum();
         sum / samples.len() as f64
     };
@@ -88,39 +84,40 @@ fn row(out: &mut String, name: &str, digits: usize, samples: &[Sample], number: 
     for layer in COLUMNS {
         let _ = write!(out, "{:>13.digits$}", mean(&|sample| sample.layer(layer)));
     }
-    let _ = write!(out, "{:>13.digits$}", mean(&|sample| sample.unattributed));
-    let _ = writeln!(out, "{:>15.digits$}", mean(&|sample| sample.stack()));
+    let _ = write!(out, "{:>13.digits$}", mean(&|sample| sample.unattributed.clone()));
+    let _ = writeln!(out, "{:>15.digits$}", mean(&|sample| sample.stack.clone()));
 }
 
-fn table(out: &mut String, point: &PointReport, report: &Report) {
+fn table(out: &mut String, point: &Point, report: &Simulation) {
     let caches = report.caches.as_ref();
-    let plan = &point.plan;
     let samples = &point.samples;
     let sums = samples.iter().fold((0, 0), |sum, sample| (sum.0 + sample.sent, sum.1 + sample.received));
     let is_server = samples.iter().any(|sample| sample.load.is_some());
     let _ = writeln!(
         out,
         "{} connections, {}, {} ms one way: {} packets sent, {} received in the windows",
-        plan.connections,
-        match plan.rate_per_sec {
+        point.connections,
+        match point.rate_per_sec {
             0 => "a closed loop".to_string(),
             rate if is_server => format!("{rate} requests/s"),
             rate => format!("{rate} packets/s"),
         },
-        plan.delay_us as f64 / 1000.0,
+        point.delay_us as f64 / 1000.0,
         sums.0,
         sums.1
     );
-    if let Some((sample, load)) = samples.iter().find_map(|sample| Some((sample, sample.load_account()?))) {
+    if let Some((sample, load)) = samples.iter().find_map(|sample| Some((sample, sample.load_account()?)))
+        && let (Some(bytes), Some(packets)) =
+            (load.figures.value(record::names::BODY_BYTES), sample.packets_per_answer(&load))
+    {
+        let answers = load.outcomes.completed();
         let _ = writeln!(
             out,
-            "  the load (seed {}, its own count): {} answers, {} failed requests, {:.0} bytes of body an answer, {:.2} packets sent an answer, {} connections opened",
+            "  the load (seed {}, its own count): {answers} answers, {} failed requests, {:.0} bytes of body an answer, {packets:.2} packets sent an answer, {} connections opened",
             sample.seed,
-            load.answers,
-            load.failed,
-            load.body_bytes / load.answers.max(1) as f64,
-            sample.packets_per_answer(&load),
-            load.connects
+            load.outcomes.failed(),
+            bytes / answers.max(1) as f64,
+            load.outcomes.connects
         );
     }
     let _ = write!(out, "  {:24}", "");
@@ -135,28 +132,28 @@ fn table(out: &mut String, point: &PointReport, report: &Report) {
     row(out, "repeated string elements", 0, samples, |counts| counts.repeats);
     let Some(caches) = caches else { return };
     row(out, "loads and stores", 0, samples, |counts| counts.reads + counts.writes);
-    row(out, "L1I misses", 1, samples, |counts| counts.caches.l1i_misses);
-    row(out, "L1D misses", 1, samples, |counts| counts.caches.l1d_misses);
+    row(out, "L1I misses", 1, samples, |counts| counts.l1i_misses());
+    row(out, "L1D misses", 1, samples, |counts| counts.l1d_misses());
     for (index, l2) in caches.l2.iter().enumerate() {
-        let name = format!("L2 misses, {}", size(l2.size_bytes()));
-        row(out, &name, 2, samples, |counts| counts.caches.l2[index].misses());
+        let name = format!("L2 misses, {}", size(l2.bytes));
+        row(out, &name, 2, samples, |counts| counts.l2_misses(index));
     }
     if caches.l3.is_some() {
-        row(out, "L3 misses", 2, samples, |counts| counts.caches.l3.misses());
+        row(out, "L3 misses", 2, samples, |counts| counts.l3().misses());
     }
-    row(out, "L2 write-backs", 2, samples, |counts| counts.caches.l2[0].write_backs);
+    row(out, "L2 write-backs", 2, samples, |counts| counts.l2(0).write_backs);
     if caches.next_line_prefetch {
-        row(out, "L2 lines prefetched", 2, samples, |counts| counts.caches.l2[0].prefetches);
-        row(out, "  of them used", 2, samples, |counts| counts.caches.l2[0].useful_prefetches);
+        row(out, "L2 lines prefetched", 2, samples, |counts| counts.l2(0).prefetches);
+        row(out, "  of them used", 2, samples, |counts| counts.l2(0).useful_prefetches);
     }
     if caches.itlb.is_some() {
-        row(out, "ITLB misses", 2, samples, |counts| counts.caches.itlb_misses);
+        row(out, "ITLB misses", 2, samples, |counts| counts.itlb_misses());
     }
     if caches.dtlb.is_some() {
-        row(out, "DTLB misses", 2, samples, |counts| counts.caches.dtlb_misses);
+        row(out, "DTLB misses", 2, samples, |counts| counts.dtlb_misses());
     }
     let unclassified: u64 = samples.iter().map(|sample| sample.unclassified_instructions).sum();
-    let all: u64 = samples.iter().map(|sample| sample.all().instructions).sum();
+    let all: u64 = samples.iter().map(|sample| sample.all.instructions).sum();
     let _ = writeln!(
         out,
         "  {:.1} % of the instructions are of functions that the layer rule does not know; they are charged to their callers",
@@ -164,7 +161,7 @@ fn table(out: &mut String, point: &PointReport, report: &Report) {
     );
 }
 
-fn functions(out: &mut String, point: &PointReport, caches: Option<&Setup>, most: usize) {
+fn functions(out: &mut String, point: &Point, caches: Option<&Caches>, most: usize) {
     let (Some(caches), Some(sample)) = (caches, point.samples.first()) else { return };
     if most == 0 {
         return;
@@ -172,14 +169,14 @@ fn functions(out: &mut String, point: &PointReport, caches: Option<&Setup>, most
     let _ = writeln!(
         out,
         "  functions with most misses of the L2 of {}, a packet (seed {}):",
-        size(caches.l2[0].size_bytes()),
+        size(caches.l2[0].bytes),
         sample.seed
     );
     for function in sample.functions.iter().take(most) {
         let _ = writeln!(
             out,
             "  {:>9.2} misses {:>8.1} instructions  {:12} {}",
-            function.caches.l2[0].misses() as f64 / sample.sent as f64,
+            function.caches.as_ref().map_or(0, |caches| caches.l2_misses(0)) as f64 / sample.sent as f64,
             function.instructions as f64 / sample.sent as f64,
             function.layer.map_or("unattributed", Layer::word),
             function.function
@@ -188,17 +185,16 @@ fn functions(out: &mut String, point: &PointReport, caches: Option<&Setup>, most
 }
 
 /// The paper's Figure 7 in numbers: misses of the stack against the load, a column a size.
-fn knee(out: &mut String, points: &[PointReport], caches: &Setup) {
+fn knee(out: &mut String, points: &[Point], caches: &Caches) {
     let _ = write!(out, "L2 misses of the stack a packet\n  {:>12} {:>8}", "connections", "ms");
     for l2 in &caches.l2 {
-        let _ = write!(out, "{:>22}", size(l2.size_bytes()));
+        let _ = write!(out, "{:>22}", size(l2.bytes));
     }
     out.push('\n');
     for point in points {
-        let _ = write!(out, "  {:>12} {:>8}", point.plan.connections, point.plan.delay_us as f64 / 1000.0);
+        let _ = write!(out, "  {:>12} {:>8}", point.connections, point.delay_us as f64 / 1000.0);
         for index in 0..caches.l2.len() {
-            let each =
-                point.samples.iter().map(|sample| sample.stack().caches.l2[index].misses() as f64 / sample.sent as f64);
+            let each = point.samples.iter().map(|sample| sample.stack.l2_misses(index) as f64 / sample.sent as f64);
             let each: Vec<f64> = each.collect();
             let mean = each.iter().sum::<f64>() / each.len().max(1) as f64;
             let (low, high) = (each.iter().copied().fold(f64::MAX, f64::min), each.iter().copied().fold(0.0, f64::max));
@@ -212,14 +208,14 @@ fn knee(out: &mut String, points: &[PointReport], caches: &Setup) {
     }
 }
 
-fn curve(out: &mut String, point: &PointReport) {
-    let Some((accesses, points)) = point.samples.first().and_then(|sample| sample.curve.as_ref()) else { return };
+fn curve(out: &mut String, point: &Point) {
+    let Some(curve) = point.samples.first().and_then(|sample| sample.curve.as_ref()) else { return };
     let _ = writeln!(
         out,
-        "\n{} connections: share of {accesses} accesses to L2 (all layers) that a fully associative one would miss",
-        point.plan.connections
+        "\n{} connections: share of {} accesses to L2 (all layers) that a fully associative one would miss",
+        point.connections, curve.accesses
     );
-    for (bytes, ratio) in points {
+    for (bytes, ratio) in &curve.miss_ratio_by_bytes {
         let _ = writeln!(out, "  {:>10}  {:>6.2} %", size(*bytes), 100.0 * ratio);
     }
 }

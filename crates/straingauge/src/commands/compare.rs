@@ -23,7 +23,7 @@ pub fn run(args: CompareArgs) -> Result<ExitCode> {
         print(&format!("{}\n", serde_json::to_string_pretty(&report::compare::json(&comparison))?))?;
     } else {
         let name =
-            |run: &RunDir| record::text::plain(&format!("{} ({})", run.path.display(), run.record.scenario.url), 300);
+            |run: &RunDir| record::text::plain(&format!("{} ({})", run.path.display(), run.record.scenario.url()), 300);
         print(&format!("A: {}\nB: {}\n", name(&a), name(&b)))?;
         print(&report::compare::text(&comparison))?;
     }

@@ -1,6 +1,6 @@
 //! `straingauge load`: one load point.
 
-use super::session::{Session, default_name, repeat_command};
+use super::session::Session;
 use crate::cli::LoadArgs;
 use crate::failure::{self, print, wrong_usage};
 use crate::plan::{self, LoadKind};
@@ -8,7 +8,7 @@ use analyze::limit::{self, Check, Limit};
 use anyhow::{Context, Result, bail};
 use record::point::Sweep;
 use record::run::RunWriter;
-use record::{Point, Scenario, Status};
+use record::{Point, RunKind, Status};
 use remote::Sources;
 use std::collections::BTreeMap;
 use std::net::TcpStream;
@@ -37,17 +37,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     }
     let mut writer = match &output.out {
         Some(path) => {
-            let scenario = Scenario {
-                command: "load".into(),
-                name: options.name.clone().unwrap_or_else(|| default_name(&options.target)),
-                url: options.url.clone(),
-                repeat_command: repeat_command(),
-                load: session.plan.abridged(),
-                sweep: None,
-                server: session.server_command.clone(),
-                path: session.path_plan(),
-                what_ifs: Vec::new(),
-            };
+            let scenario = session.scenario(&options, RunKind::Load(session.loaded(&options)));
             Some(RunWriter::create(Path::new("runs"), Some(path), session.record(scenario))?)
         }
         None => None,

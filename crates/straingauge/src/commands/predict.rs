@@ -14,7 +14,7 @@ pub fn run(args: PredictArgs) -> Result<ExitCode> {
     let runs = args.runs.iter().map(|path| RunDir::open(path)).collect::<Result<Vec<_>, _>>()?;
     let kept = match (&args.scenario, question == Question::default()) {
         (Some(path), _) => plan::what_ifs(path)?,
-        (None, true) => runs.first().map(|run| run.record.scenario.what_ifs.clone()).unwrap_or_default(),
+        (None, true) => runs.first().map(|run| run.record.scenario.what_ifs().to_vec()).unwrap_or_default(),
         (None, false) => Vec::new(),
     };
     let prediction = predict::with_what_ifs(&runs, &question, &kept)?;

@@ -2,10 +2,10 @@
 
 use crate::cli::ReportArgs;
 use crate::failure::{self, print};
-use analyze::simulated::Simulation;
 use analyze::watch::Recording;
 use anyhow::{Context, Result};
 use record::run::{RunDir, write_whole};
+use record::simulation::Simulation;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

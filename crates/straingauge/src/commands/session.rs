@@ -16,9 +16,9 @@ use crate::signals::Stop;
 use crate::url::Target;
 use anyhow::{Context, Result, anyhow, bail};
 use observe::{Group, Observer};
-use record::machine::{self, INHERITED_DESCRIPTORS, MachineFacts};
+use record::machine::{self, INHERITED_DESCRIPTORS};
 use record::scenario::ServerCommand;
-use record::{Doubt, DoubtKind, LoadPlan, PathPlan, RunRecord, Scenario, Severity, Status, shell};
+use record::{Doubt, DoubtKind, LoadPlan, LoadRun, PathPlan, RunKind, RunRecord, Scenario, Severity, shell};
 use remote::{STATES_INTERVAL, Watcher};
 use std::net::{IpAddr, SocketAddr};
 
@@ -167,17 +167,23 @@ impl Session {
         if let Some(tested) = self.server.as_ref().and_then(|server| server.path_test.clone()) {
             server_facts.insert("path self-test".into(), tested);
         }
-        RunRecord {
-            schema: record::run::SCHEMA,
-            status: Status::Running,
-            started_unix_ms: record::time::unix_ms(),
-            writer_pid: std::process::id(),
-            scenario,
-            machine: MachineFacts::read(),
-            server_facts,
-            doubts: self.doubts.clone(),
-            ended_by: None,
+        RunRecord { server_facts, doubts: self.doubts.clone(), ..RunRecord::begin(scenario) }
+    }
+
+    /// The load of the run.
+    pub fn loaded(&self, run: &RunOptions) -> LoadRun {
+        LoadRun {
+            url: run.url.clone(),
+            load: self.plan.abridged(),
+            server: self.server_command.clone(),
+            path: self.path_plan(),
         }
+    }
+
+    /// The scenario of the run.
+    pub fn scenario(&self, run: &RunOptions, kind: RunKind) -> Scenario {
+        let name = run.name.clone().unwrap_or_else(|| default_name(&run.target));
+        Scenario { name, repeat_command: repeat_command(), kind }
     }
 
     /// The wide-area path between client and server, where there is one.
@@ -338,33 +344,6 @@ fn observe_here(plan: &LoadPlan, port: u16, server: Option<&Server>, server_cpus
     })
 }
 
-/// The plan of a command that sends nothing.
-pub fn no_load() -> LoadPlan {
-    LoadPlan {
-        addresses: Vec::new(),
-        host: String::new(),
-        method: String::new(),
-        targets: Vec::new(),
-        headers: Vec::new(),
-        body: Vec::new(),
-        pace: record::Pace::Closed,
-        connections: 0,
-        requests_per_connection: 0,
-        threads: 0,
-        cpus: Vec::new(),
-        warmup_ns: 0,
-        duration_ns: 0,
-        timeout_ns: 0,
-        connect_timeout_ns: 0,
-        connect_rate_per_sec: 0.0,
-        source_addresses: Vec::new(),
-        seed: 0,
-        precise: false,
-        workload: Default::default(),
-        clients: Default::default(),
-    }
-}
-
 /// The exact command line, quoted for a shell, that repeats this invocation.
 pub fn repeat_command() -> String {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -372,6 +351,6 @@ pub fn repeat_command() -> String {
 }
 
 /// A run's default name: `127.0.0.1-8080-1k.bin`.
-pub fn default_name(target: &Target) -> String {
+fn default_name(target: &Target) -> String {
     format!("{}-{}{}", target.name, target.port, target.path.split('?').next().unwrap_or("").replace('/', "-"))
 }

@@ -2,21 +2,21 @@
 
 mod served;
 
-use super::session::{no_load, repeat_command};
+use super::session::repeat_command;
 use crate::cli::{ReplacementWord, SimulateArgs, SimulateToml};
 use crate::defaults;
 use crate::failure::{self, print, wrong_usage};
 use crate::plan::{self, axis};
 use crate::signals::Stop;
 use anyhow::Result;
-use record::machine::MachineFacts;
-use record::run::{RunRecord, RunWriter, SCHEMA, write_whole};
-use record::{Axis, Scenario, Status};
+use record::run::{RunRecord, RunWriter, write_whole};
+use record::scenario::SimulateRun;
+use record::simulation::{Cost, FILE, PointPlan, Simulation};
+use record::{Axis, RunKind, Scenario, Status};
 use simulate::SimulateError;
 use simulate::cache::{Geometry, MOST_L2, Replacement, Setup};
-use simulate::experiment::{self, Experiment, PointPlan, Step, Workload};
+use simulate::experiment::{self, Experiment, Step, Workload};
 use simulate::machine::Limits;
-use simulate::result::{Cost, Report};
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
@@ -35,7 +35,7 @@ const MOST_MEMORY_MIB: u64 = 3072;
 pub fn run(args: SimulateArgs) -> Result<ExitCode> {
     let experiment = resolve(&args)?;
     let most_functions = args.functions.map_or(defaults::FUNCTIONS, |count| count.0) as usize;
-    let mut kept = args.out.as_deref().map(Kept::create).transpose()?;
+    let mut kept = args.out.as_deref().map(|path| Kept::create(path, &experiment)).transpose()?;
     let stop = Stop::on_signals()?;
     let is_terminal = std::io::stderr().is_terminal();
     let mut unkept = Ok(());
@@ -58,7 +58,7 @@ pub fn run(args: SimulateArgs) -> Result<ExitCode> {
     match outcome {
         Ok(report) => {
             match args.json {
-                true => print(&format!("{}\n", serde_json::to_string_pretty(&simulate::json::report(&report))?))?,
+                true => print(&format!("{}\n", report.to_json()))?,
                 false => print(&simulate::text::report(&report, most_functions))?,
             }
             if let Some(place) = place {
@@ -80,34 +80,22 @@ pub fn run(args: SimulateArgs) -> Result<ExitCode> {
 struct Kept(RunWriter);
 
 impl Kept {
-    fn create(path: &Path) -> Result<Kept> {
-        let record = RunRecord {
-            schema: SCHEMA,
-            status: Status::Running,
-            started_unix_ms: record::time::unix_ms(),
-            writer_pid: std::process::id(),
-            scenario: Scenario {
-                command: "simulate".into(),
-                name: "simulate".into(),
-                url: String::new(),
-                repeat_command: repeat_command(),
-                load: no_load(),
-                sweep: None,
-                server: None,
-                path: None,
-                what_ifs: Vec::new(),
-            },
-            machine: MachineFacts::read(),
-            server_facts: Default::default(),
-            doubts: Vec::new(),
-            ended_by: None,
+    fn create(path: &Path, experiment: &Experiment) -> Result<Kept> {
+        let argv = match &experiment.workload {
+            Workload::Bench { .. } => Vec::new(),
+            Workload::Server(server) => server.command.clone(),
         };
+        let run = SimulateRun { points: experiment.points.clone(), seeds: experiment.seeds, argv };
+        let record = RunRecord::begin(Scenario {
+            name: "simulate".into(),
+            repeat_command: repeat_command(),
+            kind: RunKind::Simulate(run),
+        });
         Ok(Kept(RunWriter::create(Path::new("runs"), Some(path), record)?))
     }
 
-    fn save(&mut self, report: &Report) -> Result<()> {
-        let text = serde_json::to_vec_pretty(&simulate::json::report(report))?;
-        Ok(write_whole(&self.0.path().join("simulation.json"), &text)?)
+    fn save(&mut self, simulation: &Simulation) -> Result<()> {
+        Ok(write_whole(&self.0.path().join(FILE), simulation.to_json().as_bytes())?)
     }
 
     fn finish(mut self, status: Status, why: Option<String>) -> Result<String> {

@@ -4,8 +4,9 @@ use crate::cli::{WatchWord, WatchingOptions};
 use crate::failure::wrong_usage;
 use crate::quantity::Share;
 use anyhow::Result;
+use observe::watch::SizeClasses;
 use observe::watch::pack::{BUILT_IN, Pack};
-use observe::watch::{Mode, SizeClasses};
+use record::watch::Mode;
 use remote::RequestWatchPlan;
 
 /// Checks the options of the watch of requests; `None`: not at all. `default`: what holds when nothing was typed.

@@ -2,14 +2,15 @@
 
 use super::{Purpose, SearchPlan, axis};
 use crate::cli::SweepWord;
-use crate::commands::session::{Session, default_name, repeat_command};
+use crate::commands::session::Session;
 use crate::measure::{Sender, label};
 use crate::plan::{LoadKind, RunOptions, axis as places};
 use analyze::compare::BESIDE;
 use analyze::sweep::{Load, Planner, Step, Trial};
 use anyhow::{Context, Result, bail};
 use record::run::RunWriter;
-use record::{Axis, AxisPlace, Doubt, DoubtKind, LoadPlan, Pace, Point, Scenario, Severity, Sweep};
+use record::scenario::{FindRun, ProfileRun};
+use record::{Axis, AxisPlace, Doubt, DoubtKind, LoadPlan, Pace, Point, RunKind, Scenario, Severity, Sweep};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -165,23 +166,16 @@ impl<'a> Search<'a> {
     }
 
     fn scenario(&self, session: &Session) -> Scenario {
-        let drive = self.drive;
-        let mut load = session.plan.abridged();
+        let mut base = session.loaded(self.drive);
         if self.is_microbenchmark() {
-            load.targets.clear();
+            base.load.targets.clear();
         }
-        let is_find = matches!(self.plan.purpose, Purpose::Zones(_));
-        Scenario {
-            command: if is_find { "find" } else { "profile" }.into(),
-            name: drive.name.clone().unwrap_or_else(|| default_name(&drive.target)),
-            url: drive.url.clone(),
-            repeat_command: repeat_command(),
-            load,
-            sweep: Some(self.plan.sweep.clone()),
-            server: session.server_command.clone(),
-            path: session.path_plan(),
-            what_ifs: drive.what_ifs.clone(),
-        }
+        let sweep = self.plan.sweep.clone();
+        let kind = match self.plan.purpose {
+            Purpose::Zones(_) => RunKind::Find(FindRun { base, sweep, what_ifs: self.drive.what_ifs.clone() }),
+            _ => RunKind::Profile(ProfileRun { base, sweep }),
+        };
+        session.scenario(self.drive, kind)
     }
 
     /// Stops the server, its clients and the watch; what the server said is kept.
@@ -339,8 +333,7 @@ fn check_answer(session: &Session, any_status: bool) -> Result<()> {
     }
     match answer.status {
         status if load::is_redirect(status) => {
-            let location: String =
-                answer.location.unwrap_or_default().chars().filter(|c| !c.is_control()).take(200).collect();
+            let location = answer.location.unwrap_or_default();
             let to = if location.is_empty() { String::new() } else { format!(" to {location}") };
             bail!("the server answers with a redirect (status {status}){to}: name the final URL, or pass --any-status")
         }

@@ -2,6 +2,7 @@
 
 use crate::failure::wrong_usage;
 use anyhow::{Context, Result, bail};
+use record::Outside;
 
 /// The second server's words: `scale` stands for the first server under scalable select.
 pub(super) fn command(with: &str, first: &[String]) -> Result<Vec<String>> {
@@ -27,7 +28,7 @@ pub(super) fn command(with: &str, first: &[String]) -> Result<Vec<String>> {
         Some(words) if !words.is_empty() => Ok(words),
         _ => Err(wrong_usage(format!(
             "--compare-with '{}' is no command: give 'scale', or the second server's words as for a shell",
-            with.chars().filter(|c| !c.is_control()).take(120).collect::<String>()
+            Outside::new(with, 120)
         ))),
     }
 }

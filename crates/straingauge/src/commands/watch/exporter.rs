@@ -3,9 +3,9 @@
 //! the oldest gives way to the newest. Whoever scrapes it is trusted as little as anybody else.
 
 use anyhow::{Context, Result};
-use observe::watch::reading::Log2Histogram;
-use observe::watch::{Reading, WatchOptions, bucket_end_ns};
+use observe::watch::WatchOptions;
 use record::Doubt;
+use record::watch::{Log2Histogram, Reading, bucket_end_ns};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write};
@@ -316,7 +316,7 @@ pub fn page(reading: &Reading, options: &WatchOptions, doubts: &[Doubt]) -> Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use observe::watch::reading::ClassTotals;
+    use record::watch::ClassTotals;
 
     #[test]
     fn a_page_has_one_type_line_per_family_and_numbers_only() {

@@ -2,11 +2,11 @@
 
 use super::view::{NOT_MEASURED, mode_words, number, states};
 use super::{Frame, processes::who};
-use observe::watch::Reading;
 use observe::watch::by_process::shortened;
-use observe::watch::estimate::Estimate;
-use observe::watch::system::SystemTotals;
+use record::Outside;
 use record::units::{format_bytes, format_nanos, format_si};
+use record::watch::system::SystemTotals;
+use record::watch::{Estimate, Reading};
 use std::fmt::Write;
 
 /// Rows of the table of processes, those of all others beside.
@@ -35,9 +35,9 @@ pub fn drawn(text: &str, (columns, rows): (usize, usize)) -> String {
 
 /// Cuts a line where the screen ends, and shows that there was more.
 fn cut(line: &str, columns: usize) -> String {
-    let plain: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let plain = Outside::new(line, usize::MAX);
     if plain.chars().count() <= columns {
-        return plain;
+        return plain.into();
     }
     let mut shown: String = plain.chars().take(columns.saturating_sub(1)).collect();
     shown.push('>');

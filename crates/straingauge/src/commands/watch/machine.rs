@@ -1,10 +1,10 @@
 //! The machine's counters on the screen: means between two readings, in the order of Table 2 of Almeida, Almeida and Yates
 //! (1996), and what the server's group had of them.
 
-use observe::watch::Reading;
-use observe::watch::intervals::Kind;
-use observe::watch::system::{CpuModes, SystemTotals};
+use record::Outside;
 use record::units::{format_bytes, format_si};
+use record::watch::Reading;
+use record::watch::system::{CpuModes, Kind, SystemTotals};
 use std::fmt::Write;
 
 /// In place of a rate, before its counters have been read twice.
@@ -157,5 +157,5 @@ fn group(out: &mut String, now: &Reading) {
 
 /// A device's name is somebody's text.
 fn plain(kind: &str) -> String {
-    kind.chars().filter(|c| !c.is_control()).take(24).collect()
+    Outside::new(kind, 24).into()
 }

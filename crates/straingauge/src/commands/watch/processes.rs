@@ -1,10 +1,9 @@
 //! The server's work by process on the screen: which of them does how much, the sum being the whole.
 
 use super::view::number;
-use observe::watch::Reading;
 use observe::watch::by_process::shortened;
-use observe::watch::reading::ProcessTotals;
 use record::units::{format_nanos, format_si};
+use record::watch::{ProcessTotals, Reading};
 use std::fmt::Write;
 
 /// Rows, those of all others beside.
@@ -58,7 +57,7 @@ pub(super) fn who(row: &ProcessTotals) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use observe::watch::reading::{CpuTotals, ProcessCounts};
+    use record::watch::{CpuTotals, ProcessCounts};
 
     fn row(pid: u32, cpu_ns: u64, timed: u64) -> ProcessTotals {
         let means = (timed > 0).then_some(2500.0);

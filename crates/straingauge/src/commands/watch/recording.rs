@@ -1,13 +1,12 @@
 //! A watch kept in a run directory: `run.json`, and `watch.jsonl` with one reading a line, appended as it is taken. A line
 //! that was written is in the kernel's hands: kill -9 loses none, a crash of the machine the last few.
 
-use super::super::session::{no_load, repeat_command};
+use super::super::session::repeat_command;
 use anyhow::{Context, Result};
-use observe::watch::{Rates, Reading, Watcher};
-use record::machine::MachineFacts;
+use observe::watch::Watcher;
 use record::run::{RunRecord, RunWriter, SCHEMA};
-use record::time::unix_ms;
-use record::{Doubt, Scenario, Status};
+use record::watch::{Beginning, FILE, Line, Rates, Reading, Watching};
+use record::{Doubt, Outside, RunKind, Scenario, Status};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -24,52 +23,38 @@ impl Recording {
         let port = watcher.options().port;
         let mut server_facts = std::collections::BTreeMap::new();
         if let Ok(Some(server)) = observe::server_on_port(port, watcher.options().netns_pid) {
-            server_facts.insert("program".to_string(), server.command);
+            server_facts.insert("program".to_string(), server.command.into());
             server_facts.insert("pid".to_string(), server.pid.to_string());
-            server_facts.insert("command".to_string(), server.arguments.join(" ").chars().take(1000).collect());
+            let words: Vec<&str> = server.arguments.iter().map(|word| word.as_str()).collect();
+            server_facts.insert("command".to_string(), Outside::new(&words.join(" "), 1000).into());
         }
-        let record = RunRecord {
-            schema: SCHEMA,
-            status: Status::Running,
-            started_unix_ms: unix_ms(),
-            writer_pid: std::process::id(),
-            scenario: Scenario {
-                command: "watch".into(),
-                name: format!("watch-{port}"),
-                url: format!(":{port}"),
-                repeat_command: repeat_command(),
-                load: no_load(),
-                sweep: None,
-                server: None,
-                path: None,
-                what_ifs: Vec::new(),
-            },
-            machine: MachineFacts::read(),
-            server_facts,
-            doubts: watcher.doubts(),
-            ended_by: None,
+        let watching = Watching {
+            port,
+            mode: watcher.options().mode,
+            classes: watcher.options().classes.iter().cloned().collect(),
+            overhead_limit_ratio: watcher.options().overhead_ratio,
         };
+        let scenario = Scenario {
+            name: format!("watch-{port}"),
+            repeat_command: repeat_command(),
+            kind: RunKind::Watch(watching.clone()),
+        };
+        let record = RunRecord { server_facts, doubts: watcher.doubts(), ..RunRecord::begin(scenario) };
         let writer = RunWriter::create(Path::new("runs"), Some(path), record)?;
-        let file = writer.path().join("watch.jsonl");
+        let file = writer.path().join(FILE);
         let lines = File::create_new(&file).with_context(|| format!("cannot write {}", file.display()))?;
         let mut recording = Recording { writer, lines };
-        recording.line(&serde_json::json!({
-            "kind": "watch", "schema": SCHEMA, "port": port, "mode": watcher.options().mode,
-            "classes": watcher.options().classes, "overhead_limit_ratio": watcher.options().overhead_ratio,
-        }))?;
+        recording.line(&Line::Watch(Beginning { schema: SCHEMA, watching }))?;
         Ok(recording)
     }
 
-    fn line(&mut self, value: &serde_json::Value) -> Result<()> {
-        let mut text = serde_json::to_string(value)?;
-        text.push('\n');
-        self.lines.write_all(text.as_bytes()).context("cannot write watch.jsonl: is the disk full?")
+    fn line(&mut self, line: &Line) -> Result<()> {
+        self.lines.write_all(line.text().as_bytes()).context("cannot write watch.jsonl: is the disk full?")
     }
 
     /// Adds a reading.
     pub fn add(&mut self, reading: &Reading, rates: &Rates, watcher: &Watcher) -> Result<()> {
-        let value = super::view::json(reading, rates, &watcher.doubts());
-        self.line(&value)
+        self.line(&super::view::line_of(reading, rates, watcher.doubts()))
     }
 
     /// Ends it; returns where it lies.

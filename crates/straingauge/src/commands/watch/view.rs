@@ -6,12 +6,10 @@ use super::{Frame, emit, live, machine, processes};
 use crate::signals::Stop;
 use anyhow::Result;
 use observe::watch::demand::{Demand, utilisation};
-use observe::watch::estimate::Estimate;
-use observe::watch::reading::{ConnectionCounts, PhaseTotals};
-use observe::watch::system::SystemTotals;
-use observe::watch::{Mode, Rates, Reading};
 use record::Doubt;
 use record::units::{format_bytes, format_nanos, format_si};
+use record::watch::system::SystemTotals;
+use record::watch::{ConnectionCounts, Estimate, Line, Mode, PhaseTotals, Rates, Reading, Taken};
 use std::fmt::Write;
 use std::io::IsTerminal;
 
@@ -39,10 +37,7 @@ impl View {
     /// Shows a reading.
     pub fn show(&mut self, frame: &Frame<'_>) -> Result<()> {
         if self.is_json {
-            return emit(&format!(
-                "{}\n",
-                serde_json::to_string(&json(frame.now, frame.rates, &frame.watcher.doubts()))?
-            ));
+            return emit(&line_of(frame.now, frame.rates, frame.watcher.doubts()).text());
         }
         if self.is_terminal {
             let end = if frame.is_last { "\n" } else { "" };
@@ -59,9 +54,9 @@ impl View {
     }
 }
 
-/// A reading as one JSON object.
-pub fn json(reading: &Reading, rates: &Rates, doubts: &[Doubt]) -> serde_json::Value {
-    serde_json::json!({ "kind": "reading", "totals": reading, "rates": rates, "doubts": doubts })
+/// A reading as a line of JSON.
+pub fn line_of(reading: &Reading, rates: &Rates, doubts: Vec<Doubt>) -> Line {
+    Line::Reading(Box::new(Taken { totals: reading.clone(), rates: rates.clone(), doubts }))
 }
 
 fn line(frame: &Frame<'_>) -> String {
@@ -256,7 +251,7 @@ fn phases(out: &mut String, frame: &Frame<'_>) {
     if phases.iter().all(|class| class.requests == 0) {
         return;
     }
-    let few = phases.iter().map(|class| class.windows).max().unwrap_or(0) < observe::watch::estimate::FEWEST_WINDOWS;
+    let few = phases.iter().map(|class| class.windows).max().unwrap_or(0) < record::watch::FEWEST_WINDOWS;
     let note = match frame.watcher.options().mode {
         Mode::Exact => "every request",
         _ if few => "from windows; fewer than five: no error estimate",

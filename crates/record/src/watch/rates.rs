@@ -1,10 +1,11 @@
 //! What happened between two readings, per second.
 
 use super::reading::{ClassTotals, Reading};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// One size class between two readings.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ClassRates {
     /// Requests answered per second.
     pub requests_per_sec: f64,
@@ -23,7 +24,8 @@ pub struct ClassRates {
 }
 
 /// Between two readings.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Rates {
     /// Length in nanoseconds.
     pub duration_ns: u64,
@@ -95,7 +97,7 @@ fn class(gained: &ClassTotals, duration_ns: u64) -> ClassRates {
 
 #[cfg(test)]
 mod tests {
-    use super::super::reading::ConnectionCounts;
+    use super::super::ConnectionCounts;
     use super::*;
 
     #[test]

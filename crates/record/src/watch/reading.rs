@@ -1,17 +1,18 @@
-//! What a reading holds: totals since the watch began, so that any two readings give rates. Plain data; JSON as it stands.
+//! What a reading holds: totals since the watch began, so that any two readings give rates. Plain data; JSON as it stands. Where
+//! a reading is read back, what is absent is as it was when nothing was counted, and unknown members are passed over.
 
-use super::estimate::Estimate;
-use super::group_io::{ControlGroupTotals, GroupIo};
-use super::states::Reconciliation;
-use super::system::SystemTotals;
-use super::traffic::Traffic;
-use serde::Serialize;
+use super::system::{ControlGroupTotals, GroupIo, SystemTotals};
+use crate::Outside;
+use serde::{Deserialize, Deserializer, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Buckets of a histogram, as in `bpf/watch.h`.
+/// Buckets of a histogram.
 pub const BUCKETS: usize = 40;
 /// Phases that are measured between first read and readiness: parse, process, log.
 pub const PHASES: usize = 3;
+/// Fewer windows than this give a mean and no interval.
+pub const FEWEST_WINDOWS: u64 = 5;
 
 /// Upper end (exclusive) of a histogram's bucket, nanoseconds: bucket b holds `[2^(b+5), 2^(b+6))`, bucket 0 all below.
 pub fn bucket_end_ns(bucket: usize) -> u64 {
@@ -33,6 +34,18 @@ impl Serialize for Log2Histogram {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let filled = self.0.iter().enumerate().filter(|(_, count)| **count > 0);
         serializer.collect_seq(filled.map(|(bucket, count)| (bucket_end_ns(bucket), *count)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Log2Histogram {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut histogram = Log2Histogram::default();
+        for (end_ns, count) in Vec::<(u64, u64)>::deserialize(deserializer)? {
+            let bucket = (0..BUCKETS).find(|bucket| bucket_end_ns(*bucket) == end_ns);
+            let bucket = bucket.ok_or_else(|| serde::de::Error::custom(format!("no bucket ends at {end_ns} ns")))?;
+            histogram.0[bucket] = count;
+        }
+        Ok(histogram)
     }
 }
 
@@ -70,7 +83,8 @@ impl Log2Histogram {
 }
 
 /// Requests of one size class.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ClassTotals {
     /// Requests answered (counted).
     pub requests: u64,
@@ -124,7 +138,8 @@ impl ClassTotals {
 }
 
 /// Phases of one size class, from windows or from every request.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PhaseTotals {
     /// Requests whose phases were timed.
     pub requests: u64,
@@ -151,10 +166,11 @@ pub struct PhaseTotals {
 }
 
 /// The port's connections.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ConnectionTotals {
     /// Sockets now, by TCP state.
-    pub states: BTreeMap<&'static str, u64>,
+    pub states: BTreeMap<Cow<'static, str>, u64>,
     /// How the states compare with scans; absent where all there is are scans.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reconciliation: Option<Reconciliation>,
@@ -180,69 +196,88 @@ pub struct ConnectionTotals {
 }
 
 /// Connections as the programs count them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectionCounts {
     /// Connections established.
     pub accepted: u64,
     /// Connections closed.
+    #[serde(default)]
     pub closed: u64,
     /// Closed by a reset or a timeout.
+    #[serde(default)]
     pub aborted: u64,
     /// Segments retransmitted by the server's side; absent where the kernel has no hook for it.
+    #[serde(default)]
     pub retransmits: Option<u64>,
     /// Resets sent and received.
+    #[serde(default)]
     pub resets_sent: Option<u64>,
     /// See `resets_sent`.
+    #[serde(default)]
     pub resets_received: Option<u64>,
     /// From TCP's own counters of connections that closed.
+    #[serde(default)]
     pub closed_bytes_received: u64,
     /// See `closed_bytes_received`; bytes that the client acknowledged, with at most one for each connection's end.
+    #[serde(default)]
     pub closed_bytes_acked: u64,
     /// Segments with data received: requests, where each came in one segment.
+    #[serde(default)]
     pub closed_data_segments_in: u64,
     /// Segments with data sent.
+    #[serde(default)]
     pub closed_data_segments_out: u64,
 }
 
 /// From the establishment of connections to their first read.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectTotals {
     /// Connections whose first byte was read.
     pub connects: u64,
     /// From establishment to the first read, summed.
+    #[serde(default)]
     pub connect_elapsed_ns: u64,
     /// Distribution of it.
+    #[serde(default)]
     pub connect_elapsed: Log2Histogram,
     /// CPU time of accepting, where the thread did nothing else since its last connection ended.
+    #[serde(default)]
     pub connect_cpu_ns: i64,
     /// How many connections `connect_cpu_ns` is of.
+    #[serde(default)]
     pub connects_with_cpu: u64,
 }
 
 /// What the programs counted of one process.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessCounts {
     /// Requests that it finished.
     pub requests: u64,
     /// Bytes read.
+    #[serde(default)]
     pub bytes_in: u64,
     /// Bytes written.
+    #[serde(default)]
     pub bytes_out: u64,
     /// Requests that it finished whose phases were timed.
+    #[serde(default)]
     pub timed: u64,
     /// Their means, elapsed nanoseconds: parse, process, log.
+    #[serde(default)]
     pub elapsed_ns: [Option<f64>; PHASES],
     /// Their means, CPU nanoseconds as timed.
+    #[serde(default)]
     pub phase_cpu_ns: [Option<f64>; PHASES],
 }
 
 /// One process of the server, or all that are not listed.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ProcessTotals {
     /// Its number; 0 = all others: those beyond the list, those that ended, and requests that no process's own event has ended.
     pub pid: u32,
     /// Name of its program; empty for the others and for one that has ended.
-    pub name: String,
+    pub name: Outside,
     /// Processes that the row is of; of the others those that are known by number.
     pub processes: u64,
     /// CPU time by the scheduler since the watch began; absent for one that has ended, whose time is the others'.
@@ -253,7 +288,8 @@ pub struct ProcessTotals {
 }
 
 /// A request that has not ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct OpenRequest {
     /// Since its first read.
     pub age_ns: u64,
@@ -270,7 +306,8 @@ pub struct OpenRequest {
 }
 
 /// Requests in progress.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct OpenTotals {
     /// Read, not answered yet.
     pub waiting: u64,
@@ -281,7 +318,8 @@ pub struct OpenTotals {
 }
 
 /// The scheduler's account of the server's processes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct CpuTotals {
     /// All processes of the group (timed by the scheduler).
     pub group_ns: u64,
@@ -303,21 +341,25 @@ pub struct CpuTotals {
 }
 
 /// CPU time by what it was spent on.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChargedCpu {
     /// Charged to requests, finished or in progress.
     pub requests_ns: i64,
     /// Accepting connections.
+    #[serde(default)]
     pub connect_ns: i64,
     /// Closing connections and whatever threads did between the end of one and the next request.
+    #[serde(default)]
     pub between_ns: i64,
     /// The rest: threads that never read from the port, and what threads did before their first read.
+    #[serde(default)]
     pub elsewhere_ns: i64,
 }
 
 /// Phases by the server's own functions, beside those by reads and sends of the same requests. CPU times are as they were
 /// timed, with what the probes added.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PackTotals {
     /// The pack's server.
     pub server: String,
@@ -343,7 +385,8 @@ pub struct PackTotals {
 }
 
 /// What the watch itself costs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct CostTotals {
     /// CPU time of this process.
     pub own_cpu_ns: u64,
@@ -353,30 +396,39 @@ pub struct CostTotals {
 }
 
 /// What the programs add to the server's work.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct AddedCost {
     /// Added to the server and to others: events times the calibrated cost of one.
     pub added_ns: f64,
     /// Cost of one event that counts a request, and of one send in a window.
+    #[serde(default)]
     pub receive_event_ns: f64,
     /// See `receive_event_ns`.
+    #[serde(default)]
     pub send_event_ns: f64,
     /// Cost of one event that a program turns away.
+    #[serde(default)]
     pub away_event_ns: f64,
     /// How many there were: on sockets of other ports, in windows also switches and system calls of all threads.
+    #[serde(default)]
     pub away_events: u64,
     /// Their part of `added_ns`; whoever made the event paid it.
+    #[serde(default)]
     pub away_ns: f64,
     /// `added_ns` as a share of the server's CPU time since the watch began.
+    #[serde(default)]
     pub added_ratio: Option<f64>,
     /// Windows held, and nanoseconds in them.
+    #[serde(default)]
     pub windows: u64,
     /// See `windows`.
+    #[serde(default)]
     pub window_ns: u64,
 }
 
 /// What was lost or could not be told apart. All 0 in a sound run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Losses {
     /// Requests whose record was displaced by another connection before their response was written.
     pub displaced_open: u64,
@@ -387,7 +439,8 @@ pub struct Losses {
 }
 
 /// A reading. Counts are totals since the watch began.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Reading {
     /// CLOCK_MONOTONIC.
     pub at_ns: u64,
@@ -425,6 +478,65 @@ pub struct Reading {
     pub io: Option<GroupIo>,
     /// Counters of the control group that is watched; absent without one.
     pub control_group: Option<ControlGroupTotals>,
+}
+
+/// A mean per request with the half-width of its 95 % interval.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Estimate {
+    /// Mean per request.
+    pub mean: f64,
+    /// Half of the 95 % interval's width; `None` with fewer than five windows, or in exact mode where there is no sampling.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub half_width: Option<f64>,
+    /// Requests that were timed.
+    pub requests: u64,
+    /// Windows in which there were any.
+    pub windows: u64,
+}
+
+/// What a scan showed against the model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Reconciliation {
+    /// Scans so far, the first of them at the start.
+    pub scans: u64,
+    /// Sum over states of what the last scan showed beyond what transitions during it can explain.
+    pub last_difference: u64,
+    /// The largest of them so far.
+    pub largest_difference: u64,
+    /// Sockets in the last scan.
+    pub last_scan: u64,
+    /// What it took, nanoseconds of this process's CPU time.
+    pub last_cost_ns: u64,
+}
+
+/// What reads that began a request were seen to hold. Counts are of reads looked into, not of all reads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Traffic {
+    /// Reads looked into; the following are parts of it.
+    pub looked_into: u64,
+    /// One request of HTTP/1, or its beginning.
+    pub http1: u64,
+    /// One command of Redis (RESP), or its beginning.
+    pub redis: u64,
+    /// Several requests of HTTP/1 or commands of Redis at once: they count as one.
+    pub pipelined: u64,
+    /// Of `http1` and `pipelined`: with a body.
+    pub uploads: u64,
+    /// Of `uploads`: the client waits for leave (`Expect: 100-continue`), so each counts twice.
+    pub expecting: u64,
+    /// Of `http1`: asks to go on as a WebSocket.
+    pub websockets: u64,
+    /// HTTP/2: its beginning, or frames of it.
+    pub http2: u64,
+    /// Records of TLS.
+    pub tls: u64,
+    /// None of these.
+    pub other: u64,
+    /// Read in a way that hides where the bytes are, as io_uring does.
+    pub hidden: u64,
 }
 
 impl Reading {

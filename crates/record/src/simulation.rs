@@ -1,0 +1,680 @@
+//! The answer of a simulation: what `straingauge simulate` counts, prints as JSON and keeps as `simulation.json`. Every number is
+//! simulated: exact for the model, whatever a real processor would have done. Counts are whole numbers over the window.
+
+use crate::layers::Layer;
+use crate::{Figures, Origin, Outcomes};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::io::Read;
+use std::path::Path;
+use std::str::FromStr;
+
+/// The file's name in a run directory.
+pub const FILE: &str = "simulation.json";
+const MAX_BYTES: u64 = 256 << 20;
+/// More than a run has.
+const MAX_POINTS: usize = 2000;
+const MAX_LEVELS: usize = 8;
+
+/// Why there is no simulation to read.
+#[derive(Debug, thiserror::Error)]
+pub enum SimulationError {
+    /// No such file.
+    #[error("{path} cannot be read: {source}")]
+    Unreadable {
+        /// Which file.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Not what a simulation writes.
+    #[error("{path} is no simulation: {why}")]
+    Malformed {
+        /// Which file.
+        path: String,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// All points.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Simulation {
+    /// How the numbers came about: [`Origin::Simulated`].
+    pub origin: Origin,
+    /// What a count is, in words.
+    #[serde(default)]
+    pub unit: String,
+    /// The emulator, in its own words.
+    #[serde(default)]
+    pub qemu: String,
+    /// The guest's kernel.
+    #[serde(default)]
+    pub kernel: String,
+    /// The caches, if they were simulated.
+    pub caches: Option<Caches>,
+    /// Costs by which cycles are estimated.
+    pub cost: Option<Cost>,
+    /// In the order of the plan.
+    #[serde(default)]
+    pub points: Vec<Point>,
+}
+
+/// What was simulated of the processor's caches.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Caches {
+    /// How a geometry is written.
+    #[serde(default)]
+    pub format: String,
+    /// First level, instructions.
+    pub l1i: Geometry,
+    /// First level, data.
+    pub l1d: Geometry,
+    /// Second level: each sees the same misses of L1, and they do not see each other.
+    pub l2: Vec<Geometry>,
+    /// Third level, after the first of the L2s.
+    pub l3: Option<Geometry>,
+    /// TLB of instructions; its lines are pages.
+    pub itlb: Option<Geometry>,
+    /// TLB of data; its lines are pages.
+    pub dtlb: Option<Geometry>,
+    /// Each L2 brings the next line when it misses.
+    #[serde(default)]
+    pub next_line_prefetch: bool,
+}
+
+/// A cache, or a TLB; written as `65536/2/64/lru`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Geometry {
+    /// Bytes that it holds.
+    pub bytes: u64,
+    /// Lines of a set.
+    pub ways: u32,
+    /// Bytes of a line.
+    pub line_bytes: u32,
+    /// Which line of a full set makes room: `lru` or `plru`.
+    pub replacement: String,
+}
+
+/// Cycles of events: a model that lets nothing overlap, so an upper bound where a processor works out of order.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Of an instruction.
+    pub instruction: f64,
+    /// Of a miss of L1I or L1D.
+    pub l1_miss: f64,
+    /// Of a miss of the first L2, on top.
+    pub l2_miss: f64,
+}
+
+/// A load.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PointPlan {
+    /// Open connections.
+    pub connections: u64,
+    /// Packets (of the microbenchmark) or requests a second, over all connections; for a server 0 is a closed loop.
+    pub rate_per_sec: u64,
+    /// One-way delay of the path.
+    pub delay_us: u64,
+}
+
+/// A load, and a sample of it for each seed.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Point {
+    /// Open connections.
+    pub connections: u64,
+    /// Packets (of the microbenchmark) or requests a second, over all connections; for a server 0 is a closed loop.
+    pub rate_per_sec: u64,
+    /// One-way delay of the path.
+    pub delay_us: u64,
+    /// Number of samples.
+    pub n: u64,
+    /// By seed.
+    pub samples: Vec<Sample>,
+}
+
+/// What one run of a point counted on the server's CPU.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Sample {
+    /// The seed of its boot.
+    pub seed: u64,
+    /// Packets that the server's link sent in the window; what is said per packet is divided by this.
+    pub sent: u64,
+    /// Packets that it received.
+    pub received: u64,
+    /// The window in the guest's time, in which an instruction takes 1 ns.
+    pub window_ns: u64,
+    /// Instructions of the client's end in the window, which was executed and not accounted for.
+    pub client_instructions: u64,
+    /// Counts by row of the layer table, and user code.
+    pub rows: Vec<Row>,
+    /// Counts of helpers whose caller is not known.
+    pub unattributed: Counts,
+    /// The network stack: all rows but User, Other, Idle and what is unattributed (the paper's "Overall Stack").
+    pub stack: Counts,
+    /// Everything.
+    pub all: Counts,
+    /// Instructions of functions that the layer table does not know; they were charged like helpers.
+    pub unclassified_instructions: u64,
+    /// The functions with most misses of the first L2 and with most instructions.
+    pub functions: Vec<Function>,
+    /// Misses by size, where that was asked for.
+    pub curve: Option<Curve>,
+    /// Accesses and misses by kind of memory, most misses of the first L2 first, where that was asked for and is known.
+    pub objects: Option<Vec<Object>>,
+    /// Why that is not known.
+    pub objects_not_known: Option<String>,
+    /// Misses of the L2 geometries by fetches of code.
+    pub code_l2_misses: CodeMisses,
+    /// What other layouts of objects do.
+    pub packed: Vec<Packed>,
+    /// Counts of the stack with these layouts.
+    pub stack_packed: Option<Counts>,
+    /// What the load engine said in the guest (its own JSON), where a server ran.
+    pub load: Option<serde_json::Value>,
+}
+
+/// Counts of a layer, or of a part of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The layer and its part.
+    #[serde(flatten)]
+    pub row: crate::layers::Row,
+    /// Its counts.
+    #[serde(flatten)]
+    pub counts: Counts,
+}
+
+/// Counts of a row.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counts {
+    /// Instructions; a repeated string instruction counts once.
+    pub instructions: u64,
+    /// Further elements of repeated string instructions.
+    pub repeats: u64,
+    /// Loads.
+    pub reads: u64,
+    /// Stores.
+    pub writes: u64,
+    /// What the caches made of them; absent where none were simulated.
+    #[serde(flatten)]
+    pub caches: Option<CacheCounts>,
+}
+
+/// Misses.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheCounts {
+    /// Instruction fetches that missed L1I, a line each.
+    #[serde(default)]
+    pub l1i_misses: u64,
+    /// Reads and writes that missed L1D, a line each. Where this is absent, no caches were simulated.
+    pub l1d_misses: u64,
+    /// Dirty lines that left L1D.
+    #[serde(default)]
+    pub l1d_write_backs: u64,
+    /// Instruction pages that missed the ITLB.
+    #[serde(default)]
+    pub itlb_misses: u64,
+    /// Data pages that missed the DTLB.
+    #[serde(default)]
+    pub dtlb_misses: u64,
+    /// The L2 geometries.
+    #[serde(default)]
+    pub l2: Vec<Level>,
+    /// The L3 after the first L2.
+    #[serde(default)]
+    pub l3: Level,
+}
+
+/// Counts of a level.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Level {
+    /// Instruction fetches that missed.
+    pub fetch_misses: u64,
+    /// Reads and writes that missed.
+    pub data_misses: u64,
+    /// Dirty lines that made room.
+    pub write_backs: u64,
+    /// Lines that the prefetcher brought.
+    pub prefetches: u64,
+    /// Prefetched lines that were used before they made room.
+    pub useful_prefetches: u64,
+}
+
+/// Counts of a function on behalf of a layer.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Function {
+    /// Its name.
+    pub function: String,
+    /// The layer that it worked for.
+    pub layer: Option<Layer>,
+    /// Instructions.
+    pub instructions: u64,
+    /// Misses.
+    #[serde(flatten)]
+    pub caches: Option<CacheCounts>,
+}
+
+/// Misses of fully associative caches of all sizes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Curve {
+    /// Accesses that L2 saw.
+    pub accesses: u64,
+    /// Size in bytes, and the share of the accesses that a cache of this size would miss.
+    pub miss_ratio_by_bytes: Vec<(u64, f64)>,
+}
+
+/// A kind of memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Object {
+    /// Name of the slab cache, or of the kind.
+    pub name: String,
+    /// The structure that its objects are, if that is known.
+    pub structure: Option<String>,
+    /// Bytes from one object to the next; 0 where there are no objects.
+    pub stride_bytes: u64,
+    /// Loads.
+    pub reads: u64,
+    /// Stores.
+    pub writes: u64,
+    /// Misses of L1D.
+    pub l1d_misses: u64,
+    /// Misses of the L2 geometries.
+    pub l2_misses: Vec<u64>,
+    /// Times at which another object than the last one was touched.
+    pub visits: u64,
+    /// Misses of the first L2 by instructions since the visit began: what a prefetch could hide.
+    pub misses_by_instructions_since_visit: Distances,
+    /// Fields that were touched, by offset.
+    pub fields: Vec<Field>,
+    /// Lines of 64 bytes of the object that were touched.
+    pub lines: Vec<Line>,
+    /// Misses of the first L2 by variable, most first.
+    pub variables: Vec<(String, u64)>,
+}
+
+/// Misses by distance from a visit's beginning.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Distances {
+    /// Upper ends of the classes.
+    pub below: Vec<u64>,
+    /// Misses of each class, and one more beyond the last.
+    pub counts: Vec<u64>,
+}
+
+/// A field, or several that share four bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Field {
+    /// Its name.
+    pub name: String,
+    /// Bytes from the object's beginning.
+    pub offset: u64,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Loads.
+    pub reads: u64,
+    /// Stores.
+    pub writes: u64,
+    /// Misses of the first L2.
+    pub l2_misses: u64,
+}
+
+/// A line of 64 bytes of an object.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Line {
+    /// Bytes from the object's beginning.
+    pub offset: u64,
+    /// Loads and stores.
+    pub accesses: u64,
+    /// Misses of the first L2.
+    pub l2_misses: u64,
+    /// Its fields with most accesses, most first.
+    pub fields: Vec<String>,
+}
+
+/// Misses by fetches of code, by L2 geometry.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CodeMisses {
+    /// Of the kernel.
+    pub kernel: Vec<u64>,
+    /// Of programs.
+    pub user: Vec<u64>,
+}
+
+/// What another layout of an object does.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Packed {
+    /// The structure, or the slab cache.
+    pub object: String,
+    /// Misses of it at the L2 geometries, as it is.
+    pub l2_misses_before: Vec<u64>,
+    /// The same with the fields in the order of their accesses.
+    pub l2_misses_after: Vec<u64>,
+    /// Lines that a tenth of the visits or more touch, as it is.
+    pub lines_before: u64,
+    /// The same when packed.
+    pub lines_after: u64,
+}
+
+/// What the load engine counted in the guest, in a window of its own that ends a little after the count.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct LoadAccount {
+    /// What became of the requests.
+    pub outcomes: Outcomes,
+    /// Rates and bytes.
+    pub figures: Figures,
+}
+
+impl fmt::Display for Geometry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}/{}", self.bytes, self.ways, self.line_bytes, self.replacement)
+    }
+}
+
+impl FromStr for Geometry {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Geometry, String> {
+        let parts: Vec<&str> = text.split('/').collect();
+        let known = match parts[..] {
+            [bytes, ways, line, replacement @ ("lru" | "plru")] => {
+                bytes.parse().ok().zip(ways.parse().ok()).and_then(|(bytes, ways)| {
+                    Some(Geometry { bytes, ways, line_bytes: line.parse().ok()?, replacement: replacement.into() })
+                })
+            }
+            _ => None,
+        };
+        known.ok_or_else(|| format!("'{}' is not BYTES/WAYS/LINE/lru or plru", text.escape_debug()))
+    }
+}
+
+impl From<Geometry> for String {
+    fn from(geometry: Geometry) -> String {
+        geometry.to_string()
+    }
+}
+
+impl TryFrom<String> for Geometry {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Geometry, String> {
+        text.parse()
+    }
+}
+
+impl Cost {
+    /// Cycles of these events.
+    pub fn of(&self, counts: &Counts) -> f64 {
+        self.instruction * counts.instructions as f64
+            + self.l1_miss * counts.l1i_misses().saturating_add(counts.l1d_misses()) as f64
+            + self.l2_miss * counts.l2_misses(0) as f64
+    }
+}
+
+/// A file's counts may be anything.
+fn add(sum: &mut u64, count: u64) {
+    *sum = sum.saturating_add(count);
+}
+
+impl Level {
+    /// All misses.
+    pub fn misses(&self) -> u64 {
+        self.fetch_misses.saturating_add(self.data_misses)
+    }
+
+    fn add(&mut self, other: &Level) {
+        add(&mut self.fetch_misses, other.fetch_misses);
+        add(&mut self.data_misses, other.data_misses);
+        add(&mut self.write_backs, other.write_backs);
+        add(&mut self.prefetches, other.prefetches);
+        add(&mut self.useful_prefetches, other.useful_prefetches);
+    }
+}
+
+impl CacheCounts {
+    /// Misses of an L2, of code and data.
+    pub fn l2_misses(&self, level: usize) -> u64 {
+        self.l2.get(level).map_or(0, Level::misses)
+    }
+
+    fn add(&mut self, other: &CacheCounts) {
+        add(&mut self.l1i_misses, other.l1i_misses);
+        add(&mut self.l1d_misses, other.l1d_misses);
+        add(&mut self.l1d_write_backs, other.l1d_write_backs);
+        add(&mut self.itlb_misses, other.itlb_misses);
+        add(&mut self.dtlb_misses, other.dtlb_misses);
+        self.l2.resize(self.l2.len().max(other.l2.len()), Level::default());
+        for (mine, theirs) in self.l2.iter_mut().zip(&other.l2) {
+            mine.add(theirs);
+        }
+        self.l3.add(&other.l3);
+    }
+}
+
+impl Counts {
+    /// Adds another row's.
+    pub fn add(&mut self, other: &Counts) {
+        add(&mut self.instructions, other.instructions);
+        add(&mut self.repeats, other.repeats);
+        add(&mut self.reads, other.reads);
+        add(&mut self.writes, other.writes);
+        if let Some(theirs) = &other.caches {
+            self.caches.get_or_insert_default().add(theirs);
+        }
+    }
+
+    /// Misses of L1I; 0 without caches, as all that follow.
+    pub fn l1i_misses(&self) -> u64 {
+        self.caches.as_ref().map_or(0, |caches| caches.l1i_misses)
+    }
+
+    /// Misses of L1D.
+    pub fn l1d_misses(&self) -> u64 {
+        self.caches.as_ref().map_or(0, |caches| caches.l1d_misses)
+    }
+
+    /// Misses of the ITLB.
+    pub fn itlb_misses(&self) -> u64 {
+        self.caches.as_ref().map_or(0, |caches| caches.itlb_misses)
+    }
+
+    /// Misses of the DTLB.
+    pub fn dtlb_misses(&self) -> u64 {
+        self.caches.as_ref().map_or(0, |caches| caches.dtlb_misses)
+    }
+
+    /// Misses of an L2, of code and data.
+    pub fn l2_misses(&self, level: usize) -> u64 {
+        self.caches.as_ref().map_or(0, |caches| caches.l2_misses(level))
+    }
+
+    /// Counts of an L2.
+    pub fn l2(&self, level: usize) -> Level {
+        self.caches.as_ref().and_then(|caches| caches.l2.get(level)).copied().unwrap_or_default()
+    }
+
+    /// Counts of the L3.
+    pub fn l3(&self) -> Level {
+        self.caches.as_ref().map_or(Level::default(), |caches| caches.l3)
+    }
+}
+
+impl Object {
+    /// The structure's name, else the cache's.
+    pub fn title(&self) -> &str {
+        self.structure.as_deref().unwrap_or(&self.name)
+    }
+
+    /// Loads and stores.
+    pub fn accesses(&self) -> u64 {
+        self.reads.saturating_add(self.writes)
+    }
+
+    /// Misses of an L2.
+    pub fn l2_misses(&self, level: usize) -> u64 {
+        self.l2_misses.get(level).copied().unwrap_or(0)
+    }
+
+    /// Lines that a tenth of the visits or more touch.
+    pub fn lines_in_use(&self) -> u64 {
+        self.lines.iter().filter(|line| line.accesses.saturating_mul(10) >= self.visits).count() as u64
+    }
+}
+
+impl Packed {
+    /// Misses of an L2 as it is.
+    pub fn before(&self, level: usize) -> u64 {
+        self.l2_misses_before.get(level).copied().unwrap_or(0)
+    }
+
+    /// Misses of an L2 when packed.
+    pub fn after(&self, level: usize) -> u64 {
+        self.l2_misses_after.get(level).copied().unwrap_or(0)
+    }
+}
+
+impl Sample {
+    /// Counts of a layer with all its parts.
+    pub fn layer(&self, layer: Layer) -> Counts {
+        self.sum(|row| row.layer == layer)
+    }
+
+    /// Adds up what the rows and the unattributed come to: sets [`Sample::stack`] and [`Sample::all`].
+    pub fn add_up(&mut self) {
+        self.stack = self.sum(|row| row.layer.is_stack());
+        self.all = self.sum(|_| true);
+        self.all.add(&self.unattributed);
+    }
+
+    /// What the load engine counted, if there was one and it said so.
+    pub fn load_account(&self) -> Option<LoadAccount> {
+        LoadAccount::deserialize(self.load.as_ref()?.get("point")?).ok()
+    }
+
+    /// Packets that the server sent for each response. The two windows differ a little, so rates are compared.
+    pub fn packets_per_answer(&self, load: &LoadAccount) -> Option<f64> {
+        let answers_per_sec = load.figures.value(crate::names::THROUGHPUT)?;
+        Some(self.sent as f64 * 1e9 / self.window_ns as f64 / answers_per_sec)
+    }
+
+    fn sum(&self, is_meant: impl Fn(&crate::layers::Row) -> bool) -> Counts {
+        let mut sum = Counts::default();
+        self.rows.iter().filter(|row| is_meant(&row.row)).for_each(|row| sum.add(&row.counts));
+        sum
+    }
+}
+
+impl Point {
+    /// Adds a sample.
+    pub fn push(&mut self, sample: Sample) {
+        self.samples.push(sample);
+        self.n = self.samples.len() as u64;
+    }
+}
+
+impl Simulation {
+    /// Whether a run directory holds one.
+    pub fn is_in(run: &Path) -> bool {
+        run.join(FILE).is_file()
+    }
+
+    /// Reads that of a run directory: untrusted, perhaps of a run that was interrupted.
+    pub fn open(run: &Path) -> Result<Simulation, SimulationError> {
+        let file = run.join(FILE);
+        let path = || file.display().to_string();
+        let unreadable = |source| SimulationError::Unreadable { path: path(), source };
+        let mut bytes = Vec::new();
+        std::fs::File::open(&file).map_err(unreadable)?.take(MAX_BYTES).read_to_end(&mut bytes).map_err(unreadable)?;
+        Simulation::parse(&bytes).map_err(|why| SimulationError::Malformed { path: path(), why })
+    }
+
+    /// Reads its bytes.
+    pub fn parse(bytes: &[u8]) -> Result<Simulation, String> {
+        let mut simulation: Simulation = serde_json::from_slice(bytes).map_err(|why| why.to_string())?;
+        if simulation.origin != Origin::Simulated {
+            return Err("its numbers do not say that they are simulated".into());
+        }
+        simulation.points.truncate(MAX_POINTS);
+        Ok(simulation)
+    }
+
+    /// As JSON; its members are in the order of their names.
+    pub fn to_json(&self) -> String {
+        let value = serde_json::to_value(self).expect("a simulation has only string keys");
+        serde_json::to_string_pretty(&value).expect("a value is text")
+    }
+
+    /// Number of L2 geometries.
+    pub fn levels(&self) -> usize {
+        self.caches.as_ref().map_or(0, |caches| caches.l2.len()).min(MAX_LEVELS)
+    }
+
+    /// Size of an L2.
+    pub fn l2_bytes(&self, level: usize) -> Option<u64> {
+        self.caches.as_ref()?.l2.get(level).map(|geometry| geometry.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_kept_simulation_is_written_as_it_was_read() {
+        let kept = include_bytes!("../../analyze/tests/recorded/simulation.json");
+        let read = Simulation::parse(kept).unwrap();
+        let before: Value = serde_json::from_slice(kept).unwrap();
+        let after: Value = serde_json::from_str(&read.to_json()).unwrap();
+        assert!(before == after, "a member was lost, added or changed");
+        for sample in read.points.iter().flat_map(|point| &point.samples) {
+            let mut summed = sample.clone();
+            summed.add_up();
+            assert_eq!((&summed.stack, &summed.all), (&sample.stack, &sample.all));
+        }
+    }
+
+    #[test]
+    fn counts_without_caches_have_no_misses() {
+        let counts: Counts = serde_json::from_value(json!({ "instructions": 3 })).unwrap();
+        assert_eq!((counts.caches.as_ref(), counts.l1d_misses()), (None, 0));
+        assert_eq!(
+            serde_json::to_value(&counts).unwrap(),
+            json!({ "instructions": 3, "repeats": 0, "reads": 0, "writes": 0 })
+        );
+    }
+
+    #[test]
+    fn what_is_measured_or_broken_is_no_simulation() {
+        let refused = |text: &str| Simulation::parse(text.as_bytes()).unwrap_err();
+        assert!(refused("{\"origin\": \"timed\"}").contains("simulated"));
+        for text in ["{}", "[", "{\"origin\": \"simulated\", \"points\": 3}"] {
+            refused(text);
+        }
+        let caches = json!({ "l1i": "1/2/3", "l1d": "65536/2/64/lru", "l2": [] });
+        assert!(refused(&json!({ "origin": "simulated", "caches": caches }).to_string()).contains("'1/2/3'"));
+        let nothing = Simulation::parse(b"{\"origin\": \"simulated\"}").unwrap();
+        assert_eq!((nothing.levels(), nothing.points.len()), (0, 0));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_panics(text in "\\PC{0,100}") {
+            let _ = Simulation::parse(text.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The watch of a running server: what a reading holds, the rates between two, and the lines in which a watch is printed as JSON
+//! and kept in a run directory (`watch.jsonl`). `straingauge watch` writes them, `straingauge report` reads them.
+
+mod line;
+mod rates;
+mod reading;
+pub mod system;
+
+pub use line::{Beginning, Line, Taken, Watching};
+pub use rates::{ClassRates, Rates};
+pub use reading::*;
+
+use serde::{Deserialize, Serialize};
+
+/// The file's name in a run directory.
+pub const FILE: &str = "watch.jsonl";
+
+/// How much is traced.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Connection states and the kernel's own counters of closed connections; nothing runs per request.
+    Zero,
+    /// Every request is counted with its bytes and CPU time; no phases.
+    Counts,
+    /// Counts always, phases in windows.
+    #[default]
+    Default,
+    /// Phases of every request.
+    Exact,
+}
+
+impl Mode {
+    /// Its word, on the command line and in recordings.
+    pub fn word(self) -> &'static str {
+        match self {
+            Mode::Zero => "zero",
+            Mode::Counts => "counts",
+            Mode::Default => "default",
+            Mode::Exact => "exact",
+        }
+    }
+
+    /// Whether requests are counted.
+    pub fn counts_requests(self) -> bool {
+        self != Mode::Zero
+    }
+}
+
+/// One class: `[from, below)` bytes of response, head and body.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SizeClass {
+    /// Name, shown in tables.
+    pub name: String,
+    /// Smallest response.
+    pub from_bytes: u64,
+    /// First size that belongs to the next class; `None` for the last.
+    pub below_bytes: Option<u64>,
+}

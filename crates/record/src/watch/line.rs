@@ -1,0 +1,129 @@
+//! A line: of a watch that is printed as JSON, and of its recording.
+
+use super::{Mode, Rates, Reading, SizeClass};
+use crate::Doubt;
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// One JSON object a line; `kind` says which.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Line {
+    /// The first of a recording.
+    Watch(Beginning),
+    /// One reading.
+    Reading(Box<Taken>),
+}
+
+/// The first line of a recording.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Beginning {
+    /// [`crate::run::SCHEMA`] of the writer.
+    pub schema: u32,
+    /// What.
+    #[serde(flatten)]
+    pub watching: Watching,
+}
+
+/// What is watched, and how closely: also the form of the run (`run.json`).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Watching {
+    /// The server's port.
+    #[serde(alias = "url", deserialize_with = "port")]
+    pub port: u16,
+    /// How closely.
+    pub mode: Mode,
+    /// Size classes of the response.
+    pub classes: Vec<SizeClass>,
+    /// What watching may cost the server at most on average, as a share of its CPU time.
+    pub overhead_limit_ratio: f64,
+}
+
+/// Runs of schema 1 have it as a URL, `:8080`.
+fn port<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Number(u16),
+        Url(String),
+    }
+    match Written::deserialize(deserializer)? {
+        Written::Number(port) => Ok(port),
+        Written::Url(url) => {
+            let port = url.strip_prefix(':').and_then(|port| port.parse().ok());
+            port.ok_or_else(|| serde::de::Error::custom("the port is not a number"))
+        }
+    }
+}
+
+/// A reading as it is printed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Taken {
+    /// Counts since the watch began.
+    pub totals: Reading,
+    /// Since the reading before.
+    pub rates: Rates,
+    /// Reasons not to trust it.
+    pub doubts: Vec<Doubt>,
+}
+
+impl Line {
+    /// Its text, end of line included; members are in the order of their names.
+    pub fn text(&self) -> String {
+        let value = serde_json::to_value(self).expect("a line has only string keys");
+        format!("{value}\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::*;
+    use super::*;
+
+    fn read(text: &str) -> Taken {
+        match serde_json::from_str(text).unwrap() {
+            Line::Reading(taken) => *taken,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_was_not_counted_stays_absent() {
+        let taken = read(r#"{"kind":"reading","totals":{"elapsed_ns":5,"connections":{},"cpu":{},"cost":{}}}"#);
+        assert_eq!(taken.totals, Reading { elapsed_ns: 5, cpu: Some(CpuTotals::default()), ..Reading::default() });
+        let taken = read(r#"{"kind":"reading","totals":{"connections":{"accepted":3},"processes":[{"pid":7}]}}"#);
+        assert_eq!(taken.totals.connections.counted, Some(ConnectionCounts { accepted: 3, ..Default::default() }));
+        assert_eq!((taken.totals.processes[0].pid, taken.totals.processes[0].counted), (7, None));
+    }
+
+    #[test]
+    fn a_reading_is_read_back_as_it_was_written() {
+        let mut class = ClassTotals { requests: 3, cpu_ns: -1, timed: 3, ..ClassTotals::default() };
+        class.elapsed.0[4] = 3;
+        let means = [Some(Estimate { mean: 2.5, half_width: Some(0.5), requests: 3, windows: 5 }), None, None];
+        let phases = PhaseTotals { requests: 3, elapsed_ns: means, cpu: Default::default(), ..PhaseTotals::default() };
+        let mut totals = Reading {
+            at_ns: 7,
+            classes: vec![class],
+            phases: vec![phases.clone()],
+            pack: Some(PackTotals { by_events: vec![phases], ..PackTotals::default() }),
+            open: Some(OpenTotals { waiting: 1, sending: 0, longest: vec![OpenRequest::default()] }),
+            traffic: Some(Traffic { tls: 2, ..Traffic::default() }),
+            cpu: Some(CpuTotals { group_ns: 9, charged: Some(ChargedCpu::default()), ..CpuTotals::default() }),
+            losses: Some(Losses::default()),
+            ..Reading::default()
+        };
+        totals.cost.added = Some(AddedCost { added_ns: 0.5, ..AddedCost::default() });
+        totals.connections.states.insert("established".into(), 4);
+        totals.connections.counted = Some(ConnectionCounts { accepted: 5, retransmits: Some(0), ..Default::default() });
+        totals.connections.connects = Some(ConnectTotals { connects: 5, ..ConnectTotals::default() });
+        totals.processes.push(ProcessTotals { pid: 1, counted: Some(ProcessCounts::default()), ..Default::default() });
+        totals.system.read_at_ns.insert("cpu".into(), 3);
+        let rates = Rates::between(&Reading::default(), &totals);
+        let line = Line::Reading(Box::new(Taken { totals, rates, doubts: Vec::new() }));
+        let Line::Reading(written) = &line else { unreachable!() };
+        assert_eq!(read(&line.text()), **written);
+    }
+}

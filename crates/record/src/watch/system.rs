@@ -1,0 +1,203 @@
+//! The machine's counters in a reading: cumulative since boot, each kind with the moment of its reading, so that any two give
+//! rates. After the kernel module of Almeida, Almeida and Yates (1996, Table 2).
+
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// Counters that are read together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// CPU time by mode, context switches, processes started and running (`/proc/stat`).
+    Cpu,
+    /// Interrupts and soft interrupts by kind: the dearest, as the kernel sums over CPUs and kinds.
+    Interrupts,
+    /// Reads and writes of whole devices (`/proc/diskstats`).
+    Disk,
+    /// Paging and faults (`/proc/vmstat`).
+    Paging,
+    /// Memory (`/proc/meminfo`).
+    Memory,
+    /// Disk bytes of the server's processes and the control group's counters: a file or more for each process.
+    Server,
+}
+
+/// Number of kinds.
+pub const KINDS: usize = 6;
+
+/// All kinds and their words, in the order of [`Kind`].
+pub const WORDS: [(&str, Kind); KINDS] = [
+    ("cpu", Kind::Cpu),
+    ("interrupts", Kind::Interrupts),
+    ("disk", Kind::Disk),
+    ("paging", Kind::Paging),
+    ("memory", Kind::Memory),
+    ("server", Kind::Server),
+];
+
+impl Kind {
+    /// Its word on the command line and in readings.
+    pub fn word(self) -> &'static str {
+        WORDS[self as usize].0
+    }
+}
+
+/// CPU time by mode since boot, summed over the machine's CPUs, milliseconds (the kernel counts in ticks of 10).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CpuModes {
+    /// User mode, nice included.
+    pub user_ms: u64,
+    /// System mode.
+    pub system_ms: u64,
+    /// Hard interrupts.
+    pub irq_ms: u64,
+    /// Soft interrupts.
+    pub softirq_ms: u64,
+    /// Idle.
+    pub idle_ms: u64,
+    /// Idle while a disk request was outstanding.
+    pub iowait_ms: u64,
+    /// Taken by the hypervisor.
+    pub steal_ms: u64,
+}
+
+/// Paging since boot.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Paging {
+    /// Bytes read from disks into memory.
+    pub in_bytes: u64,
+    /// Bytes written from memory to disks.
+    pub out_bytes: u64,
+    /// Pages that came back from swap.
+    pub swapped_in: u64,
+    /// Pages that went to swap.
+    pub swapped_out: u64,
+    /// Faults that had to wait for a disk.
+    pub major_faults: u64,
+    /// All faults.
+    pub faults: u64,
+}
+
+/// Memory now, bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Memory {
+    /// Of the machine.
+    pub total_bytes: u64,
+    /// That programs could have without swapping, by the kernel's estimate.
+    pub available_bytes: u64,
+    /// Of nobody.
+    pub free_bytes: u64,
+    /// Files' pages.
+    pub cached_bytes: u64,
+    /// Files' pages that must still be written.
+    pub dirty_bytes: u64,
+}
+
+/// Disk work since boot, summed over devices.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DiskCounts {
+    /// Devices.
+    pub devices: u64,
+    /// Reads completed.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Writes completed.
+    pub writes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Milliseconds in which a device had work, summed: utilisation of a single disk when divided by elapsed time.
+    pub busy_ms: u64,
+}
+
+/// Disk bytes of the group since the watch began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GroupIo {
+    /// Bytes that had to come from a disk.
+    pub read_bytes: u64,
+    /// Bytes on their way to a disk (also those that were overwritten before they got there).
+    pub written_bytes: u64,
+    /// Read and write calls of every kind, sockets included.
+    pub reads: u64,
+    /// See `reads`.
+    pub writes: u64,
+}
+
+/// A control group's counters (version 2), since it was made. Absent: its controller is not enabled.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ControlGroupTotals {
+    /// CPU time, microseconds.
+    pub cpu_us: Option<u64>,
+    /// In user mode.
+    pub user_us: Option<u64>,
+    /// In system mode.
+    pub system_us: Option<u64>,
+    /// Periods in which it was held back for its limit of CPU time.
+    pub throttled: Option<u64>,
+    /// Memory now, files' pages included.
+    pub memory_bytes: Option<u64>,
+    /// Its limit; absent also when there is none.
+    pub memory_limit_bytes: Option<u64>,
+    /// Major faults.
+    pub major_faults: Option<u64>,
+    /// Bytes read from disks.
+    pub read_bytes: Option<u64>,
+    /// Bytes written.
+    pub written_bytes: Option<u64>,
+    /// Processes and threads now.
+    pub tasks: Option<u64>,
+}
+
+/// One reading of the machine. What the kernel does not tell is absent, never 0.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SystemTotals {
+    /// CLOCK_MONOTONIC, of the last reading of any kind.
+    pub at_ns: u64,
+    /// When each kind of counters was read last, by its word; rates are taken between such moments.
+    pub read_at_ns: BTreeMap<Cow<'static, str>, u64>,
+    /// CPUs online.
+    pub cpus: u64,
+    /// CPU time by mode.
+    pub cpu: Option<CpuModes>,
+    /// Disks: whole devices, without partitions and without what lies above others (device mapper, loop, memory).
+    pub disk: Option<DiskCounts>,
+    /// Paging.
+    pub paging: Option<Paging>,
+    /// Interrupts since boot.
+    pub interrupts: Option<u64>,
+    /// By kind, the most frequent.
+    pub interrupts_by_kind: BTreeMap<String, u64>,
+    /// Soft interrupts by kind.
+    pub softirqs_by_kind: BTreeMap<String, u64>,
+    /// Context switches since boot.
+    pub context_switches: Option<u64>,
+    /// Processes and threads started since boot.
+    pub started: Option<u64>,
+    /// Threads that run or are ready to, now.
+    pub running: Option<u64>,
+    /// Threads that wait for a disk, now.
+    pub blocked: Option<u64>,
+    /// Memory.
+    pub memory: Option<Memory>,
+}
+
+impl SystemTotals {
+    /// When this kind of counters was read. Recordings of when all were read at once have one moment for all.
+    pub fn read_ns(&self, kind: Kind) -> Option<u64> {
+        let all_at_once = (self.read_at_ns.is_empty() && self.at_ns > 0).then_some(self.at_ns);
+        self.read_at_ns.get(kind.word()).copied().or(all_at_once)
+    }
+
+    /// Seconds between the readings of this kind in an earlier reading and in this one; `None` where there were not two.
+    pub fn seconds_since(&self, earlier: &SystemTotals, kind: Kind) -> Option<f64> {
+        let span_ns = self.read_ns(kind)?.saturating_sub(earlier.read_ns(kind)?);
+        (span_ns > 0).then_some(span_ns as f64 / 1e9)
+    }
+}
