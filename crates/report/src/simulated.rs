@@ -2,11 +2,15 @@
 //! which are modelled from them by stated costs.
 
 mod figures;
+mod objects;
 pub mod page;
 mod tables;
 pub mod text;
 
-use analyze::simulated::{Simulation, sentences};
+pub use tables::FUNCTIONS;
+
+use analyze::simulated::sentences;
+use record::simulation::Simulation;
 
 /// As JSON: the counts as they were stored, and the tables made of them.
 pub fn json(run: &record::RunDir, simulation: &Simulation) -> serde_json::Value {
@@ -15,9 +19,9 @@ pub fn json(run: &record::RunDir, simulation: &Simulation) -> serde_json::Value 
         "kind": "simulation",
         "path": run.path.display().to_string(),
         "record": run.record,
-        "simulation": simulation.value,
+        "simulation": simulation,
         "sentences": sentences(simulation),
-        "tables": tables::of(simulation),
+        "tables": tables::of(simulation, tables::FUNCTIONS),
     })
 }
 

@@ -34,7 +34,7 @@ const MOST_MEMORY_MIB: u64 = 3072;
 /// Runs the command.
 pub fn run(args: SimulateArgs) -> Result<ExitCode> {
     let experiment = resolve(&args)?;
-    let most_functions = args.functions.map_or(10, |count| count.0) as usize;
+    let most_functions = args.functions.map_or(report::simulated::FUNCTIONS, |count| count.0 as usize);
     let mut kept = args.out.as_deref().map(|path| Kept::create(path, &experiment)).transpose()?;
     let stop = Stop::on_signals()?;
     let is_terminal = std::io::stderr().is_terminal();
@@ -59,7 +59,7 @@ pub fn run(args: SimulateArgs) -> Result<ExitCode> {
         Ok(report) => {
             match args.json {
                 true => print(&format!("{}\n", report.to_json()))?,
-                false => print(&simulate::text::report(&report, most_functions))?,
+                false => print(&report::simulated::text::run(&report, most_functions))?,
             }
             if let Some(place) = place {
                 eprintln!("run: {place}");
