@@ -1,7 +1,6 @@
 //! The server's work by process on the screen: which of them does how much, the sum being the whole.
 
-use super::view::number;
-use observe::watch::by_process::shortened;
+use super::screen::number;
 use record::units::{format_nanos, format_si};
 use record::watch::{ProcessTotals, Reading};
 use std::fmt::Write;
@@ -10,7 +9,7 @@ use std::fmt::Write;
 const ROWS: usize = 8;
 
 /// Shows them; nothing where one process is the server.
-pub fn screen(out: &mut String, now: &Reading) {
+pub(super) fn screen(out: &mut String, now: &Reading) {
     if now.processes.iter().filter(|row| row.pid != 0).count() < 2 {
         return;
     }
@@ -44,6 +43,40 @@ pub fn screen(out: &mut String, now: &Reading) {
         }
         let _ = writeln!(out);
     }
+}
+
+/// The first `most` rows and one for all the rest, for a screen; the sums stay.
+pub(super) fn shortened(rows: &[ProcessTotals], most: usize) -> Vec<ProcessTotals> {
+    let (first, rest) = rows.split_at(rows.len().min(most));
+    // A row for one other would be as long as the other itself.
+    if rest.len() < 2 {
+        return rows.to_vec();
+    }
+    let mut sum = ProcessTotals { cpu_ns: Some(0), ..ProcessTotals::default() };
+    for row in rest {
+        sum.processes += row.processes;
+        sum.cpu_ns = Some(sum.cpu_ns.unwrap_or(0) + row.cpu_ns.unwrap_or(0));
+        if let Some(theirs) = &row.counted {
+            let mine = sum.counted.get_or_insert_default();
+            let weighed = |mine_ns: [Option<f64>; PHASES], theirs_ns: [Option<f64>; PHASES]| {
+                std::array::from_fn(|phase| {
+                    let of = |mean: Option<f64>, timed: u64| mean.unwrap_or(0.0) * timed as f64;
+                    let timed = mine.timed + theirs.timed;
+                    let total = of(mine_ns[phase], mine.timed) + of(theirs_ns[phase], theirs.timed);
+                    (timed > 0).then(|| total / timed as f64)
+                })
+            };
+            (mine.elapsed_ns, mine.phase_cpu_ns) =
+                (weighed(mine.elapsed_ns, theirs.elapsed_ns), weighed(mine.phase_cpu_ns, theirs.phase_cpu_ns));
+            mine.requests += theirs.requests;
+            mine.bytes_in += theirs.bytes_in;
+            mine.bytes_out += theirs.bytes_out;
+            mine.timed += theirs.timed;
+        }
+    }
+    let mut short = first.to_vec();
+    short.push(sum);
+    short
 }
 
 pub(super) fn who(row: &ProcessTotals) -> String {
@@ -100,5 +133,23 @@ mod tests {
             .sum();
         assert!((shares - 100.0).abs() < 0.11 * 9.0, "{shares}: {text}");
         assert!(text.contains("12 others") && text.contains("2.5"), "{text}");
+    }
+
+    #[test]
+    fn a_short_list_has_the_sums_and_the_means_of_the_long_one() {
+        let timed = [1, 3, 1, 0];
+        let rows: Vec<ProcessTotals> =
+            (1..=4).zip(timed).map(|(pid, timed)| row(pid, 100 - u64::from(pid), timed)).collect();
+        let sums = |rows: &[ProcessTotals]| {
+            let requests = rows.iter().map(|row| row.counted.unwrap().requests).sum::<u64>();
+            (rows.iter().filter_map(|row| row.cpu_ns).sum::<u64>(), requests)
+        };
+        let short = shortened(&rows, 1);
+        assert_eq!((short.len(), sums(&short)), (2, sums(&rows)));
+        let rest = short[1].counted.unwrap();
+        assert_eq!((short[1].pid, short[1].processes, rest.timed), (0, 3, 4));
+        assert_eq!(rest.elapsed_ns[0], Some(2500.0), "weighed by what was timed");
+        assert_eq!(shortened(&rows, 5), rows, "all have room");
+        assert_eq!(shortened(&rows, 3), rows, "one other takes no more room than its row");
     }
 }
