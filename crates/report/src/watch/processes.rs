@@ -1,8 +1,10 @@
 //! The server's work by process on the screen: which of them does how much, the sum being the whole.
 
 use super::screen::number;
+use crate::text::plain;
+use crate::text::table::Table;
 use record::units::{format_nanos, format_si};
-use record::watch::{ProcessTotals, Reading};
+use record::watch::{PHASES, ProcessTotals, Reading};
 use std::fmt::Write;
 
 /// Rows, those of all others beside.
@@ -16,33 +18,29 @@ pub(super) fn screen(out: &mut String, now: &Reading) {
     let rows = shortened(&now.processes, ROWS);
     let has_phases = rows.iter().any(|row| row.counted.is_some_and(|counts| counts.timed > 0));
     let has_requests = rows.iter().any(|row| row.counted.is_some());
-    let _ = write!(out, "\nby process since the start  {:<24} {:>10} {:>7}", "", "CPU time", "%");
+    let mut columns = vec!["", "CPU time", "%"];
     if has_requests {
-        let _ = write!(out, " {:>10}", "requests");
+        columns.push("requests");
     }
     if has_phases {
-        let heads = ["parse us", "process us", "log us", "parse cpu", "process cpu", "log cpu", "timed"];
-        for head in heads {
-            let _ = write!(out, " {head:>11}");
-        }
+        columns.extend(["parse us", "process us", "log us", "parse cpu", "process cpu", "log cpu", "timed"]);
     }
-    let _ = writeln!(out);
+    let mut table = Table::new(&columns, 1);
     for row in &rows {
-        let _ = write!(out, "  {:<50}", who(row));
         let share = row.cpu_ns.map(|ns| ns as f64 * 100.0 / now.group_ns().unwrap_or(0).max(1) as f64);
         let time = row.cpu_ns.map_or("ended".to_string(), |ns| format_nanos(ns as f64));
-        let _ = write!(out, " {time:>10} {:>7}", share.map_or("-".into(), |share| format!("{share:.1}")));
+        let mut cells = vec![who(row), time, share.map_or("-".into(), |share| format!("{share:.1}"))];
         if let Some(counts) = row.counted.filter(|_| has_requests) {
-            let _ = write!(out, " {:>10}", format_si(counts.requests as f64));
+            cells.push(format_si(counts.requests as f64));
             if has_phases {
-                for ns in counts.elapsed_ns.into_iter().chain(counts.phase_cpu_ns) {
-                    let _ = write!(out, " {:>11}", number(ns.map(|ns| ns / 1e3)));
-                }
-                let _ = write!(out, " {:>11}", format_si(counts.timed as f64));
+                let means = counts.elapsed_ns.into_iter().chain(counts.phase_cpu_ns);
+                cells.extend(means.map(|ns| number(ns.map(|ns| ns / 1e3))));
+                cells.push(format_si(counts.timed as f64));
             }
         }
-        let _ = writeln!(out);
+        table.row(cells);
     }
+    let _ = write!(out, "\nby process since the start\n{}", table.lines());
 }
 
 /// The first `most` rows and one for all the rest, for a screen; the sums stay.
@@ -79,11 +77,12 @@ pub(super) fn shortened(rows: &[ProcessTotals], most: usize) -> Vec<ProcessTotal
     short
 }
 
+/// A row's name.
 pub(super) fn who(row: &ProcessTotals) -> String {
     match (row.pid, row.processes) {
         (0, 0) => "of those that ended, and of no one's yet".into(),
         (0, others) => format!("{others} others, and those that ended"),
-        (pid, _) => format!("{pid} {}", row.name.chars().take(20).collect::<String>()),
+        (pid, _) => format!("{pid} {}", plain(&row.name, 20)),
     }
 }
 
@@ -125,11 +124,11 @@ mod tests {
     #[test]
     fn the_shares_are_those_of_the_whole() {
         let text = shown((1..=20).map(|pid| row(pid, 5_000_000, u64::from(pid == 1))).collect());
-        assert_eq!(text.lines().count(), 2 + ROWS + 1, "{text}");
+        assert_eq!(text.lines().count(), 3 + ROWS + 1, "{text}");
         let shares: f64 = text
             .lines()
-            .skip(2)
-            .map(|line| line[63..].split_whitespace().next().unwrap().parse::<f64>().unwrap())
+            .skip(3)
+            .map(|line| line.split_whitespace().rev().nth(8).unwrap().parse::<f64>().unwrap())
             .sum();
         assert!((shares - 100.0).abs() < 0.11 * 9.0, "{shares}: {text}");
         assert!(text.contains("12 others") && text.contains("2.5"), "{text}");

@@ -2,7 +2,8 @@
 
 use super::{Screen, machine, processes};
 use crate::doubt;
-use crate::text::estimate;
+use crate::text::table::Table;
+use crate::text::{estimate, plain};
 use record::units::{format_bytes, format_nanos, format_si};
 use record::watch::{ConnectionCounts, Estimate, Mode, PhaseTotals, Rates, Reading};
 use std::fmt::Write;
@@ -168,19 +169,17 @@ fn connections(out: &mut String, now: &Reading, rates: &Rates) {
 
 fn requests(out: &mut String, frame: &Screen<'_>, span: &str) {
     let (now, rates) = (frame.now, frame.rates);
-    let _ = writeln!(
-        out,
-        "\nrequests {span} (counted)\n  {:<10} {:>10} {:>10} {:>10} {:>9} {:>10} {:>10} {:>10} {:>12}",
-        "class", "requests/s", "in B/s", "out B/s", "cpu us", "elapsed us", "p50 <= us", "p99 <= us", "total"
+    let Some(of_all) = &rates.all else { return };
+    let mut table = Table::new(
+        &["class", "requests/s", "in B/s", "out B/s", "cpu us", "elapsed us", "p50 <= us", "p99 <= us", "total"],
+        1,
     );
     let names = frame.watch.classes.iter().map(|class| class.name.as_str());
     let rows = names.zip(&rates.classes).zip(now.classes.iter().map(|class| class.requests));
-    let Some(of_all) = &rates.all else { return };
     let all = (("all", of_all), now.all().requests);
     for ((name, class), total) in rows.chain(std::iter::once(all)) {
-        let _ = writeln!(
-            out,
-            "  {name:<10} {:>10} {:>10} {:>10} {:>9} {:>10} {:>10} {:>10} {total:>12}",
+        table.row(vec![
+            plain(name, 40),
             format_si(class.requests_per_sec),
             format_si(class.bytes_in_per_sec),
             format_si(class.bytes_out_per_sec),
@@ -188,8 +187,17 @@ fn requests(out: &mut String, frame: &Screen<'_>, span: &str) {
             number(class.elapsed_us_per_request),
             number(class.elapsed_p50_at_most_us),
             number(class.elapsed_p99_at_most_us),
-        );
+            total.to_string(),
+        ]);
     }
+    let _ = write!(out, "\nrequests {span} (counted)\n{}", table.lines());
+}
+
+/// Of the tables of phases.
+const PHASE_COLUMNS: &[&str] = &["parse", "process", "log", "parse cpu", "process cpu", "log cpu"];
+
+fn phase_cells(phases: &PhaseTotals) -> impl Iterator<Item = String> {
+    phases.elapsed_ns.iter().chain(&phases.cpu_ns).map(|mean| in_us(*mean))
 }
 
 fn in_us(mean: Option<Estimate>) -> String {
@@ -210,39 +218,16 @@ fn phases(out: &mut String, frame: &Screen<'_>) {
         _ if few => "from windows; fewer than five: no error estimate",
         _ => "from windows; +- half of the 95 % interval",
     };
-    let _ = writeln!(
-        out,
-        "\nphases, us/request ({note})\n  {:<10} {:>14} {:>14} {:>14} {:>14} {:>14} {:>14} {:>8} {:>10} {:>9} {:>8}",
-        "class",
-        "parse",
-        "process",
-        "log",
-        "parse cpu",
-        "process cpu",
-        "log cpu",
-        "sends",
-        "disk reads",
-        "requests",
-        "windows"
-    );
+    let mut table =
+        Table::new(&[&["class"], PHASE_COLUMNS, &["sends", "disk reads", "requests", "windows"]].concat(), 1);
     for (class, phases) in frame.watch.classes.iter().zip(phases).filter(|(_, phases)| phases.requests > 0) {
-        let PhaseTotals { elapsed_ns, cpu_ns, .. } = phases;
-        let _ = writeln!(
-            out,
-            "  {:<10} {:>14} {:>14} {:>14} {:>14} {:>14} {:>14} {:>8} {:>10} {:>9} {:>8}",
-            class.name,
-            in_us(elapsed_ns[0]),
-            in_us(elapsed_ns[1]),
-            in_us(elapsed_ns[2]),
-            in_us(cpu_ns[0]),
-            in_us(cpu_ns[1]),
-            in_us(cpu_ns[2]),
-            number(phases.sends.map(|sends| sends.mean)),
-            number(phases.disk_reads.map(|reads| reads.mean)),
-            phases.requests,
-            phases.windows,
-        );
+        let mut row = vec![plain(&class.name, 40)];
+        row.extend(phase_cells(phases));
+        row.extend([phases.sends, phases.disk_reads].map(|count| number(count.map(|count| count.mean))));
+        row.extend([phases.requests, phases.windows].map(|count| count.to_string()));
+        table.row(row);
     }
+    let _ = write!(out, "\nphases, us/request ({note})\n{}", table.lines());
     if let Some(connects) = frame.now.connections.connects.as_ref().filter(|connects| connects.connects > 0) {
         let mean_us = connects.connect_elapsed_ns as f64 / connects.connects as f64 / 1e3;
         let cpu = (connects.connects_with_cpu > 0)
@@ -273,31 +258,19 @@ fn pack(out: &mut String, frame: &Screen<'_>) {
         let _ = writeln!(out, "  no request passed all its boundaries yet");
         return;
     }
-    let _ = writeln!(
-        out,
-        "  {:<10} {:<14} {:>14} {:>14} {:>14} {:>14} {:>14} {:>14} {:>9}",
-        "class", "by", "parse", "process", "log", "parse cpu", "process cpu", "log cpu", "requests"
-    );
+    let mut table = Table::new(&[&["class", "by"], PHASE_COLUMNS, &["requests"]].concat(), 2);
     let names = frame.watch.classes.iter();
     for (class, (functions, events)) in names.zip(pack.by_functions.iter().zip(&pack.by_events)) {
         for (by, phases) in [("functions", functions), ("reads, sends", events)] {
-            if phases.requests == 0 {
-                continue;
+            if phases.requests > 0 {
+                let mut row = vec![plain(&class.name, 40), by.into()];
+                row.extend(phase_cells(phases));
+                row.push(phases.requests.to_string());
+                table.row(row);
             }
-            let _ = writeln!(
-                out,
-                "  {:<10} {by:<14} {:>14} {:>14} {:>14} {:>14} {:>14} {:>14} {:>9}",
-                class.name,
-                in_us(phases.elapsed_ns[0]),
-                in_us(phases.elapsed_ns[1]),
-                in_us(phases.elapsed_ns[2]),
-                in_us(phases.cpu_ns[0]),
-                in_us(phases.cpu_ns[1]),
-                in_us(phases.cpu_ns[2]),
-                phases.requests,
-            );
         }
     }
+    out.push_str(&table.lines());
 }
 
 fn demands(out: &mut String, frame: &Screen<'_>) {
@@ -305,24 +278,18 @@ fn demands(out: &mut String, frame: &Screen<'_>) {
     if demands.iter().all(|demand| demand.requests == 0) {
         return;
     }
-    let _ = writeln!(
-        out,
-        "\nservice demands per request since the start\n  {:<10} {:>16} {:>10} {:>10} {:>12} {:>14}",
-        "class", "cpu us", "user us", "system us", "disk bytes", "network bytes"
-    );
+    let mut table = Table::new(&["class", "cpu us", "user us", "system us", "disk bytes", "network bytes"], 1);
     for (class, demand) in frame.watch.classes.iter().zip(demands).filter(|(_, demand)| demand.requests > 0) {
-        let cpu = demand.cpu_us.map(|cpu| estimate(cpu.mean, cpu.half_width, 2));
-        let _ = writeln!(
-            out,
-            "  {:<10} {:>16} {:>10} {:>10} {:>12} {:>14}",
-            class.name,
-            cpu.unwrap_or_else(|| "-".into()),
+        table.row(vec![
+            plain(&class.name, 40),
+            demand.cpu_us.map_or("-".into(), |cpu| estimate(cpu.mean, cpu.half_width, 2)),
             number(demand.cpu_user_us),
             number(demand.cpu_system_us),
             number(demand.disk_bytes.map(|bytes| bytes.mean)),
             number(demand.network_bytes),
-        );
+        ]);
     }
+    let _ = write!(out, "\nservice demands per request since the start\n{}", table.lines());
     if let Some(check) = frame.utilisation {
         let _ = writeln!(
             out,
