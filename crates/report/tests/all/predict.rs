@@ -9,7 +9,7 @@ use std::path::PathBuf;
 fn run() -> RunDir {
     let mut record: RunRecord = fixture::record();
     record.status = Status::Complete;
-    record.scenario.server.as_mut().unwrap().cpus = vec![1];
+    fixture::loaded(&mut record).server.as_mut().unwrap().cpus = vec![1];
     RunDir { path: PathBuf::from("runs/test"), record, points: fixture::points(), reading_doubts: vec![] }
 }
 

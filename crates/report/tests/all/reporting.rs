@@ -157,7 +157,7 @@ fn an_axis_is_told_in_text_json_and_page() {
         }
     }
     let mut record = fixture::record();
-    record.scenario.sweep.as_mut().unwrap().axis = Some(fixture::axis_plan(Axis::Cold, &[0.0, 100.0, 2000.0]));
+    fixture::found(&mut record).sweep.axis = Some(fixture::axis_plan(Axis::Cold, &[0.0, 100.0, 2000.0]));
     let run = fixture::write(folder.path(), record, &points);
     let findings = zones::of_run(&run);
     let verdict = verdict::sentences(&run, &findings);
