@@ -22,7 +22,7 @@ pub(crate) enum State {
     Lingering,
 }
 
-/// `Connecting` for an open-loop request that waits to be sent on it.
+/// `Connecting` for a request that waits to be sent on it.
 pub(crate) const CARRIES_REQUEST: u8 = 1;
 /// An entry of the free queue names this connection.
 pub(crate) const QUEUED: u8 = 2;
@@ -101,6 +101,23 @@ impl Connection {
         } else {
             self.flags &= !flag;
         }
+    }
+
+    /// Lets an attempt to connect carry a request.
+    pub(crate) fn carry_request(&mut self, intended_ns: u64) {
+        self.intended_ns = intended_ns;
+        self.set(CARRIES_REQUEST, true);
+    }
+
+    /// The intended send of the request that waits for this connection.
+    pub(crate) fn carried_request(&self) -> Option<u64> {
+        self.has(CARRIES_REQUEST).then_some(self.intended_ns)
+    }
+
+    pub(crate) fn take_carried_request(&mut self) -> Option<u64> {
+        let intended_ns = self.carried_request();
+        self.set(CARRIES_REQUEST, false);
+        intended_ns
     }
 
     /// Keeps the lease in three small fields instead of a padded enum.

@@ -9,6 +9,7 @@ use crate::control::{Control, Live};
 use crate::cost::{self, EngineCost};
 use crate::doubts::doubts;
 use crate::error::LoadError;
+use crate::poller::Poller;
 use crate::ports::PortAllocator;
 use crate::replay::{FeedReport, feeder};
 use crate::request::Requests;
@@ -16,7 +17,7 @@ use crate::result::LoadResult;
 use crate::socket::{Errno, RawAddress};
 use crate::supply::{NoSupply, Supply};
 use crate::tls::{TlsSetting, TlsTally};
-use crate::worker::{GRACE_NS, Report, Task, Worker};
+use crate::worker::{self, GRACE_NS, Report, Task};
 use record::time::{monotonic_ns, unix_ms};
 use record::{LoadPlan, Share};
 use std::net::SocketAddr;
@@ -101,10 +102,10 @@ pub fn run_supplied(
         let mut handles = Vec::with_capacity(threads);
         let mut readers = Vec::new();
         for (index, live) in lives.iter().enumerate() {
-            let part = Share { index: index as u32, of: threads as u32 };
+            let share = Share { index: index as u32, of: threads as u32 };
             let mut feed = None;
             if plan.workload.trace.is_some()
-                && let Some(source) = supply.replay(plan, part)
+                && let Some(source) = supply.replay(plan, share)
             {
                 let source = source.map_err(LoadError::Log).inspect_err(|_| control.cut_at(1))?;
                 let (reader, fed) = feeder(plan, source);
@@ -120,7 +121,7 @@ pub fn run_supplied(
                 feed = Some(fed);
             }
             let task = Task {
-                index,
+                share,
                 plan,
                 requests: &requests,
                 control: &control,
@@ -130,9 +131,7 @@ pub fn run_supplied(
                 sources: &sources,
                 port_range: (rules.low, rules.high),
                 ports: PortAllocator::for_thread(rules, sources.len(), index as u64),
-                connections: part.part(plan.connections) as usize,
-                threads,
-                is_real_time: false,
+                connections: share.part(plan.connections) as usize,
                 supply,
                 feed,
                 tls: tls.as_ref(),
@@ -186,21 +185,20 @@ struct ThreadReport {
 
 fn start<'scope, 'env: 'scope>(
     scope: &'scope Scope<'scope, 'env>,
-    mut task: Task<'env>,
+    task: Task<'env>,
 ) -> Result<Handle<'scope>, LoadError> {
-    let name = format!("load-{}", task.index);
+    let name = format!("load-{}", task.share.index);
     let machine = |what| move |error: Errno| LoadError::Machine { what, cause: error.io() };
     let body = move || {
         if !task.plan.cpus.is_empty() {
-            let cpu = task.plan.cpus[task.index % task.plan.cpus.len()];
+            let cpu = task.plan.cpus[task.share.index as usize % task.plan.cpus.len()];
             cost::pin_to(cpu).map_err(machine("pin a thread to its CPU"))?;
         }
         cost::sharpen_timers();
         let is_open = matches!(task.plan.pace, record::Pace::Open { .. });
         let is_real_time = task.plan.precise && is_open && cost::try_real_time();
-        task.is_real_time = is_real_time;
-        let worker = Worker::new(task).map_err(machine("make an epoll instance"))?;
-        let report = worker.run().map_err(machine("wait for events"))?;
+        let poller = Poller::new().map_err(machine("make an epoll instance"))?;
+        let report = worker::run(task, poller).map_err(machine("wait for events"))?;
         Ok(ThreadReport { report, is_real_time })
     };
     std::thread::Builder::new()

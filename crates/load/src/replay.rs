@@ -1,5 +1,5 @@
 //! Replaying a log: the read-ahead between the log's reader and an engine thread, and how answers compare with the log.
-//! What an engine thread does with the steps is in `worker/replay.rs`.
+//! What an engine thread does with the steps is in `worker/source/replay.rs`.
 
 mod feed;
 

@@ -1,11 +1,12 @@
 //! The bytes of the requests, made once before the load. What the engine owns (Host, Content-Length, Connection) is
 //! written here and nowhere else; what came from outside is checked by [`crate::check()`] before it gets here.
 
+use crate::connection::{Connection, LAST_REQUEST};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::Distribution;
 use rand_distr::weighted::WeightedAliasIndex;
-use record::{CloseFirst, LoadPlan};
+use record::{CloseFirst, LoadPlan, Share};
 
 /// Every request of a plan, ready to send.
 #[derive(Debug)]
@@ -14,7 +15,7 @@ pub(crate) struct Requests {
     pub(crate) targets: Vec<Request>,
     pub(crate) is_head: bool,
     /// Draws targets by their weights; absent where they are visited in turn.
-    pub(crate) popularity: Option<WeightedAliasIndex<f64>>,
+    popularity: Option<WeightedAliasIndex<f64>>,
     class_of: Vec<u8>,
 }
 
@@ -52,17 +53,10 @@ impl Requests {
         }
     }
 
-    /// The source of one thread's draws; independent of the schedule's.
-    pub(crate) fn choice_rng(&self, seed: u64, thread: usize) -> Box<ChaCha8Rng> {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        rng.set_stream(1 << 32 | thread as u64);
-        Box::new(rng)
-    }
-
-    /// The next target by the weights (Walker's alias method: two draws, whatever the number of targets).
+    /// The bytes of the request under way on a connection.
     #[inline]
-    pub(crate) fn draw(&self, rng: &mut ChaCha8Rng) -> usize {
-        self.popularity.as_ref().map_or(0, |popularity| popularity.sample(rng))
+    pub(crate) fn of(&self, connection: &Connection) -> &[u8] {
+        self.targets[connection.target as usize].bytes(connection.has(LAST_REQUEST))
     }
 
     /// The class of a target; 0 where there are none.
@@ -73,6 +67,39 @@ impl Requests {
 
     pub(crate) fn longest(&self) -> usize {
         self.targets.iter().map(|request| request.last.len()).max().unwrap_or(0)
+    }
+}
+
+/// How one thread chooses the target of its next request.
+pub(crate) enum Choice {
+    /// One after another; the next.
+    InTurn(usize),
+    /// By the plan's weights.
+    Weighted(Box<ChaCha8Rng>),
+}
+
+impl Choice {
+    pub(crate) fn new(requests: &Requests, seed: u64, share: Share) -> Self {
+        if requests.popularity.is_none() {
+            return Choice::InTurn(share.index as usize % requests.targets.len());
+        }
+        // Independent of the schedule's draws.
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(1 << 32 | u64::from(share.index));
+        Choice::Weighted(Box::new(rng))
+    }
+
+    /// The next target. By weights with Walker's alias method: two draws, whatever the number of targets.
+    #[inline]
+    pub(crate) fn next(&mut self, requests: &Requests) -> usize {
+        match self {
+            Choice::InTurn(next) => {
+                let target = *next;
+                *next = if target + 1 == requests.targets.len() { 0 } else { target + 1 };
+                target
+            }
+            Choice::Weighted(rng) => requests.popularity.as_ref().map_or(0, |popularity| popularity.sample(rng)),
+        }
     }
 }
 

@@ -32,6 +32,7 @@ pub mod run;
 pub mod scenario;
 mod sentence;
 mod share;
+pub mod shell;
 pub mod simulation;
 mod sum;
 pub mod text;

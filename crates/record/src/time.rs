@@ -48,6 +48,7 @@ pub fn utc_iso(unix_ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
+// The C library's calendar, not jiff's: for these six numbers that would be 270 KB of program.
 fn civil(unix_ms: u64) -> (i32, i32, i32, i32, i32, i32) {
     // A run dated past the year 9999 is nonsense; bound it so that the C library's year cannot overflow.
     let seconds = (unix_ms / 1000).min(253_402_300_799) as libc::time_t;

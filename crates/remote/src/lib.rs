@@ -17,6 +17,7 @@ mod fleet;
 mod link;
 mod merge;
 mod permit;
+mod process;
 mod protocol;
 mod ray;
 mod requests;

@@ -2,6 +2,7 @@
 
 use crate::complaints::Complaints;
 use crate::error::{RemoteError, Result, system};
+use crate::process;
 use crate::protocol::{
     FromWorker, LEASE_NS, Lines, PROTOCOL, ToWorker, WireObservation, WireProgress, WireResult, line,
 };
@@ -15,7 +16,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Abilities that are kept of those that a worker claims.
 const MOST_WORDS: usize = 32;
@@ -326,34 +327,22 @@ impl Link {
         let Carrier::Process(child, complaints) = &mut self.carrier else {
             return Some("the fleet's helper on this machine closed its socket".into());
         };
-        let until = Instant::now() + Duration::from_millis(200);
-        while Instant::now() < until {
-            if let Ok(Some(status)) = child.try_wait() {
-                // Its own words come before ours about it.
-                complaints.settle();
-                return Some(format!("it ended ({status})"));
-            }
-            std::thread::sleep(Duration::from_millis(5));
+        if !process::ends_within(child, Duration::from_millis(200)) {
+            return None;
         }
-        None
+        // Its own words come before ours about it.
+        complaints.settle();
+        child.try_wait().ok()?.map(|status| format!("it ended ({status})"))
     }
 
     fn kill(&mut self) {
-        let child = match &mut self.carrier {
-            Carrier::Process(child, _) => child,
+        match &mut self.carrier {
+            Carrier::Process(child, _) => process::kill(child),
+            // Whoever carries the bytes ends the worker with this.
             Carrier::Socket(socket) => {
-                // Whoever carries the bytes ends the worker with this.
                 let _ = socket.shutdown(Shutdown::Both);
-                return;
             }
-        };
-        if let Ok(group) = i32::try_from(child.id())
-            && matches!(child.try_wait(), Ok(None))
-        {
-            // SAFETY: kill takes numbers; the group is the child's own, and it is not reaped yet.
-            unsafe { libc::kill(-group, libc::SIGKILL) };
         }
-        let _ = child.wait();
     }
 }
 
@@ -399,15 +388,11 @@ impl Drop for Link {
     fn drop(&mut self) {
         // The worker's input ends, so it ends by itself; one that does not is killed.
         self.leave();
-        if let Carrier::Process(child, complaints) = &mut self.carrier {
-            let until = Instant::now() + Duration::from_secs(1);
-            while Instant::now() < until {
-                if !matches!(child.try_wait(), Ok(None)) {
-                    complaints.settle();
-                    return;
-                }
-                std::thread::sleep(Duration::from_millis(5));
-            }
+        if let Carrier::Process(child, complaints) = &mut self.carrier
+            && process::ends_within(child, Duration::from_secs(1))
+        {
+            complaints.settle();
+            return;
         }
         self.kill();
     }

@@ -3,6 +3,7 @@
 
 use crate::error::{RemoteError, Result, system, unusable};
 use crate::link::Source;
+use crate::process;
 use crate::protocol::{Lines, line};
 use record::Outside;
 use serde::{Deserialize, Serialize};
@@ -13,7 +14,7 @@ use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long the helper may take to end its workers and leave the cluster.
 const LEAVE: Duration = Duration::from_secs(20);
@@ -42,7 +43,7 @@ pub struct RayPlan {
 /// What the helper says.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
-enum Said {
+enum HelperMessage {
     /// What is being done.
     Progress { what: Outside },
     /// Every worker has a socket.
@@ -93,7 +94,7 @@ impl Nodes {
         let (tell, said) = channel();
         std::thread::spawn(move || {
             let mut lines = Lines::new(stdout);
-            while let Ok(Some(message)) = lines.next::<Said>() {
+            while let Ok(Some(message)) = lines.next::<HelperMessage>() {
                 if tell.send(message).is_err() {
                     return;
                 }
@@ -101,9 +102,9 @@ impl Nodes {
         });
         loop {
             match said.recv_timeout(Duration::from_millis(20)) {
-                Ok(Said::Progress { what }) => progress(&what),
-                Ok(Said::Failed { why }) => return Err(unusable(why)),
-                Ok(Said::Nodes { nodes: found }) => {
+                Ok(HelperMessage::Progress { what }) => progress(&what),
+                Ok(HelperMessage::Failed { why }) => return Err(unusable(why)),
+                Ok(HelperMessage::Nodes { nodes: found }) => {
                     let source = |node: NodeSocket| Source::Node { name: node.name.into(), socket: node.socket };
                     nodes.sources = found.into_iter().map(source).collect();
                     return Ok(nodes);
@@ -137,18 +138,9 @@ impl Nodes {
 
     /// Lets it end by itself, and ends it if it does not.
     fn end(&mut self) {
-        let until = Instant::now() + LEAVE;
-        while Instant::now() < until {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
+        if !process::ends_within(&mut self.child, LEAVE) {
+            process::kill(&mut self.child);
         }
-        if let Ok(group) = i32::try_from(self.child.id()) {
-            // SAFETY: kill takes numbers; the group is the child's own, and it is not reaped yet.
-            unsafe { libc::kill(-group, libc::SIGKILL) };
-        }
-        let _ = self.child.wait();
     }
 }
 

@@ -14,6 +14,7 @@ use record::layers;
 use record::simulation::{CodeMisses, Cost, Curve, Function, Object, Point, PointPlan, Row, Sample, Simulation};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Functions of a sample that are kept, those with most L2 misses and those with most instructions.
 const MOST_FUNCTIONS: usize = 40;
@@ -68,30 +69,31 @@ pub struct ServerPlan {
     pub folders: Vec<String>,
     /// Where it listens.
     pub port: u16,
-    /// What is asked for, with the server's address in the guest.
-    pub url: String,
-    /// The load engine: this very program.
-    pub load_program: PathBuf,
-    /// What the load engine is told beside connections, rate and times: a scenario file. The files that it names are among
-    /// `files`.
-    pub load_scenario: String,
-    /// When the load opens its connections.
-    pub opening: Opening,
+    /// Who loads it.
+    pub load: Arc<dyn GuestLoad>,
     /// Before the count, in the guest's time.
     pub warmup_ms: u64,
     /// The count, in the guest's time.
     pub window_ms: u64,
 }
 
-/// When a load opens its connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Opening {
-    /// All of them before its first request.
-    First,
-    /// The same in a closed loop; at a rate, when a request is due.
-    FirstInClosedLoop,
-    /// When a request is due.
-    WhenDue,
+/// The load on a server in the guest: a program that is put there and started, of which nothing else is known here.
+pub trait GuestLoad: std::fmt::Debug {
+    /// Puts the program and what it reads into the guest's files; those of [`ServerPlan::files`] are there, too.
+    fn put(&self, image: &mut Image) -> Result<(), SimulateError>;
+
+    /// How it is started for a point. It loads the server at [`crate::guest::SERVER_ADDRESS`] from when it has opened its
+    /// connections until the count is over, prints what it counted, and ends by itself.
+    fn command(&self, point: &PointPlan) -> LoadCommand;
+}
+
+/// A load's command in the guest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadCommand {
+    /// Program and arguments.
+    pub words: Vec<String>,
+    /// Connections that it opens before its warm-up begins, those of its checks among them.
+    pub opened: u64,
 }
 
 /// What a run tells while it goes on.
@@ -101,10 +103,6 @@ pub enum Step<'s> {
     /// A point has one more sample: everything so far.
     Has(&'s Simulation),
 }
-
-/// Where the load engine lies in the guest.
-const LOAD_PROGRAM: &str = "/straingauge/straingauge";
-const LOAD_SCENARIO: &str = "/straingauge/load.toml";
 
 /// Runs it all. `progress` is told of each step; `stop` is asked often.
 pub fn run(
@@ -241,8 +239,7 @@ fn check_packed(wanted: &[String], packings: &[Packing], rows: &[Object]) -> Res
 pub fn image_of(kernel: &Kernel, workload: &Workload) -> Result<Image, SimulateError> {
     let mut image = Image::base(kernel)?;
     if let Workload::Server(server) = workload {
-        image.take_program(&server.load_program, Some(LOAD_PROGRAM))?;
-        image.put(LOAD_SCENARIO, server.load_scenario.clone().into_bytes(), false)?;
+        server.load.put(&mut image)?;
         let program = server.command.first().ok_or_else(|| SimulateError::Impossible("no server is named".into()))?;
         image.take_program(Path::new(program), None)?;
         image.put_accounts()?;
@@ -266,33 +263,12 @@ fn work_of(workload: &Workload, plan: &PointPlan) -> Work {
             packets: *packets,
         }),
         Workload::Server(server) => {
-            let seconds = |ms: u64| format!("{ms}ms");
-            let connections = plan.connections.to_string();
-            // The load goes on a little longer than the count.
-            let duration = seconds(server.window_ms + 200);
-            let warmup = seconds(server.warmup_ms);
-            let mut load: Vec<String> =
-                [LOAD_PROGRAM, "load", &server.url, "--scenario", LOAD_SCENARIO, "--json", "--threads", "1"]
-                    .map(String::from)
-                    .into();
-            load.extend(
-                ["--connections", &connections, "--warmup", &warmup, "--duration", &duration].map(String::from),
-            );
-            if plan.rate_per_sec > 0 {
-                load.extend(["--rate".to_string(), plan.rate_per_sec.to_string()]);
-            }
-            let opens_first = match server.opening {
-                Opening::First => true,
-                Opening::FirstInClosedLoop => plan.rate_per_sec == 0,
-                Opening::WhenDue => false,
-            };
-            // Before any load it sees whether the server answers, and greets it where it speaks TLS.
-            let checks = if server.url.starts_with("https") { 2 } else { 1 };
+            let load = server.load.command(plan);
             Work::Server(Server {
                 port: server.port,
-                opened: checks + if opens_first { plan.connections } else { 1 },
+                opened: load.opened,
                 command: server.command.clone(),
-                load,
+                load: load.words,
                 warmup_ms: server.warmup_ms,
                 window_ms: server.window_ms,
             })

@@ -3,21 +3,19 @@
 mod cli;
 mod cold;
 mod commands;
+mod companions;
 mod cpus;
 mod failure;
 mod fleet;
-mod layers;
 mod measure;
 mod plan;
+mod process;
 mod progress;
 mod quantity;
-mod requests;
 mod scale;
 mod server;
 mod signals;
-mod time_wait;
 mod url;
-mod watching;
 mod workload;
 
 use std::process::ExitCode;

@@ -2,6 +2,7 @@
 
 pub mod axis;
 mod clients;
+pub mod watching;
 
 use crate::cli::{
     ArrivalWord, ClientOptions, DriveArgs, FindOptions, FleetOptions, LoadOptions, OutputOptions, PathOptions,
@@ -36,8 +37,9 @@ pub fn read_scenario(path: Option<&Path>) -> Result<ScenarioToml> {
     })
 }
 
-/// What `load` and `find` are told, once the command line has been laid over the scenario file.
-pub struct Drive {
+/// What `load`, `find` and `profile --axis` were told, as typed: the command line laid over the scenario file.
+#[derive(Debug, Clone)]
+pub struct RunOptions {
     /// The URL as typed.
     pub url: String,
     pub target: Target,
@@ -58,6 +60,50 @@ pub struct Drive {
     pub what_ifs: Vec<WhatIf>,
 }
 
+impl RunOptions {
+    /// A load of this URL, and nothing else typed.
+    pub fn of(url: &str) -> Result<RunOptions> {
+        Ok(RunOptions {
+            url: url.to_string(),
+            target: Target::parse(url)?,
+            name: None,
+            load: LoadOptions::default(),
+            workload: WorkloadOptions::default(),
+            clients: ClientOptions::default(),
+            path: PathOptions::default(),
+            fleet: FleetOptions::default(),
+            server: ServerOptions::default(),
+            watching: WatchingOptions::default(),
+            output: OutputOptions::default(),
+            command: Vec::new(),
+            find_in_file: FindOptions::default(),
+            what_ifs: Vec::new(),
+        })
+    }
+}
+
+/// What a load is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoadKind {
+    /// One point.
+    Single,
+    /// A sweep: pace and window change from point to point.
+    Sweep,
+    /// The same of the microbenchmark: each segment is a packet of its own, nothing is left to segmentation offload.
+    Microbenchmark,
+}
+
+impl LoadKind {
+    /// Whether pace and window change from point to point.
+    pub fn is_sweep(self) -> bool {
+        self != LoadKind::Single
+    }
+
+    fn default_warmup_ns(self) -> u64 {
+        if self.is_sweep() { 200_000_000 } else { 1_000_000_000 }
+    }
+}
+
 /// The questions for `predict` in a scenario file; at least one.
 pub fn what_ifs(path: &Path) -> Result<Vec<WhatIf>> {
     let kept = read_scenario(Some(path))?.predict.0;
@@ -71,10 +117,10 @@ pub fn what_ifs(path: &Path) -> Result<Vec<WhatIf>> {
 }
 
 /// Lays the command line over the scenario file; `example` is shown when neither names a URL.
-pub fn drive(args: DriveArgs, example: &str) -> Result<Drive> {
+pub fn run_options(args: DriveArgs, example: &str) -> Result<RunOptions> {
     let file = read_scenario(args.scenario.as_deref())?;
     let url = args.url.or(file.url).ok_or_else(|| wrong_usage(format!("a URL is missing, as in: {example}")))?;
-    Ok(Drive {
+    Ok(RunOptions {
         target: Target::parse(&url)?,
         url,
         name: args.output.name.clone().or(file.name),
@@ -132,22 +178,17 @@ pub fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What a command needs to know before it makes a plan.
-pub struct Setting<'a> {
-    pub target: &'a Target,
-    pub addresses: Vec<SocketAddr>,
-    /// CPUs for the engine's threads; empty = not pinned.
-    pub client_cpus: Vec<usize>,
-    pub default_warmup_ns: u64,
-    /// What the workload's options say.
-    pub resolved: Resolved,
-    pub clients: &'a ClientOptions,
-}
-
-/// Makes the engine's plan, and what it reads while it runs.
-pub fn load_plan(options: &LoadOptions, setting: Setting<'_>) -> Result<(LoadPlan, Supplied)> {
+/// Makes the engine's plan from what was typed, and what the engine reads while it runs. `addresses`: the server's;
+/// `client_cpus`: for the engine's threads where none were typed, empty = not pinned.
+pub fn load_plan(
+    run: &RunOptions,
+    kind: LoadKind,
+    addresses: Vec<SocketAddr>,
+    client_cpus: Vec<usize>,
+) -> Result<(LoadPlan, Supplied)> {
+    let (options, target) = (&run.load, &run.target);
     let Resolved { targets, workload, pace, duration_ns, default_connections, default_warmup_ns, supplied } =
-        setting.resolved;
+        crate::workload::resolve(&run.workload, options, target, kind.is_sweep())?;
     let asked = match options.rate {
         None => Pace::Closed,
         Some(rate) if rate.0 > 0.0 => Pace::Open {
@@ -172,9 +213,9 @@ pub fn load_plan(options: &LoadOptions, setting: Setting<'_>) -> Result<(LoadPla
     }
     let cpus = match &options.cpus {
         Some(list) => allowed(list, "--cpus")?,
-        None => setting.client_cpus,
+        None => client_cpus,
     };
-    let is_local = setting.addresses.iter().all(|address| address.ip().is_loopback());
+    let is_local = addresses.iter().all(|address| address.ip().is_loopback());
     let machine = record::machine::allowed_cpus().len();
     let default_threads = match cpus.len() {
         0 if is_local => (machine / 2).max(1),
@@ -212,10 +253,10 @@ pub fn load_plan(options: &LoadOptions, setting: Setting<'_>) -> Result<(LoadPla
     let mut headers: Vec<(String, String)> = options.header.iter().map(|field| header(field)).collect::<Result<_>>()?;
     let host = match headers.iter().position(|(name, _)| name.eq_ignore_ascii_case("host")) {
         Some(at) => headers.remove(at).1,
-        None => setting.target.host_field.clone(),
+        None => target.host_field.clone(),
     };
     let plan = LoadPlan {
-        addresses: setting.addresses,
+        addresses,
         host,
         method,
         targets,
@@ -226,7 +267,7 @@ pub fn load_plan(options: &LoadOptions, setting: Setting<'_>) -> Result<(LoadPla
         requests_per_connection,
         threads: threads as usize,
         cpus,
-        warmup_ns: options.warmup.map_or(default_warmup_ns.unwrap_or(setting.default_warmup_ns), |time| time.nanos()),
+        warmup_ns: options.warmup.map_or(default_warmup_ns.unwrap_or(kind.default_warmup_ns()), |time| time.nanos()),
         duration_ns,
         timeout_ns,
         connect_timeout_ns,
@@ -234,7 +275,7 @@ pub fn load_plan(options: &LoadOptions, setting: Setting<'_>) -> Result<(LoadPla
         source_addresses: options.source_address.clone(),
         seed: options.seed.unwrap_or(1),
         precise: options.precise,
-        clients: clients::client_plan(setting.clients, options, setting.target)?,
+        clients: clients::client_plan(&run.clients, options, target)?,
         workload,
     };
     Ok((plan, supplied))
@@ -331,24 +372,19 @@ pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan
     })
 }
 
+/// The plan of a load of this URL, for tests.
+#[cfg(test)]
+pub fn of_url(url: &str, options: &LoadOptions) -> Result<LoadPlan> {
+    let run = RunOptions { load: options.clone(), ..RunOptions::of(url)? };
+    load_plan(&run, LoadKind::Single, run.target.resolve()?, Vec::new()).map(|(plan, _)| plan)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::WorkloadOptions;
 
     fn plan(options: &LoadOptions) -> Result<LoadPlan> {
-        let target = Target::parse("http://127.0.0.1:8080/x").unwrap();
-        let addresses = vec!["127.0.0.1:8080".parse().unwrap()];
-        let resolved = crate::workload::resolve(&WorkloadOptions::default(), options, &target, false)?;
-        let setting = Setting {
-            target: &target,
-            addresses,
-            client_cpus: vec![],
-            default_warmup_ns: 0,
-            clients: &ClientOptions::default(),
-            resolved,
-        };
-        load_plan(options, setting).map(|(plan, _)| plan)
+        of_url("http://127.0.0.1:8080/x", options)
     }
 
     #[test]

@@ -3,8 +3,9 @@
 pub mod guardian;
 
 use crate::failure::interrupted;
+use crate::process;
 use crate::signals::Stop;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use guardian::Guardian;
 use record::{Doubt, DoubtKind, Outside, PathPlan, Severity};
 use std::collections::VecDeque;
@@ -18,7 +19,6 @@ use wan::{Pair, PairPlan, PathMeter};
 
 /// How much of the server's own output is kept: its end, where the reason of an exit stands.
 const KEPT_OUTPUT_BYTES: usize = 64 << 10;
-const STOP_GRACE: Duration = Duration::from_secs(3);
 /// What a signal interrupts here.
 const STARTING: &str = "the server was starting";
 
@@ -88,7 +88,9 @@ impl Server {
             None => run_beside(&mut command, &plan.server_cpus),
         }
         let inherited_descriptors = record::machine::descriptor_limit();
-        let mut child = command.spawn().map_err(|error| cannot_start(&plan.argv[0], &error))?;
+        let mut child = command
+            .spawn()
+            .map_err(|error| process::cannot_start(&format!("the server '{}'", plan.argv[0]), &error))?;
         let output = Arc::new(Mutex::new(VecDeque::new()));
         keep_tail(child.stdout.take(), &output);
         keep_tail(child.stderr.take(), &output);
@@ -340,23 +342,12 @@ impl Server {
     /// Stops the server's whole process group, politely first, and removes the namespaces.
     pub fn stop(&mut self) {
         if let Some(child) = &mut self.child {
-            let group = child.id() as libc::pid_t;
             // Inside namespaces the pair ends whatever is left; beside us only a daemon that took the port can be known.
             let daemons: Vec<u32> = match (self.exit, &self.pair) {
                 (Some(_), None) => listener_pid(self.port, None).into_iter().collect(),
                 _ => Vec::new(),
             };
-            signal_all(group, &daemons, libc::SIGTERM);
-            let deadline = Instant::now() + STOP_GRACE;
-            while self.exit.is_none() && Instant::now() < deadline {
-                match child.try_wait() {
-                    Ok(Some(status)) => self.exit = Some(status),
-                    Ok(None) => std::thread::sleep(Duration::from_millis(5)),
-                    Err(_) => break,
-                }
-            }
-            signal_all(group, &daemons, libc::SIGKILL);
-            let _ = child.wait();
+            self.exit = process::end(child, &daemons).or(self.exit);
         }
         self.child = None;
         if let Some(guardian) = self.guardian.take() {
@@ -381,15 +372,6 @@ impl Drop for Server {
 fn silence_hint(timeout_option: Option<&str>) -> String {
     let longer = timeout_option.map(|option| format!(" ({option} gives it longer)")).unwrap_or_default();
     format!("does its configuration name this port, and does it stay in the foreground?{longer}")
-}
-
-fn signal_all(group: libc::pid_t, daemons: &[u32], signal: libc::c_int) {
-    // SAFETY: kill takes no pointers; the group is that of a child we started and have not reaped as a whole.
-    unsafe { libc::kill(-group, signal) };
-    for daemon in daemons {
-        // SAFETY: as above.
-        unsafe { libc::kill(*daemon as libc::pid_t, signal) };
-    }
 }
 
 /// Daemons that the server left behind become our children, so that they can be ended and waited for.
@@ -440,14 +422,6 @@ fn refuse_taken_port(port: u16) -> Result<()> {
 
 fn listener_pid(port: u16, netns_pid: Option<u32>) -> Option<u32> {
     observe::server_on_port(port, netns_pid).ok().flatten().map(|server| server.pid)
-}
-
-fn cannot_start(program: &str, error: &io::Error) -> anyhow::Error {
-    match error.kind() {
-        io::ErrorKind::NotFound => anyhow!("the server '{program}' was not found: is it installed, and spelt right?"),
-        io::ErrorKind::PermissionDenied => anyhow!("the server '{program}' may not be executed: check its permissions"),
-        _ => anyhow!("the server '{program}' cannot be started: {error}"),
-    }
 }
 
 /// Reads a pipe to its end on a thread of its own and keeps the last [`KEPT_OUTPUT_BYTES`], so that a chatty server

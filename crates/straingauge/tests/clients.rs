@@ -204,6 +204,22 @@ fn sessions_are_resumed_or_not_as_asked() {
 }
 
 #[test]
+fn a_slow_client_reads_over_tls_at_its_pace() {
+    needs_tls!();
+    let server = SecureServer::start("127.0.0.1");
+    std::fs::write(server.state.path().join("20k.bin"), vec![b'x'; 20_000]).expect("our own folder");
+    let mut command = straingauge(["load", &server.url().replace("1k.bin", "20k.bin"), "--tls-ca"]);
+    command.arg(server.ca()).args(["--connections", "3", "--read-rate", "40k", "--threads", "1"]);
+    command.args(["--warmup", "0s", "--duration", "1500ms", "--json", "--quiet"]);
+    let json = run(&mut command).exits_with(0).json();
+    let (ok, sent, unfinished) = (count(&json, "ok"), count(&json, "sent"), count(&json, "unfinished"));
+    assert!(ok >= 3, "{json:#}");
+    assert_eq!(ok + unfinished, sent, "nothing failed: {json:#}");
+    // 20 kB at 40 kB/s, a tenth of a second of it at once: no machine is so slow that it would be faster.
+    assert!(figure(&json, "client.response_p50_us") > 300_000.0, "{json:#}");
+}
+
+#[test]
 fn a_log_is_replayed_over_tls() {
     needs_tls!();
     let server = SecureServer::start("127.0.0.1");

@@ -3,12 +3,14 @@
 use crate::rig::{Running, Said, long_run, program, run, skip_unless, straingauge};
 use record::simulation::{Point, PointPlan, Sample, Simulation};
 use serde_json::Value;
+use simulate::SimulateError;
 use simulate::cache::{Geometry, Replacement, Setup};
-use simulate::experiment::{self, Experiment, Opening, ServerPlan, Workload};
-use simulate::guest::Kernel;
+use simulate::experiment::{self, Experiment, GuestLoad, LoadCommand, ServerPlan, Workload};
+use simulate::guest::{Image, Kernel};
 use simulate::machine::{Limits, Qemu, Saved};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Why no guest can run here.
@@ -210,6 +212,26 @@ impl Nginx {
     }
 }
 
+/// A closed loop of 220 ms, as the command line would ask for.
+#[derive(Debug)]
+struct ClosedLoop;
+
+impl GuestLoad for ClosedLoop {
+    fn put(&self, image: &mut Image) -> Result<(), SimulateError> {
+        image.take_program(Path::new(env!("CARGO_BIN_EXE_straingauge")), Some("/straingauge/straingauge")).map(drop)
+    }
+
+    fn command(&self, point: &PointPlan) -> LoadCommand {
+        let url = format!("http://{}:8080/page4", simulate::guest::SERVER_ADDRESS);
+        let connections = point.connections.to_string();
+        let words =
+            ["/straingauge/straingauge", "load", &url, "--json", "--threads", "1", "--connections", &connections];
+        let times = ["--warmup", "20ms", "--duration", "220ms"];
+        // It asks once before, on a connection of its own.
+        LoadCommand { words: words.into_iter().chain(times).map(String::from).collect(), opened: 1 + point.connections }
+    }
+}
+
 /// What the command line would make of nginx with a closed loop for one document.
 fn experiment_with(nginx: &Nginx, caches: Option<Setup>) -> Experiment {
     let plan = ServerPlan {
@@ -221,10 +243,7 @@ fn experiment_with(nginx: &Nginx, caches: Option<Setup>) -> Experiment {
         files: [nginx.folder.path(), Path::new("/etc/passwd"), Path::new("/etc/group")].map(Path::to_path_buf).into(),
         folders: ["/var/log/nginx", "/var/lib/nginx"].map(String::from).into(),
         port: 8080,
-        url: format!("http://{}:8080/page4", simulate::guest::SERVER_ADDRESS),
-        load_program: env!("CARGO_BIN_EXE_straingauge").into(),
-        load_scenario: String::new(),
-        opening: Opening::First,
+        load: Arc::new(ClosedLoop),
         warmup_ms: 20,
         window_ms: 20,
     };

@@ -3,6 +3,7 @@
 use crate::text::{grouped, plain};
 use record::RunDir;
 use record::machine::INHERITED_DESCRIPTORS;
+use record::shell;
 
 /// A limit of descriptors that no server of this kind reaches.
 const ENOUGH_DESCRIPTORS: &str = "65536";
@@ -10,7 +11,7 @@ const ENOUGH_DESCRIPTORS: &str = "65536";
 /// The command behind `--`, quoted for a shell; else that of the process that was watched; else `SERVER ...`.
 pub fn of_server(run: &RunDir) -> String {
     match (run.record.scenario.server(), run.record.server_facts.get("command")) {
-        (Some(server), _) => plain(&server.argv.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "), 300),
+        (Some(server), _) => plain(&shell::joined(server.argv.iter().map(String::as_str)), 300),
         (None, Some(command)) => plain(command, 300),
         (None, None) => "SERVER ...".into(),
     }
@@ -37,7 +38,7 @@ pub fn more_descriptors(run: &RunDir) -> (String, Vec<String>) {
     if let Some((at, set)) = server.argv.iter().enumerate().find_map(|(at, word)| Some((at, set_limit(word)?))) {
         let mut argv = server.argv.clone();
         argv[at].replace_range(set.clone(), ENOUGH_DESCRIPTORS);
-        let command = plain(&argv.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "), 300);
+        let command = plain(&shell::joined(argv.iter().map(String::as_str)), 300);
         let value = plain(&server.argv[at][set], 20);
         return (format!("The server's command sets the limit of {value} itself. To try: `{command}`."), vec![command]);
     }
@@ -91,11 +92,7 @@ fn set_limit(word: &str) -> Option<std::ops::Range<usize>> {
 
 /// As a word for a shell.
 pub fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.into();
-    }
-    plain(&format!("'{}'", word.replace('\'', "'\\''")), 300)
+    plain(&shell::quoted(word), 300)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Opening connections: the herd at the start, and again after an end or a failure.
 
-use super::Worker;
-use super::paced::Pacing;
+use super::transport::Pace;
+use super::{Source, Transport, Worker};
 use crate::connection::{ASKED, CARRIES_REQUEST, HEARD, KNOWN_SLOW, QUEUED, State, WATCHES_WRITABLE};
 use crate::poller::{READABLE, WRITABLE_TOO};
 use crate::ports::{Lease, PortChoice};
@@ -9,14 +9,12 @@ use crate::socket::{self, Errno};
 use crate::tally::Failure;
 use record::time::monotonic_ns;
 
-/// Requests longer than this may leave in several segments, of which Nagle's algorithm would hold the last one back.
-const SMALL_REQUEST_BYTES: usize = 500;
 /// Explicit ports tried before an attempt counts as failed: another program may hold some.
 const PORT_TRIES: usize = 16;
 /// The longest pause after failures in a row.
 const MAX_BACK_OFF_NS: u64 = 1_000_000_000;
 
-impl Worker<'_> {
+impl<S: Source, T: Transport> Worker<'_, S, T> {
     /// Begins as many first attempts as the herd's pace allows.
     pub(super) fn open_herd(&mut self, now: u64) {
         let mut allowance = self.herd.allowance(now, self.connecting);
@@ -32,13 +30,13 @@ impl Worker<'_> {
     pub(super) fn reopen(&mut self) {
         while let Some(slot) = self.to_open.pop() {
             let slot = slot as usize;
-            if self.connections[slot].state == State::Closed && (self.is_open || !self.is_draining) {
+            if self.connections[slot].state == State::Closed && (S::IS_SCHEDULED || !self.is_draining()) {
                 self.open(slot, monotonic_ns());
             }
         }
     }
 
-    /// Begins an attempt on a closed slot. `CARRIES_REQUEST` says whether an open-loop request waits for it.
+    /// Begins an attempt on a closed slot.
     pub(super) fn open(&mut self, slot: usize, now: u64) {
         self.connections[slot].since_ns = now;
         loop {
@@ -92,14 +90,11 @@ impl Worker<'_> {
         let fd = socket::stream_socket(self.task.address.family())?;
         self.system_calls += 2;
         let result = self.bind(fd, lease).and_then(|()| {
-            if self.task.requests.longest() > SMALL_REQUEST_BYTES || self.replay.is_some() {
+            if self.needs_no_delay {
                 socket::set_no_delay(fd)?;
                 self.system_calls += 1;
             }
-            if let Some(bytes_per_sec) = self.task.plan.clients.pace_bytes_per_sec() {
-                socket::set_narrow(fd, Pacing::buffer_bytes(bytes_per_sec))?;
-                self.system_calls += 2;
-            }
+            self.system_calls += self.transport.pace().prepare(fd)?;
             let is_established = socket::connect(fd, &self.task.address)?;
             if is_established || !self.task.is_loopback {
                 return Ok(is_established);
@@ -153,46 +148,25 @@ impl Worker<'_> {
         }
     }
 
-    /// The handshake is over.
+    /// TCP is established.
     fn established(&mut self, slot: usize, now: u64) {
         self.tally.connected(now.saturating_sub(self.connections[slot].since_ns));
-        if self.tls.is_some() {
-            return self.begin_handshake(slot, now);
-        }
-        self.ready(slot, now);
+        T::connected(self, slot, now);
     }
 
     /// Requests may be sent.
     pub(super) fn ready(&mut self, slot: usize, now: u64) {
-        let connection = &mut self.connections[slot];
-        connection.state = State::Idle;
-        self.last_failure = None;
+        self.connections[slot].state = State::Idle;
         self.connecting -= 1;
         self.established += 1;
-        if connection.has(CARRIES_REQUEST) {
-            connection.set(CARRIES_REQUEST, false);
-            let intended_ns = connection.intended_ns;
-            if self.replay.is_none() {
-                self.tally.left(intended_ns, now, 0);
-            }
-            self.send_request(slot, intended_ns, now);
-        } else if self.is_open {
-            self.make_free(slot);
-        } else if self.started && self.may_begin(now) {
-            self.send_request(slot, now, now);
-        }
+        S::connected(self, slot, now);
     }
 
-    /// An attempt failed. In a closed loop it was a request's, too; in an open loop, if one waited for it.
+    /// An attempt failed, and with it the request that it was for.
     pub(super) fn connect_failed(&mut self, slot: usize, now: u64, failure: Failure) {
+        let has_begun = self.has_begun();
         let connection = &mut self.connections[slot];
-        let intended_ns = if connection.has(CARRIES_REQUEST) {
-            Some(connection.intended_ns)
-        } else if !self.is_open && self.started {
-            Some(connection.since_ns)
-        } else {
-            None
-        };
+        let intended_ns = S::carried_by(connection, has_begun);
         connection.set(CARRIES_REQUEST, false);
         if matches!(connection.state, State::Connecting | State::Handshaking) {
             self.connecting -= 1;
@@ -202,7 +176,7 @@ impl Worker<'_> {
             self.herd.fall_back(now);
         }
         self.tally.connect_failed(failure);
-        self.last_failure = Some(failure);
+        self.source.attempt_failed(failure);
         if let Some(intended_ns) = intended_ns {
             self.asked(slot, intended_ns, now);
             self.tally.issued(intended_ns);
@@ -237,9 +211,7 @@ impl Worker<'_> {
         }
         socket::close(connection.fd);
         self.system_calls += 1;
-        if let Some(tls) = self.tls.as_deref_mut() {
-            tls.of_slot[slot] = None;
-        }
+        self.transport.closed(slot);
         connection.fd = -1;
         connection.state = State::Closed;
         connection.framing.reset();
@@ -249,13 +221,9 @@ impl Worker<'_> {
         self.task.ports.release(lease, closed_first, now);
     }
 
-    /// Arranges for a closed slot to be of use again: at once, or in an on-demand loop when a request needs it.
-    pub(super) fn want_again(&mut self, slot: usize) {
-        if self.is_on_demand {
-            self.make_free(slot);
-        } else {
-            self.to_open.push(slot as u32);
-        }
+    /// No connection is established, under way, or about to be opened.
+    pub(super) fn has_no_connection(&self) -> bool {
+        self.established == 0 && self.connecting == 0 && self.to_open.is_empty()
     }
 
     /// Notes an attempt that hangs, once.

@@ -1,15 +1,15 @@
 //! One engine thread: it owns its connections, its part of the schedule and its tally, and shares nothing on the way of a
 //! request.
 //!
-//! - this file: the loop;
+//! - this file: the choice of the modes, and the loop;
+//! - [`exchange`]: a request out, a response in. Read this first;
+//! - [`source`]: which request leaves when, and on which connection: closed loop, open loop, or a log;
+//! - [`transport`]: how bytes cross a connection: plain or TLS, as fast as possible or paced;
 //! - [`connect`]: opening and reopening connections;
-//! - [`exchange`]: a request out, a response in;
-//! - [`dispatch`]: which open-loop request leaves on which connection;
-//! - [`replay`]: the same for the requests of a log;
-//! - [`paced`]: clients that read at a limited pace;
-//! - [`secure`]: handshakes, and bytes of requests and responses over TLS;
 //! - [`sweep`]: timeouts, and what remains at the end;
 //! - [`waiting`]: for events, but not past the next intended send.
+//!
+//! A worker is compiled for each [`Source`] and [`Transport`]. [`run`] chooses them once; no step asks for them again.
 //!
 //! # Clock readings
 //!
@@ -18,17 +18,14 @@
 //! when the system call begins.
 
 mod connect;
-mod dispatch;
 mod exchange;
-mod paced;
-mod replay;
-mod secure;
+mod source;
 mod sweep;
+mod transport;
 mod waiting;
 
-use crate::arrival::Schedule;
 use crate::classes::Classes;
-use crate::connection::{Connection, QUEUED, State};
+use crate::connection::{Connection, State};
 use crate::control::{Control, Live};
 use crate::cost::ThreadReading;
 use crate::framing::HeadCache;
@@ -39,25 +36,28 @@ use crate::replay::{Comparison, Feed};
 use crate::request::Requests;
 use crate::socket::{Errno, RawAddress};
 use crate::supply::Supply;
-use crate::tally::{Failure, Tally};
-use crate::tls::{Sessions, TlsSetting, TlsTally};
-use paced::Pacing;
-use rand_chacha::ChaCha8Rng;
-use record::LoadPlan;
+use crate::tally::Tally;
+use crate::tls::{TlsSetting, TlsTally};
 use record::time::monotonic_ns;
-use std::collections::VecDeque;
+use record::{LoadPlan, Pace, Share};
+use source::{Closed, Open, Replay, Source};
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
+use sweep::Sweep;
+use transport::{Limited, Plain, Tls, Transport, Unlimited};
 
 /// Responses are read into one buffer a thread.
 const BUFFER_BYTES: usize = 64 * 1024;
+/// Requests longer than this may leave in several segments, of which Nagle's algorithm would hold the last one back.
+const SMALL_REQUEST_BYTES: usize = 500;
 /// After the window, requests under way are waited for this long at most (or for the timeout, if shorter), so that a
 /// stall at the end shows in the response times.
 pub(crate) const GRACE_NS: u64 = 2_000_000_000;
 
 /// What one engine thread is given.
 pub(crate) struct Task<'a> {
-    pub(crate) index: usize,
+    /// This thread's part of the load.
+    pub(crate) share: Share,
     pub(crate) plan: &'a LoadPlan,
     pub(crate) requests: &'a Requests,
     pub(crate) control: &'a Control,
@@ -70,8 +70,6 @@ pub(crate) struct Task<'a> {
     pub(crate) ports: PortAllocator,
     /// This thread's connections.
     pub(crate) connections: usize,
-    pub(crate) threads: usize,
-    pub(crate) is_real_time: bool,
     pub(crate) supply: &'a dyn Supply,
     /// The requests of a log, where one is replayed.
     pub(crate) feed: Option<Feed>,
@@ -93,19 +91,32 @@ pub(crate) struct Report {
     pub(crate) tls: Option<TlsTally>,
 }
 
-pub(crate) struct Worker<'a> {
+/// Runs one engine thread's part of the load with the source and the transport of its plan.
+pub(crate) fn run(mut task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
+    match (task.feed.take(), task.plan.pace) {
+        (Some(feed), _) => run_from(Replay::new(&task, feed), task, poller),
+        (None, Pace::Open { rate_per_sec, arrival }) => run_from(Open::new(&task, rate_per_sec, arrival), task, poller),
+        (None, Pace::Closed) => run_from(Closed::new(&task), task, poller),
+    }
+}
+
+fn run_from<S: Source>(source: S, task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
+    let slots = task.connections;
+    match (task.tls, Limited::new(&task.plan.clients, slots)) {
+        (None, None) => Worker::new(task, poller, source, Plain::new(Unlimited)).run(),
+        (None, Some(pace)) => Worker::new(task, poller, source, Plain::new(pace)).run(),
+        (Some(tls), None) => Worker::new(task, poller, source, Tls::new(tls, slots, Unlimited)).run(),
+        (Some(tls), Some(pace)) => Worker::new(task, poller, source, Tls::new(tls, slots, pace)).run(),
+    }
+}
+
+pub(crate) struct Worker<'a, S, T> {
     task: Task<'a>,
-    is_open: bool,
-    /// Replay, or open loop with a limit of requests per connection: a connection is opened when a request needs it.
-    is_on_demand: bool,
-    choice: Choice,
-    /// Results by class, where the plan asks for them.
-    classes: Option<Box<Classes>>,
-    replay: Option<Box<replay::Replay>>,
+    source: S,
+    transport: T,
+    phase: Phase,
     poller: Poller,
     connections: Vec<Connection>,
-    /// Connections that can take an open-loop request, longest idle first. Entries may be stale: see `take_free`.
-    free: VecDeque<u32>,
     /// Slots to open again; opened by the loop, not by the code that closed them, so that nothing recurses.
     to_open: Vec<u32>,
     /// Slots whose socket had more bytes than one turn takes.
@@ -113,118 +124,71 @@ pub(crate) struct Worker<'a> {
     heads: HeadCache,
     buffer: Box<[u8]>,
     tally: Tally,
-    schedule: Option<Schedule<'a>>,
-    /// `schedule.peek()`, or never.
-    next_due_ns: u64,
-    /// Since when no free connection was left for due requests.
-    starved_since_ns: Option<u64>,
+    /// Results by class, where the plan asks for them.
+    classes: Option<Box<Classes>>,
     herd: Herd,
     /// Slots opened so far by the herd.
     herd_opened: usize,
     established: u64,
     connecting: u64,
     in_flight: u64,
-    last_failure: Option<Failure>,
-    started: bool,
-    is_ready: bool,
-    /// Behind the window's end: nothing new begins.
-    is_draining: bool,
-    sweep_at: usize,
-    next_sweep_ns: u64,
-    /// Memory of split heads: of the sweep's round so far, and of the fullest round.
-    carry_bytes_round: usize,
-    carry_bytes_max: usize,
-    polling_ns: u64,
-    system_calls: u64,
-    /// Neither paced nor over TLS.
-    is_plain: bool,
-    pacing: Option<Box<Pacing>>,
-    tls: Option<Box<Sessions>>,
+    sweep: Sweep,
     /// How long the server may take to close a connection that it has announced to close.
     linger_ns: u64,
+    /// Nagle's algorithm would hold back the end of a request.
+    needs_no_delay: bool,
+    polling_ns: u64,
+    system_calls: u64,
 }
 
-/// How the target of the next request is chosen.
-enum Choice {
-    /// One after another; the next.
-    InTurn(usize),
-    /// By the plan's weights.
-    Weighted(Box<ChaCha8Rng>),
-    /// It comes with the request, from a log.
-    Replayed,
+#[derive(PartialEq)]
+enum Phase {
+    /// Connections are opened.
+    Opening,
+    /// Requests leave.
+    Loading,
+    /// After the window: nothing new begins.
+    Draining,
 }
 
-impl<'a> Worker<'a> {
-    pub(crate) fn new(mut task: Task<'a>) -> Result<Self, Errno> {
-        let is_paced = matches!(task.plan.pace, record::Pace::Open { .. });
-        let replay = task.feed.take().map(|feed| replay::Replay::new(feed, is_paced, task.connections));
-        let is_open = is_paced || replay.is_some();
-        let is_on_demand = replay.is_some() || is_open && task.plan.requests_per_connection > 0;
-        let choice = match (&replay, &task.requests.popularity) {
-            (Some(_), _) => Choice::Replayed,
-            (None, Some(_)) => Choice::Weighted(task.requests.choice_rng(task.plan.seed, task.index)),
-            (None, None) => Choice::InTurn(task.index % task.requests.targets.len()),
-        };
-        let mut heads = HeadCache::new(task.requests.is_head, task.requests.targets.len());
-        if replay.is_some() {
-            heads = HeadCache::for_both();
-        }
+impl<'a, S: Source, T: Transport> Worker<'a, S, T> {
+    fn new(task: Task<'a>, poller: Poller, source: S, transport: T) -> Self {
         let connections: Vec<Connection> = (0..task.connections).map(|_| Connection::new()).collect();
-        let pacing = Pacing::new(&task.plan.clients, task.connections);
-        let tls = task.tls.map(|setting| Sessions::new(setting, task.connections));
         let waits_for_server = task.plan.clients.close_first == Some(record::CloseFirst::Server);
-        Ok(Worker {
-            is_plain: pacing.is_none() && tls.is_none(),
-            pacing,
-            tls,
-            linger_ns: if waits_for_server { task.plan.timeout_ns } else { sweep::LINGER_NS },
-            is_open,
-            is_on_demand,
-            poller: Poller::new()?,
-            free: VecDeque::with_capacity(if is_open { task.connections } else { 0 }),
+        Worker {
+            phase: Phase::Opening,
+            poller,
             to_open: Vec::new(),
             unread: Vec::new(),
-            heads,
-            choice,
-            classes: Classes::new(task.plan, task.connections),
-            replay,
+            heads: source.heads(task.requests),
             buffer: vec![0; BUFFER_BYTES].into(),
             // No window yet: before the start nothing is counted but connections.
             tally: Tally::new(u64::MAX / 2, u64::MAX / 2),
-            schedule: None,
-            next_due_ns: u64::MAX,
-            starved_since_ns: None,
-            herd: Herd::new(task.plan.connect_rate_per_sec / task.threads as f64),
-            herd_opened: if is_on_demand { task.connections } else { 0 },
+            classes: Classes::new(task.plan, task.connections),
+            herd: Herd::new(task.plan.connect_rate_per_sec / f64::from(task.share.of)),
+            herd_opened: if source.opens_on_demand() { task.connections } else { 0 },
             established: 0,
             connecting: 0,
             in_flight: 0,
-            last_failure: None,
-            started: false,
-            is_ready: false,
-            is_draining: false,
-            sweep_at: 0,
-            next_sweep_ns: 0,
-            carry_bytes_round: 0,
-            carry_bytes_max: 0,
+            sweep: Sweep::default(),
+            linger_ns: if waits_for_server { task.plan.timeout_ns } else { sweep::LINGER_NS },
+            needs_no_delay: source.longest(task.requests) > SMALL_REQUEST_BYTES,
             polling_ns: 0,
             system_calls: 0,
             connections,
+            source,
+            transport,
             task,
-        })
+        }
     }
 
     /// Runs until the window is over and drained, or the run is cut short.
-    pub(crate) fn run(mut self) -> Result<Report, Errno> {
+    fn run(mut self) -> Result<Report, Errno> {
         let (mut begin, mut end) = (None, None);
-        if self.is_on_demand && self.replay.is_none() {
-            for slot in 0..self.connections.len() {
-                self.make_free(slot);
-            }
-        }
+        let mut is_ready = false;
         let mut now = monotonic_ns();
         loop {
-            if !self.started
+            if self.phase == Phase::Opening
                 && let Some(start_ns) = self.task.control.start_ns()
                 && now >= start_ns
             {
@@ -234,47 +198,40 @@ impl<'a> Worker<'a> {
                 self.open_herd(now);
             }
             self.reopen();
-            if !self.is_ready
-                && self.herd_opened == self.connections.len()
-                && self.connecting == 0
-                && self.replay.as_mut().is_none_or(|replay| replay.is_ready())
+            if !is_ready && self.herd_opened == self.connections.len() && self.connecting == 0 && self.source.is_ready()
             {
-                self.is_ready = true;
+                is_ready = true;
                 self.task.control.report_ready();
             }
-            if now >= self.next_due_ns {
-                self.dispatch(now);
+            if now >= self.source.due_ns() {
+                S::send_due(&mut self, now);
             }
-            if !self.is_plain {
-                self.read_paced(now);
-            }
-            if now >= self.next_sweep_ns {
+            self.read_rested(now);
+            if now >= self.sweep.next_ns {
                 now = monotonic_ns();
                 self.sweep(now);
             }
-            if self.started {
-                if self.task.control.cut_ns().is_some() {
+            let is_cut = self.task.control.cut_ns().is_some();
+            if self.has_begun() {
+                if is_cut {
                     now = monotonic_ns();
                     self.cut(now);
                 }
                 if begin.is_none() && now >= self.tally.begin_ns {
                     begin = Some(ThreadReading::now(now, self.polling_ns, self.system_calls));
                 }
-                self.end_with_the_log(now);
+                self.end_with_the_source(now);
                 // Cut short in the warm-up, there is no window to wait for.
-                let is_over =
-                    now >= self.tally.end_ns || (now < self.tally.begin_ns && self.task.control.cut_ns().is_some());
-                if !self.is_draining && is_over {
+                let is_over = now >= self.tally.end_ns || (now < self.tally.begin_ns && is_cut);
+                if !self.is_draining() && is_over {
                     end = Some(ThreadReading::now(now, self.polling_ns, self.system_calls));
-                    self.is_draining = true;
-                    if self.replay.is_some() {
-                        self.next_due_ns = 0;
-                    }
+                    self.phase = Phase::Draining;
+                    self.source.window_ends();
                 }
-                if self.is_draining && self.is_drained(now) {
+                if self.is_draining() && self.is_drained(now) {
                     break;
                 }
-            } else if self.task.control.cut_ns().is_some() {
+            } else if is_cut {
                 break;
             }
             self.publish(now);
@@ -283,71 +240,52 @@ impl<'a> Worker<'a> {
             self.take_events(count, &mut now);
         }
         self.account_for_the_rest(now);
-        self.tally.finish(self.is_open);
+        self.tally.finish(S::IS_SCHEDULED);
         self.publish(now);
-        let nothing = ThreadReading::default();
-        Ok(Report {
-            begin: begin.unwrap_or(nothing),
-            end: end.or(begin).unwrap_or(nothing),
-            connection_memory_bytes: self.connections.capacity() * size_of::<Connection>()
-                + self.free.capacity() * size_of::<u32>()
-                + self.carry_bytes_max
-                + self.pacing.as_ref().map_or(0, |pacing| pacing.memory_bytes()),
+        Ok(self.report(begin, end))
+    }
+
+    fn report(self, begin: Option<ThreadReading>, end: Option<ThreadReading>) -> Report {
+        let mut report = Report {
+            begin: begin.unwrap_or_default(),
+            end: end.or(begin).unwrap_or_default(),
+            connection_memory_bytes: self.connections.capacity() * size_of::<Connection>() + self.sweep.carry_bytes_max,
             fixed_memory_bytes: BUFFER_BYTES
                 + self.tally.series.memory_bytes()
                 + LATENCIES * LATENCY_BYTES
-                + self.classes.as_ref().map_or(0, |classes| classes.memory_bytes())
-                + self.replay.as_ref().map_or(0, |replay| replay.memory_bytes()),
-            comparison: self.replay.as_ref().map(|replay| replay.comparison),
-            classes: self.classes.take(),
+                + self.classes.as_ref().map_or(0, |classes| classes.memory_bytes()),
             wait_method: self.poller.method(),
-            bits_per_sec: self
-                .pacing
-                .as_ref()
-                .map(|pacing| pacing.bits_per_sec(self.tally.end_ns.saturating_sub(self.tally.begin_ns)))
-                .unwrap_or_default(),
-            tls: self.tls.as_ref().map(|tls| tls.tally()),
-            tally: std::mem::replace(&mut self.tally, Tally::new(0, 0)),
-        })
+            tally: self.tally,
+            classes: self.classes,
+            comparison: None,
+            bits_per_sec: Vec::new(),
+            tls: None,
+        };
+        self.source.report(&mut report);
+        self.transport.report(&mut report);
+        report
     }
 
-    /// Requests begin: the window, the schedule, and the first request of each connection of a closed loop.
+    /// Requests begin: the window is known.
     fn start(&mut self, start_ns: u64, now: u64) {
-        self.started = true;
-        let plan = self.task.plan;
-        let begin_ns = start_ns + plan.warmup_ns;
-        let end_ns = begin_ns + plan.duration_ns;
+        self.phase = Phase::Loading;
+        let begin_ns = start_ns + self.task.plan.warmup_ns;
+        let end_ns = begin_ns + self.task.plan.duration_ns;
         let before = std::mem::replace(&mut self.tally, Tally::new(begin_ns, end_ns));
         self.tally.take_connections(before);
-        if let Some(replay) = &mut self.replay {
-            // How long a log takes is not known before its end.
-            self.tally.series = crate::series::Series::growing(begin_ns);
-            replay.begin(start_ns);
-            self.next_due_ns = start_ns;
-            return;
-        }
-        match plan.pace {
-            record::Pace::Open { rate_per_sec, arrival } => {
-                let share = record::Share { index: self.task.index as u32, of: self.task.threads as u32 };
-                let schedule = match (arrival, self.task.supply.arrivals(plan, share)) {
-                    (record::Arrival::Series, Some(arrivals)) => {
-                        Schedule::given(rate_per_sec, plan.seed, share, (start_ns, begin_ns, end_ns), arrivals)
-                    }
-                    _ => Schedule::new(rate_per_sec, arrival, plan.seed, share, start_ns, end_ns),
-                };
-                self.next_due_ns = schedule.peek().unwrap_or(u64::MAX);
-                self.schedule = Some(schedule);
-            }
-            record::Pace::Closed => {
-                let mut now = now;
-                for slot in 0..self.connections.len() {
-                    if self.connections[slot].state == State::Idle {
-                        self.send_request(slot, now, now);
-                        now = monotonic_ns();
-                    }
-                }
-            }
-        }
+        S::begin(self, start_ns, now);
+    }
+
+    fn has_begun(&self) -> bool {
+        self.phase != Phase::Opening
+    }
+
+    fn is_loading(&self) -> bool {
+        self.phase == Phase::Loading
+    }
+
+    fn is_draining(&self) -> bool {
+        self.phase == Phase::Draining
     }
 
     /// The run is cut short: the window ends after `now`, so that every request counted as sent lies in it, and nothing
@@ -355,17 +293,8 @@ impl<'a> Worker<'a> {
     fn cut(&mut self, now: u64) {
         if now + 1 < self.tally.end_ns {
             self.tally.end_ns = (now + 1).max(self.tally.begin_ns);
-            if let Some(schedule) = &mut self.schedule {
-                schedule.cut(now + 1);
-                self.next_due_ns = schedule.peek().unwrap_or(u64::MAX);
-            }
+            self.source.cut(now + 1);
         }
-    }
-
-    /// Closed loop: whether a request may still leave. The events of the round in which the window ends are taken before
-    /// draining is declared; a request sent for one of them would reach the server and belong to no window.
-    fn may_begin(&self, now: u64) -> bool {
-        !self.is_draining && now < self.tally.end_ns
     }
 
     fn is_drained(&self, now: u64) -> bool {
@@ -373,21 +302,12 @@ impl<'a> Worker<'a> {
         if self.task.control.cut_ns().is_some() || now >= end_ns + GRACE_NS.min(self.task.plan.timeout_ns) {
             return true;
         }
-        self.in_flight == 0
-            && self.next_due_ns == u64::MAX
-            && self.replay.as_ref().is_none_or(|replay| replay.is_done())
-            && (self.connecting == 0 || (self.is_open && !self.is_on_demand))
+        self.in_flight == 0 && self.source.is_done() && (self.connecting == 0 || !self.source.attempts_are_requests())
     }
 
-    /// The log is at its end and everything was answered: so is the window.
-    fn end_with_the_log(&mut self, now: u64) {
-        if let Some(replay) = &self.replay
-            && replay.is_done()
-            && replay.comparison.is_whole
-            && self.in_flight == 0
-            && self.connecting == 0
-            && now < self.tally.end_ns
-        {
+    /// The source is at its end and everything was answered: so is the window.
+    fn end_with_the_source(&mut self, now: u64) {
+        if self.source.ends_window() && self.in_flight == 0 && self.connecting == 0 && now < self.tally.end_ns {
             self.tally.end_ns = (now + 1).max(self.tally.begin_ns);
         }
     }
@@ -411,8 +331,8 @@ impl<'a> Worker<'a> {
             if self.connections[slot].generation == (token >> 32) as u16 {
                 self.on_event(slot, conditions, *now);
             }
-            if *now >= self.next_due_ns {
-                self.dispatch(*now);
+            if *now >= self.source.due_ns() {
+                S::send_due(self, *now);
             }
             if !self.to_open.is_empty() {
                 self.reopen();
@@ -425,19 +345,8 @@ impl<'a> Worker<'a> {
                 State::Busy | State::Idle | State::Lingering | State::Handshaking
             ) {
                 *now = monotonic_ns();
-                self.read(slot as usize, *now);
+                T::receive(self, slot as usize, *now);
             }
-        }
-    }
-
-    /// Offers a connection to open-loop requests.
-    fn make_free(&mut self, slot: usize) {
-        if let Some(replay) = &mut self.replay {
-            replay.freed(slot);
-            self.next_due_ns = 0;
-        } else if self.is_open && !self.connections[slot].has(QUEUED) {
-            self.connections[slot].set(QUEUED, true);
-            self.free.push_back(slot as u32);
         }
     }
 }

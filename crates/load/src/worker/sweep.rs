@@ -4,8 +4,8 @@
 //! such a list is O(1), too, but touches two other connections on every request, which at ten thousand connections is
 //! two cache misses; the walk costs about 2 ns per connection and round, whatever the request rate.
 
-use super::Worker;
-use crate::connection::{ASKED, CARRIES_REQUEST, HEARD, State};
+use super::{Source, Transport, Worker};
+use crate::connection::{ASKED, HEARD, State};
 use crate::herd::HANGS_AFTER_NS;
 use crate::tally::Failure;
 
@@ -16,24 +16,35 @@ const STRETCH: usize = 512;
 /// A server that has announced to close gets this long to do so.
 pub(super) const LINGER_NS: u64 = 250_000_000;
 
-impl Worker<'_> {
+/// Where the walk over the connections stands.
+#[derive(Default)]
+pub(super) struct Sweep {
+    at: usize,
+    pub(super) next_ns: u64,
+    /// Memory of split heads: of the round so far, and of the fullest round.
+    carry_bytes_round: usize,
+    pub(super) carry_bytes_max: usize,
+}
+
+impl<S: Source, T: Transport> Worker<'_, S, T> {
     /// Looks at the next stretch of connections.
     pub(super) fn sweep(&mut self, now: u64) {
         let count = self.connections.len();
         let shortest = self.task.plan.timeout_ns.min(self.task.plan.connect_timeout_ns);
         let round_ns = ROUND_NS.min(shortest / 8).max(1_000_000);
         let stretches = count.div_ceil(STRETCH).max(1) as u64;
-        self.next_sweep_ns = now + round_ns / stretches;
-        let from = self.sweep_at;
+        let sweep = &mut self.sweep;
+        sweep.next_ns = now + round_ns / stretches;
+        let from = sweep.at;
         let to = (from + STRETCH).min(count);
-        self.sweep_at = if to == count { 0 } else { to };
+        sweep.at = if to == count { 0 } else { to };
         if from == 0 {
-            self.carry_bytes_max = self.carry_bytes_max.max(self.carry_bytes_round);
-            self.carry_bytes_round = 0;
+            sweep.carry_bytes_max = sweep.carry_bytes_max.max(sweep.carry_bytes_round);
+            sweep.carry_bytes_round = 0;
         }
         for slot in from..to {
             let connection = &self.connections[slot];
-            self.carry_bytes_round += connection.framing.carry_bytes();
+            self.sweep.carry_bytes_round += connection.framing.carry_bytes();
             let age_ns = now.saturating_sub(connection.since_ns);
             match connection.state {
                 State::Busy if age_ns > self.task.plan.timeout_ns => self.request_failed(slot, now, Failure::TimedOut),
@@ -43,12 +54,12 @@ impl Worker<'_> {
                 State::Connecting if age_ns > HANGS_AFTER_NS => self.note_hanging(slot, now),
                 State::Lingering if age_ns > self.linger_ns => {
                     self.drop_socket(slot, now, true);
-                    self.want_again(slot);
+                    S::closed(self, slot);
                 }
                 // Before the start, each slot is tried once.
-                State::BackOff if connection.since_ns <= now && self.started => {
+                State::BackOff if connection.since_ns <= now && self.has_begun() => {
                     self.connections[slot].state = State::Closed;
-                    self.want_again(slot);
+                    S::closed(self, slot);
                 }
                 _ => {}
             }
@@ -57,7 +68,8 @@ impl Worker<'_> {
 
     /// Books what is under way, or has not left, when the run ends; and closes everything.
     pub(super) fn account_for_the_rest(&mut self, now: u64) {
-        let has_window = self.started && self.tally.end_ns > self.tally.begin_ns;
+        let has_begun = self.has_begun();
+        let has_window = has_begun && self.tally.end_ns > self.tally.begin_ns;
         for slot in 0..self.connections.len() {
             let connection = &self.connections[slot];
             match connection.state {
@@ -69,17 +81,12 @@ impl Worker<'_> {
                         classes.unfinished(slot, self.tally.belongs(intended_ns, now));
                     }
                 }
-                // The attempt was for a request: of the schedule, or in a closed loop of the connection itself.
-                State::Connecting | State::Handshaking if connection.has(CARRIES_REQUEST) => {
-                    let intended_ns = connection.intended_ns;
-                    self.asked(slot, intended_ns, now);
-                    self.tally.issued(intended_ns);
-                    self.tally.unfinished(intended_ns, now, false);
-                }
-                State::Connecting | State::Handshaking if !self.is_open && self.started => {
-                    let intended_ns = connection.since_ns;
-                    self.tally.issued(intended_ns);
-                    self.tally.unfinished(intended_ns, now, false);
+                State::Connecting | State::Handshaking => {
+                    if let Some(intended_ns) = S::carried_by(connection, has_begun) {
+                        self.asked(slot, intended_ns, now);
+                        self.tally.issued(intended_ns);
+                        self.tally.unfinished(intended_ns, now, false);
+                    }
                 }
                 _ => {}
             }
@@ -88,16 +95,13 @@ impl Worker<'_> {
             }
             // In a closed loop a connection always has a request, or rests after one that failed.
             let connection = &self.connections[slot];
-            if has_window && (!self.is_open || connection.has(ASKED | HEARD)) {
+            if has_window && (!S::IS_SCHEDULED || connection.has(ASKED | HEARD)) {
                 self.tally.used(connection.has(HEARD));
             }
         }
-        self.account_for_the_log(now);
-        if let Some(schedule) = self.schedule.take() {
-            for intended_ns in schedule {
-                self.tally.issued(intended_ns);
-                self.tally.unfinished(intended_ns, now, false);
-            }
+        for intended_ns in self.source.left_over(self.tally.end_ns.min(now)) {
+            self.tally.issued(intended_ns);
+            self.tally.unfinished(intended_ns, now, false);
         }
     }
 }

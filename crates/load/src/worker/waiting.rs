@@ -1,6 +1,7 @@
 //! Waiting: for events, for the edges of the window, and for the instant at which the next request is meant to leave.
 
-use super::Worker;
+use super::transport::Pace;
+use super::{Source, Transport, Worker};
 use crate::socket::Errno;
 use record::time::monotonic_ns;
 
@@ -9,7 +10,7 @@ const LOOK_UP_NS: u64 = 50_000_000;
 /// On a CPU that it does not share, the thread wakes this long before an intended send and polls.
 const POLL_AHEAD_NS: u64 = 30_000;
 
-impl Worker<'_> {
+impl<S: Source, T: Transport> Worker<'_, S, T> {
     /// Waits for events, but not past the next instant at which something is to be done.
     pub(super) fn wait(&mut self, now: u64) -> Result<usize, Errno> {
         if !self.unread.is_empty() {
@@ -17,15 +18,12 @@ impl Worker<'_> {
             return self.poller.wait(0);
         }
         // A closed loop waits for events, and may look up a few microseconds late; a schedule is kept to the microsecond.
-        let now = if self.is_open { monotonic_ns() } else { now };
-        let mut until = self.next_sweep_ns.min(now + LOOK_UP_NS);
-        if let Some(pacing) = &self.pacing {
-            until = until.min(pacing.next_due_ns());
-        }
+        let now = if S::IS_SCHEDULED { monotonic_ns() } else { now };
+        let mut until = self.sweep.next_ns.min(now + LOOK_UP_NS).min(self.transport.pace().next_due_ns());
         if self.herd_opened < self.connections.len() {
             until = until.min(self.herd.next_ns().max(now + 100_000));
         }
-        if self.started {
+        if self.has_begun() {
             for edge in [self.tally.begin_ns, self.tally.end_ns] {
                 if edge > now {
                     until = until.min(edge);
@@ -36,8 +34,7 @@ impl Worker<'_> {
         } else {
             until = until.min(now + 2_000_000);
         }
-        // Requests that wait for a connection cannot be served by waking up: an event will free one.
-        let due = if self.starved_since_ns.is_some() { u64::MAX } else { self.next_due_ns };
+        let due = self.source.wake_ns();
         if due < until {
             return self.wait_for_send(now, due);
         }

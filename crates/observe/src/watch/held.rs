@@ -3,6 +3,7 @@
 
 use super::error::WatchError;
 use super::states::ByState;
+use super::tracer::Tracer;
 use super::watcher::Watcher;
 use record::watch::{ClassTotals, PhaseTotals};
 
@@ -35,91 +36,48 @@ pub struct EventPrices {
 impl Watcher {
     /// Requests in progress and connections by state; `None` without programs.
     pub fn glance(&mut self) -> Option<Glance> {
-        #[cfg(feature = "bpf")]
-        {
-            let swept = self.tracer.as_mut()?.sweep().ok()?;
-            Some(Glance { waiting: swept.waiting, sending: swept.sending, states: self.states() })
-        }
-        #[cfg(not(feature = "bpf"))]
-        None
+        let (waiting, sending) = self.tracer.as_mut()?.in_flight()?;
+        Some(Glance { waiting, sending, states: self.states() })
     }
 
     /// Opens a window, in mode counts only. An open one stays.
     pub fn open_held(&mut self) -> Result<(), WatchError> {
-        #[cfg(feature = "bpf")]
-        if let Some(tracer) = &mut self.tracer {
-            tracer.open_held()?;
-        }
-        Ok(())
+        self.tracer.as_mut().map_or(Ok(()), Tracer::open_held)
     }
 
     /// Opens a window of the pack, in mode counts only. An open window stays.
     pub fn open_held_pack(&mut self) -> Result<(), WatchError> {
-        #[cfg(feature = "bpf")]
-        if let Some(tracer) = &mut self.tracer {
-            tracer.open_held_pack()?;
-        }
-        Ok(())
+        self.tracer.as_mut().map_or(Ok(()), Tracer::open_held_pack)
     }
 
     /// Why the functions of the pack are not probed.
     pub fn pack_note(&self) -> Option<String> {
-        #[cfg(feature = "bpf")]
-        return self.tracer.as_ref()?.pack_note().map(str::to_string);
-        #[cfg(not(feature = "bpf"))]
-        None
+        self.tracer.as_ref()?.pack_note().map(str::to_string)
     }
 
     /// No further request begins in it.
     pub fn shut_held(&mut self) {
-        #[cfg(feature = "bpf")]
-        if let Some(tracer) = &mut self.tracer {
-            tracer.shut_held();
-        }
+        self.tracer.iter_mut().for_each(Tracer::shut_held);
     }
 
     /// Ends it.
     pub fn close_held(&mut self) {
-        #[cfg(feature = "bpf")]
-        if let Some(tracer) = &mut self.tracer {
-            tracer.close_held();
-        }
+        self.tracer.iter_mut().for_each(Tracer::close_held);
     }
 
     /// Phases are summed anew from now on.
     pub fn restart_phases(&mut self) {
-        #[cfg(feature = "bpf")]
-        if let Some(tracer) = &mut self.tracer {
-            tracer.restart_phases();
-        }
+        self.tracer.iter_mut().for_each(Tracer::restart_phases);
     }
 
     /// Phases since then by class, with what was counted exactly meanwhile; and how many requests had no response when their
     /// window was closed. `share`: of that time in windows.
     pub fn phases_of(&mut self, share: f64, exact: &[ClassTotals]) -> (Vec<PhaseTotals>, u64) {
-        #[cfg(feature = "bpf")]
-        if let Some(tracer) = &mut self.tracer {
-            return tracer.phases_of(share, exact);
-        }
-        let _ = (share, exact);
-        (Vec::new(), 0)
+        self.tracer.as_mut().map(|tracer| tracer.phases_of(share, exact)).unwrap_or_default()
     }
 
     /// What events cost; `None` without programs.
     pub fn prices(&self) -> Option<EventPrices> {
-        #[cfg(feature = "bpf")]
-        {
-            let tracer = self.tracer.as_ref()?;
-            let costs = tracer.costs();
-            Some(EventPrices {
-                receive_ns: costs.receive_ns + costs.away_ns,
-                window_receive_ns: costs.window_receive_ns,
-                send_ns: costs.send_ns,
-                sends_per_receive: tracer.sends_per_receive(),
-                pack_request_ns: tracer.pack_request_ns(),
-            })
-        }
-        #[cfg(not(feature = "bpf"))]
-        None
+        self.tracer.as_ref().map(Tracer::prices)
     }
 }

@@ -48,7 +48,7 @@ pub mod system_text;
 pub mod timer_wheel;
 #[cfg(feature = "bpf")]
 mod totals;
-#[cfg(feature = "bpf")]
+#[cfg_attr(not(feature = "bpf"), path = "no_tracer.rs")]
 mod tracer;
 pub mod traffic;
 mod watcher;

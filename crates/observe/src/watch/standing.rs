@@ -31,7 +31,6 @@ const LONGEST_REST: Duration = Duration::from_millis(20);
 /// Readings that are taken for one in which no request ends. Of a port that others use, too, there may be none.
 const MOST_READINGS: usize = 20;
 /// Index of CLOSE_WAIT in [`crate::sock_diag::STATES`].
-#[cfg(feature = "bpf")]
 const CLOSE_WAIT: usize = 8;
 
 impl Watcher {
@@ -40,17 +39,8 @@ impl Watcher {
         if !self.options.mode.counts_requests() {
             return None;
         }
-        #[cfg(feature = "bpf")]
-        {
-            let closing = self.states()[CLOSE_WAIT];
-            let tracer = self.tracer.as_mut()?;
-            let swept = tracer.sweep().ok()?;
-            let answered = swept.answered.iter().map(|row| row.requests).sum();
-            let finished = tracer.finished();
-            Some(Standing { finished, answered, unfinished: swept.waiting + swept.sending + closing })
-        }
-        #[cfg(not(feature = "bpf"))]
-        None
+        let closing = self.states()[CLOSE_WAIT];
+        self.tracer.as_mut()?.standing(closing)
     }
 
     /// A reading during which no request ended, where there is one to be had.

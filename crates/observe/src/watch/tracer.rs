@@ -1,10 +1,11 @@
 //! The privileged half of a watch: the programs, and the windows in which phases are timed.
 
 use super::active_pack::{ActivePack, PACK_SHARE, PACK_WINDOW};
-use super::by_process::{self, Work};
+use super::by_process;
 use super::calibration::{self, EventCosts};
 use super::classes::SizeClasses;
 use super::error::WatchError;
+use super::held::EventPrices;
 use super::kernel::{KernelHooks, ReceiveHook};
 use super::pack_places;
 use super::phases::PhaseSums;
@@ -12,13 +13,12 @@ use super::probe_cost;
 use super::programs::{PortOptions, Programs, WAYS};
 use super::schedule::{DRAIN, Schedule, WINDOW};
 use super::shares::WINDOW_COST_PER_CPU_NS;
+use super::standing::Standing;
 use super::timer_wheel::TimerWheel;
 use super::totals;
-use super::watcher::{Counted, WatchOptions};
-use crate::bpf::types::watch::Sweep;
+use super::watcher::{Charged, Counted, WatchOptions};
 use record::time::monotonic_ns;
-use record::watch::{AddedCost, ClassTotals, Mode, PackTotals, PhaseTotals, Traffic};
-use std::collections::BTreeMap;
+use record::watch::{AddedCost, ClassTotals, Mode, PackTotals, PhaseTotals, Reading, Traffic};
 use std::time::Duration;
 
 /// Events on the state hook of one connection's life.
@@ -173,7 +173,7 @@ impl Tracer {
     }
 
     /// What a pack showed.
-    pub fn pack(&self) -> Option<PackTotals> {
+    fn pack(&self) -> Option<PackTotals> {
         let hits = self.programs.counts.get(0).boundaries_seen;
         self.pack.as_ref().map(|pack| pack.totals(self.sizes.count(), hits))
     }
@@ -331,18 +331,20 @@ impl Tracer {
         (self.phases.totals(share, exact), self.phases.late())
     }
 
-    /// What the probes of a pack add to a request; `None` where none are set.
-    pub fn pack_request_ns(&self) -> Option<f64> {
-        self.pack.as_ref().filter(|_| self.pack_trouble.is_none()).map(ActivePack::request_ns)
-    }
-
-    /// What one event costs.
-    pub fn costs(&self) -> EventCosts {
-        self.costs
+    /// What events cost.
+    pub fn prices(&self) -> EventPrices {
+        let costs = self.costs;
+        EventPrices {
+            receive_ns: costs.receive_ns + costs.away_ns,
+            window_receive_ns: costs.window_receive_ns,
+            send_ns: costs.send_ns,
+            sends_per_receive: self.sends_per_receive(),
+            pack_request_ns: self.pack.as_ref().filter(|_| self.pack_trouble.is_none()).map(ActivePack::request_ns),
+        }
     }
 
     /// Sends for each read, as far as windows have shown.
-    pub fn sends_per_receive(&self) -> Option<f64> {
+    fn sends_per_receive(&self) -> Option<f64> {
         (self.window_receives > 0).then(|| self.sends_in_windows() as f64 / self.window_receives as f64)
     }
 
@@ -387,23 +389,39 @@ impl Tracer {
         self.programs.update_waiting_clients(clients)
     }
 
-    /// The requests that no event has ended yet.
-    pub fn sweep(&mut self) -> Result<Sweep, WatchError> {
-        self.programs.sweep()
+    /// Reads requests into `reading`.
+    pub fn read(&mut self, reading: &mut Reading) -> Charged {
+        let mut charged = Charged::default();
+        if self.mode.counts_requests() {
+            let swept = self.programs.sweep().unwrap_or_default();
+            reading.classes = totals::classes(self.programs.classes.iter(), &swept, self.sizes.count());
+            reading.phases = self.phases(reading.at_ns, &reading.classes);
+            reading.open = Some(totals::open(&swept));
+            reading.traffic = self.traffic();
+            reading.pack = self.pack();
+            charged.requests_ns = reading.classes.iter().map(|class| class.cpu_ns).sum::<i64>() + swept.waiting_cpu_ns;
+        }
+        let (work, between_ns) = by_process::work(self.programs.threads.iter(), &self.programs.counts.get(0));
+        Charged { between_ns, work: self.mode.counts_requests().then_some(work), ..charged }
     }
 
-    /// Requests that an event has ended, of all classes.
-    pub fn finished(&self) -> u64 {
-        self.programs.classes.iter().map(|row| row.requests).sum()
+    /// Requests read and not answered yet, and requests answered and not acknowledged to the end.
+    pub fn in_flight(&mut self) -> Option<(u64, u64)> {
+        self.programs.sweep().ok().map(|swept| (swept.waiting, swept.sending))
     }
 
-    /// Requests by class.
-    pub fn classes(&self, swept: &Sweep) -> Vec<ClassTotals> {
-        totals::classes(self.programs.classes.iter(), swept, self.sizes.count())
+    /// Where requests stand; `closing`: connections that their client has closed and the server has not.
+    pub fn standing(&mut self, closing: u64) -> Option<Standing> {
+        let swept = self.programs.sweep().ok()?;
+        Some(Standing {
+            finished: self.programs.classes.iter().map(|row| row.requests).sum(),
+            answered: swept.answered.iter().map(|row| row.requests).sum(),
+            unfinished: swept.waiting + swept.sending + closing,
+        })
     }
 
     /// What is spoken, by the reads looked into so far; grants a few more.
-    pub fn traffic(&mut self) -> Option<Traffic> {
+    fn traffic(&mut self) -> Option<Traffic> {
         let traffic = self.traffic.as_mut()?;
         for look in self.programs.looks() {
             let kept = look.head.get(..look.kept as usize).filter(|head| !head.is_empty());
@@ -420,7 +438,7 @@ impl Tracer {
     }
 
     /// Phases by class.
-    pub fn phases(&mut self, now_ns: u64, exact: &[ClassTotals]) -> Vec<PhaseTotals> {
+    fn phases(&mut self, now_ns: u64, exact: &[ClassTotals]) -> Vec<PhaseTotals> {
         self.take_exact();
         if self.mode == Mode::Exact {
             return self.phases.totals(1.0, exact);
@@ -430,11 +448,6 @@ impl Tracer {
         }
         let share = self.window_ns as f64 / now_ns.saturating_sub(self.started_ns).max(1) as f64;
         self.phases.totals(share, exact)
-    }
-
-    /// Work by process, and the CPU time of threads between connections.
-    pub fn work(&self) -> (BTreeMap<u32, Work>, i64) {
-        by_process::work(self.programs.threads.iter(), &self.programs.counts.get(0))
     }
 
     /// Runs of programs on events that are not the server's: of other ports, other threads, or reads that found nothing.

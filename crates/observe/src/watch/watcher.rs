@@ -10,19 +10,15 @@ use super::server::{Roots, ServerReading, ServerSide, namespace_number};
 use super::states::{ByState, Scan, StateModel, Stillness, Transitions};
 use super::system::SystemReader;
 use super::timer_wheel::TimerWheel;
-#[cfg(feature = "bpf")]
-use super::{totals, tracer::Tracer};
+use super::tracer::Tracer;
 use crate::cpu_clock;
 use crate::error::ObserveError;
 use crate::group::Group;
 use crate::sock_diag::STATES;
 use record::time::{monotonic_ns, unix_ms};
-#[cfg(feature = "bpf")]
-use record::watch::ChargedCpu;
 use record::watch::system::{ControlGroupTotals, GroupIo, Kind, SystemTotals};
-use record::watch::{ConnectTotals, ConnectionCounts, ConnectionTotals, CpuTotals, Losses, Mode, Reading};
+use record::watch::{ChargedCpu, ConnectTotals, ConnectionCounts, ConnectionTotals, CpuTotals, Losses, Mode, Reading};
 use record::{Doubt, DoubtKind, Severity};
-#[cfg(feature = "bpf")]
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -95,7 +91,6 @@ impl WatchOptions {
 #[derive(Debug)]
 pub struct Watcher {
     pub(super) options: WatchOptions,
-    #[cfg(feature = "bpf")]
     pub(super) tracer: Option<Tracer>,
     why_no_programs: Option<WatchError>,
     /// Requests were counted at some time of this watch.
@@ -124,13 +119,14 @@ pub(super) struct Counted {
 }
 
 /// CPU time that the programs charged.
-#[cfg(feature = "bpf")]
 #[derive(Debug, Clone, Default)]
-struct Charged {
-    requests_ns: i64,
-    between_ns: i64,
-    /// Where requests are counted.
-    work: Option<BTreeMap<u32, by_process::Work>>,
+pub(super) struct Charged {
+    /// To requests, those in progress included.
+    pub requests_ns: i64,
+    /// To threads between connections.
+    pub between_ns: i64,
+    /// By process, where requests are counted.
+    pub work: Option<BTreeMap<u32, by_process::Work>>,
 }
 
 /// What is read at intervals of its own.
@@ -183,15 +179,16 @@ impl Watcher {
         let mut server = ServerSide::open(options.port, group, options.netns_pid)?;
         let own_cpu_at_start_ns = cpu_clock::of_process(std::process::id()).unwrap_or(0);
         let seen = server.scan().map(|(sockets, _)| sockets.by_state.iter().sum()).unwrap_or(0);
-        let (tracer, why_no_programs) = start_tracer(&options, seen);
-        #[cfg(not(feature = "bpf"))]
-        let () = tracer;
+        let namespace = namespace_number(options.netns_pid).unwrap_or(0);
+        let (tracer, why_no_programs) = match Tracer::start(&options, namespace, seen) {
+            Ok(tracer) => (Some(tracer), None),
+            Err(error) => (None, Some(error)),
+        };
         server.restart();
         let started_ns = monotonic_ns();
         let mut watcher = Watcher {
             has_counted: why_no_programs.is_none() && options.mode.counts_requests(),
             options,
-            #[cfg(feature = "bpf")]
             tracer,
             why_no_programs,
             server,
@@ -213,7 +210,6 @@ impl Watcher {
     }
 
     fn take_up_pack(&mut self) {
-        #[cfg(feature = "bpf")]
         if let (Some(tracer), Some(pack)) = (&mut self.tracer, &self.options.pack) {
             tracer.use_pack(pack, &self.server.pids());
         }
@@ -231,7 +227,6 @@ impl Watcher {
 
     /// Changes how closely is watched. Requests in progress at that moment may be lost to the counts.
     pub fn set_mode(&mut self, mode: Mode) -> Result<(), WatchError> {
-        #[cfg(feature = "bpf")]
         if let Some(tracer) = &mut self.tracer {
             tracer.set_mode(mode)?;
         }
@@ -265,20 +260,11 @@ impl Watcher {
     }
 
     fn step(&mut self, now_ns: u64) -> Option<u64> {
-        #[cfg(feature = "bpf")]
-        return self.tracer.as_mut().and_then(|tracer| tracer.step(now_ns));
-        #[cfg(not(feature = "bpf"))]
-        {
-            let _ = now_ns;
-            None
-        }
+        self.tracer.as_mut().and_then(|tracer| tracer.step(now_ns))
     }
 
     pub(super) fn counted(&self) -> Counted {
-        #[cfg(feature = "bpf")]
-        return self.tracer.as_ref().map_or_else(Counted::default, Tracer::counted);
-        #[cfg(not(feature = "bpf"))]
-        Counted::default()
+        self.tracer.as_ref().map_or_else(Counted::default, Tracer::counted)
     }
 
     fn has_programs(&self) -> bool {
@@ -294,7 +280,6 @@ impl Watcher {
 
     /// Compares the states with a scan now, and learns from it.
     pub fn reconcile(&mut self) {
-        #[cfg(feature = "bpf")]
         if let Some(Ok(wheel)) = self.tracer.as_mut().map(Tracer::wheel) {
             self.states.set_wheel(wheel);
         }
@@ -304,12 +289,9 @@ impl Watcher {
                 let (ended_ns, after) = (monotonic_ns(), self.counted().transitions);
                 let scan = Scan { began_ns, ended_ns, before: &before, after: &after, sockets: &sockets, cost_ns };
                 let clients = self.states.reconcile(&scan);
-                #[cfg(feature = "bpf")]
                 if let Some(tracer) = &mut self.tracer {
                     self.scan_error = tracer.update_waiting_clients(&clients).err().map(|error| error.to_string());
                 }
-                #[cfg(not(feature = "bpf"))]
-                drop(clients);
             }
             Err(error) => self.scan_error = Some(error.to_string()),
         }
@@ -341,17 +323,12 @@ impl Watcher {
             Reading { at_ns: now_ns, unix_ms: unix_ms(), elapsed_ns: now_ns - self.started_ns, ..Reading::default() };
         let counted = self.counted();
         reading.losses = self.has_counted.then_some(counted.losses);
-        #[cfg(feature = "bpf")]
-        let charged = self.read_requests(&mut reading);
+        let charged = self.tracer.as_mut().map(|tracer| tracer.read(&mut reading)).unwrap_or_default();
         let server = self.server.read();
         reading.connections = self.connections(now_ns, counted, &server);
         reading.cpu = cpu(&server);
-        #[cfg(feature = "bpf")]
         self.read_cost(&mut reading, &charged);
-        #[cfg(feature = "bpf")]
         let work = charged.work.as_ref();
-        #[cfg(not(feature = "bpf"))]
-        let work = None;
         reading.processes = by_process::rows(work, &server.processes, reading.group_ns().unwrap_or(0), &reading.all());
         reading.cost.own_cpu_ns =
             cpu_clock::of_process(std::process::id()).unwrap_or(0).saturating_sub(self.own_cpu_at_start_ns);
@@ -363,27 +340,6 @@ impl Watcher {
         reading
     }
 
-    /// Returns the CPU time that is charged to requests, those in progress included.
-    #[cfg(feature = "bpf")]
-    fn read_requests(&mut self, reading: &mut Reading) -> Charged {
-        let Some(tracer) = &mut self.tracer else { return Charged::default() };
-        let mut charged = Charged::default();
-        if self.options.mode.counts_requests() {
-            let swept = tracer.sweep().unwrap_or_default();
-            reading.classes = tracer.classes(&swept);
-            reading.phases = tracer.phases(reading.at_ns, &reading.classes);
-            reading.open = Some(totals::open(&swept));
-            reading.traffic = tracer.traffic();
-            reading.pack = tracer.pack();
-            charged.requests_ns = reading.classes.iter().map(|class| class.cpu_ns).sum::<i64>() + swept.waiting_cpu_ns;
-        }
-        let (work, between_ns) = tracer.work();
-        charged.between_ns = between_ns;
-        charged.work = self.options.mode.counts_requests().then_some(work);
-        charged
-    }
-
-    #[cfg(feature = "bpf")]
     fn read_cost(&mut self, reading: &mut Reading, charged: &Charged) {
         let Some(tracer) = &mut self.tracer else { return };
         let receives: u64 = reading.classes.iter().map(|class| class.receives).sum();
@@ -441,7 +397,6 @@ impl Watcher {
             self.scan_error.as_ref().map(|why| format!("connections could not be scanned: {why}")),
             "see straingauge doctor",
         );
-        #[cfg(feature = "bpf")]
         if let Some(tracer) = &self.tracer {
             not_watched(
                 Severity::Note,
@@ -477,21 +432,6 @@ impl Watcher {
         doubts.extend(self.last.traffic.iter().flat_map(super::traffic::doubts));
         doubts
     }
-}
-
-#[cfg(feature = "bpf")]
-fn start_tracer(options: &WatchOptions, connections: u64) -> (Option<Tracer>, Option<WatchError>) {
-    let number = namespace_number(options.netns_pid).unwrap_or(0);
-    match Tracer::start(options, number, connections) {
-        Ok(tracer) => (Some(tracer), None),
-        Err(error) => (None, Some(error)),
-    }
-}
-
-#[cfg(not(feature = "bpf"))]
-fn start_tracer(options: &WatchOptions, _connections: u64) -> ((), Option<WatchError>) {
-    let _ = namespace_number(options.netns_pid);
-    ((), Some(WatchError::NotBuilt))
 }
 
 /// `None` where nothing is known of the server's processes.

@@ -53,9 +53,7 @@ impl Image {
 
 /// A program of the host's, also where only root looks.
 fn tool(name: &str) -> Result<std::path::PathBuf, crate::SimulateError> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(std::path::PathBuf::from));
-    folders.map(|folder| folder.join(name)).find(|file| file.is_file()).ok_or_else(|| crate::SimulateError::NotTaken {
+    record::shell::find_program(name).ok_or_else(|| crate::SimulateError::NotTaken {
         what: format!("the program {name}"),
         why: "it is not installed (apt-get install iproute2)".into(),
     })

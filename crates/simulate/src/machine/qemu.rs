@@ -52,11 +52,7 @@ impl Qemu {
         let from_environment = std::env::var_os("STRAINGAUGE_QEMU").map(PathBuf::from);
         let program = match named.map(Path::to_path_buf).or(from_environment) {
             Some(path) => path,
-            None => {
-                let path = std::env::var_os("PATH").unwrap_or_default();
-                let mut places = std::env::split_paths(&path).map(|folder| folder.join(NAME));
-                places.find(|place| place.is_file()).ok_or(SimulateError::NoQemu)?
-            }
+            None => record::shell::find_program(NAME).ok_or(SimulateError::NoQemu)?,
         };
         let output = Command::new(&program).arg("--version").stdin(Stdio::null()).output().map_err(|why| {
             SimulateError::System { what: format!("{} does not start", program.display()), source: why }

@@ -5,11 +5,11 @@ mod beside;
 
 use super::load::parse_limits;
 use super::report::write_report;
-use super::session::{Session, Wanted};
+use super::session::Session;
 use crate::cli::{FindArgs, ProfileWord, SweepWord};
 use crate::failure::{self, print};
-use crate::measure::label;
-use crate::plan;
+use crate::measure::{Sender, label};
+use crate::plan::{self, LoadKind};
 use analyze::limit::Limit;
 use analyze::sweep::{ConnectionSweep, RateSearch, RateStep, Step};
 use anyhow::{Result, bail};
@@ -32,7 +32,7 @@ const OVERLOAD_CONNECT_TIMEOUT_NS: u64 = 500_000_000;
 
 /// Runs the command.
 pub fn run(args: FindArgs) -> Result<ExitCode> {
-    let mut drive = plan::drive(args.drive, "straingauge find http://127.0.0.1:8080/ -- SERVER ...")?;
+    let mut drive = plan::run_options(args.drive, "straingauge find http://127.0.0.1:8080/ -- SERVER ...")?;
     let find_options = args.find.over(std::mem::take(&mut drive.find_in_file));
     let mut sweep = plan::sweep_plan(&find_options, &drive.load)?;
     let has = |figure: &str| match figure {
@@ -104,7 +104,7 @@ pub(super) enum Purpose {
 }
 
 /// Measures all points into a run directory, and says what they mean.
-pub(super) fn search(mut drive: plan::Drive, hunt: Hunt, limits: &[Limit]) -> Result<ExitCode> {
+pub(super) fn search(mut drive: plan::RunOptions, hunt: Hunt, limits: &[Limit]) -> Result<ExitCode> {
     let Hunt { sweep, which, purpose } = hunt;
     let is_microbenchmark = matches!(purpose, Purpose::Microbenchmark { .. });
     let is_delay_varied = sweep.axis.as_ref().is_some_and(|axis| axis.axis == Axis::Delay);
@@ -113,13 +113,15 @@ pub(super) fn search(mut drive: plan::Drive, hunt: Hunt, limits: &[Limit]) -> Re
     }
     let output = &drive.output;
     RunWriter::check(Path::new("runs"), output.out.as_deref())?;
-    let mut session = Session::open(&Wanted { single_segments: is_microbenchmark, ..Wanted::sweep(&drive) })?;
+    let kind = if is_microbenchmark { LoadKind::Microbenchmark } else { LoadKind::Sweep };
+    let mut session = Session::open(&drive, kind)?;
     let most = most_connections(&sweep, which, &session.plan);
-    if !session.gauge.has_clients() {
+    if !session.runner.has_clients() {
         load::check(&LoadPlan { connections: most, ..session.plan.clone() }).map_err(anyhow::Error::from)?;
     }
     if is_delay_varied {
-        session.gauge.set_path_delay(0)?;
+        let undelayed = AxisPlace { axis: Axis::Delay, value: 0.0 };
+        session.runner.hold(&session.plan, undelayed, 0.0, &mut session.progress)?;
         session.path =
             session.path_plan().map_or(String::new(), |path| format!("{}; the delay is varied", path.words()));
     }
@@ -196,8 +198,7 @@ fn suit(plan: &mut LoadPlan, axis: &AxisPlan, typed: &crate::cli::LoadOptions) -
 fn suit_sender(session: &mut Session) {
     let cpus = session.server_command.as_ref().map(|server| server.cpus.as_slice()).unwrap_or_default();
     let is_alone = !cpus.is_empty() && !cpus.iter().any(|cpu| session.plan.cpus.contains(cpu));
-    session.gauge.is_microbenchmark = true;
-    session.gauge.sender_polls = is_alone;
+    session.runner.sender = Sender::Microbenchmark { polls: is_alone };
     if !is_alone {
         session.doubts.push(Doubt::new(
             DoubtKind::SharedCpus,
@@ -323,7 +324,7 @@ impl Search {
         let earlier = self.points.iter().filter(|point| point.sweep == Sweep::Yardstick).count();
         if self.is_microbenchmark {
             // Its rate is constant, so that a load would say nothing of the machine's speed.
-            let mut measured = self.session.gauge.arithmetic(earlier as u32);
+            let mut measured = self.session.runner.arithmetic(earlier as u32);
             measured.keep(&mut self.writer)?;
             self.points.push(measured.point);
             return Ok(None);
@@ -345,11 +346,11 @@ impl Search {
     /// Measures and keeps a point; says whether the sweep ends with it.
     fn measure(&mut self, mut plan: LoadPlan, sweep: Sweep, repeat: u32) -> Result<Option<Ended>> {
         plan.threads = plan.threads.min(usize::try_from(plan.connections).unwrap_or(usize::MAX)).max(1);
-        self.session.gauge.adapt(&mut plan);
+        self.session.runner.adapt(&mut plan);
         if self.session.stop.is_set() {
             return Ok(Some(Ended::Interrupted));
         }
-        let mut measured = self.session.gauge.point(&plan, sweep, repeat, &mut self.session.progress)?;
+        let mut measured = self.session.runner.point(&plan, sweep, repeat, &mut self.session.progress)?;
         if measured.result.interrupted {
             // A point cut short says nothing about its load; what was measured before is kept.
             return Ok(Some(Ended::Interrupted));
@@ -361,7 +362,7 @@ impl Search {
             self.session.progress.say(&line);
         }
         self.points.push(measured.point);
-        if let Some(lost) = self.session.gauge.lost_client() {
+        if let Some(lost) = self.session.runner.lost_client() {
             return Ok(Some(Ended::ClientLost(lost)));
         }
         if let Some(how) = self.session.server_gone() {
@@ -388,7 +389,7 @@ impl Search {
             );
             self.writer.record_mut().doubts.push(doubt);
         }
-        let facts = self.session.gauge.server_facts();
+        let facts = self.session.runner.server_facts();
         self.writer.record_mut().server_facts.extend(facts);
         let output = self.session.server.as_ref().map(|server| server.output()).unwrap_or_default();
         // The server and its namespaces go before the slower work of drawing.

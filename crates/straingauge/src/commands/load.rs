@@ -1,9 +1,9 @@
 //! `straingauge load`: one load point.
 
-use super::session::{Session, Wanted};
+use super::session::Session;
 use crate::cli::LoadArgs;
 use crate::failure::{self, print, wrong_usage};
-use crate::plan;
+use crate::plan::{self, LoadKind};
 use analyze::limit::{self, Check, Limit};
 use anyhow::{Context, Result, bail};
 use record::point::Sweep;
@@ -25,26 +25,25 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     }
     let limits = parse_limits(&args.fail_if, is_of_a_load)?;
     let is_full = args.full;
-    let drive = plan::drive(args.drive, "straingauge load http://127.0.0.1:8080/")?;
-    let output = &drive.output;
+    let options = plan::run_options(args.drive, "straingauge load http://127.0.0.1:8080/")?;
+    let output = &options.output;
     if let Some(out) = &output.out {
         RunWriter::check(out, Some(out))?;
     }
-    let mut session =
-        Session::open(&Wanted { is_sweep: false, default_warmup: Duration::from_secs(1), ..Wanted::sweep(&drive) })?;
-    if !session.gauge.has_clients() {
-        knock(&session)?;
-        greet_tls(&session)?;
+    let mut session = Session::open(&options, LoadKind::Single)?;
+    if !session.runner.has_clients() {
+        check_that_it_listens(&session)?;
+        check_tls(&session)?;
     }
     let mut writer = match &output.out {
         Some(path) => {
-            let scenario = session.scenario(&drive, RunKind::Load(session.loaded(&drive)));
+            let scenario = session.scenario(&options, RunKind::Load(session.loaded(&options)));
             Some(RunWriter::create(Path::new("runs"), Some(path), session.record(scenario))?)
         }
         None => None,
     };
     let plan = session.plan.clone();
-    let mut measured = session.gauge.point(&plan, Sweep::Single, 0, &mut session.progress)?;
+    let mut measured = session.runner.point(&plan, Sweep::Single, 0, &mut session.progress)?;
     if writer.is_none() {
         measured.point.doubts.extend(session.doubts.iter().cloned());
     }
@@ -80,14 +79,14 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
         }
         if is_full {
             print(&report::text::point(&measured.point, &latencies))?;
-            for line in session.gauge.client_lines() {
+            for line in session.runner.client_lines() {
                 print(&format!("{line}\n"))?;
             }
         } else {
             print(&report::text::summary(&measured.point, &latencies, &measured.result.counts.status_counts))?;
         }
     }
-    if let Some(lost) = session.gauge.lost_client() {
+    if let Some(lost) = session.runner.lost_client() {
         bail!("{lost}; the figures are those of the other clients until then");
     }
     finish(&measured.point, &measured.result, &checks, output.any_status, session.server_gone())
@@ -153,7 +152,7 @@ fn useless_answers(counts: &BTreeMap<u16, u64>) -> Option<String> {
 }
 
 /// One TLS handshake, so that a bad certificate is one sentence and not a count of failures.
-fn greet_tls(session: &Session) -> Result<()> {
+fn check_tls(session: &Session) -> Result<()> {
     if session.plan.clients.tls.is_none() {
         return Ok(());
     }
@@ -162,7 +161,7 @@ fn greet_tls(session: &Session) -> Result<()> {
 }
 
 /// Connects once and sends nothing, so that a closed port costs no measuring time and no line in the server's log.
-fn knock(session: &Session) -> Result<()> {
+fn check_that_it_listens(session: &Session) -> Result<()> {
     let mut last = None;
     for address in &session.plan.addresses {
         match TcpStream::connect_timeout(address, Duration::from_nanos(session.plan.connect_timeout_ns)) {

@@ -64,7 +64,7 @@ fn preload(library: &Path) -> OsString {
 }
 
 /// What one load point said.
-struct Seen {
+struct LoadPoint {
     throughput_per_sec: f64,
     cpu_us_per_request: Option<f64>,
 }
@@ -72,7 +72,7 @@ struct Seen {
 /// Stock and scaled in turn, the same load on both.
 fn compare(args: &ScaleArgs, url: &Url, library: &Path) -> Result<ExitCode> {
     let stop = Stop::on_signals()?;
-    let mut seen: [Vec<Seen>; 2] = [Vec::new(), Vec::new()];
+    let mut seen: [Vec<LoadPoint>; 2] = [Vec::new(), Vec::new()];
     for round in 0..args.repeats.max(1) {
         // The order turns round: what drifts falls on both.
         for scaled in if round % 2 == 0 { [false, true] } else { [true, false] } {
@@ -86,7 +86,7 @@ fn compare(args: &ScaleArgs, url: &Url, library: &Path) -> Result<ExitCode> {
     Ok(ExitCode::from(failure::DONE))
 }
 
-fn point(args: &ScaleArgs, url: &Url, library: Option<&Path>, stop: &Stop) -> Result<Seen> {
+fn point(args: &ScaleArgs, url: &Url, library: Option<&Path>, stop: &Stop) -> Result<LoadPoint> {
     let mut argv = args.command.clone();
     if let Some(library) = library {
         let mut assignment = OsString::from("LD_PRELOAD=");
@@ -134,7 +134,7 @@ fn point(args: &ScaleArgs, url: &Url, library: Option<&Path>, stop: &Stop) -> Re
     let figure = |name: &str| value["point"]["figures"][name]["value"].as_f64();
     let throughput_per_sec =
         figure(record::names::THROUGHPUT).ok_or_else(|| anyhow!("the load reports no throughput"))?;
-    Ok(Seen { throughput_per_sec, cpu_us_per_request: figure(record::names::SERVER_CPU) })
+    Ok(LoadPoint { throughput_per_sec, cpu_us_per_request: figure(record::names::SERVER_CPU) })
 }
 
 fn median(mut values: Vec<f64>) -> Option<f64> {
@@ -142,7 +142,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     values.get(values.len().checked_sub(1)? / 2).copied()
 }
 
-fn table(seen: &[Vec<Seen>; 2], args: &ScaleArgs) -> String {
+fn table(seen: &[Vec<LoadPoint>; 2], args: &ScaleArgs) -> String {
     let throughput = [0, 1].map(|i: usize| median(seen[i].iter().map(|s| s.throughput_per_sec).collect()));
     let cpu = [0, 1].map(|i: usize| median(seen[i].iter().filter_map(|s| s.cpu_us_per_request).collect()));
     let mut out = format!(

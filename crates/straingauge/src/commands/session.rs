@@ -1,27 +1,25 @@
 //! What `load` and `find` share: the target, the server where one is started, the observer, the run's record.
 
-use crate::cli::{
-    ClientOptions, FleetOptions, IsolateWord, LoadOptions, PathOptions, ProfileWord, ServerOptions, WatchWord,
-    WatchingOptions, WorkloadOptions,
-};
+use crate::cli::{IsolateWord, ProfileWord, WatchWord};
+use crate::companions::layers::LayerSampler;
+use crate::companions::server::ServerWatch;
+use crate::companions::{MeteredPath, watch_requests};
 use crate::cpus;
 use crate::failure::wrong_usage;
 use crate::fleet;
-use crate::layers::LayerGauge;
-use crate::measure::Gauge;
-use crate::plan::{self, Drive, Setting};
+use crate::measure::{Runner, Sender};
+use crate::plan::watching::request_watch_plan;
+use crate::plan::{self, LoadKind, RunOptions};
 use crate::progress::Progress;
 use crate::quantity::Time;
-use crate::requests::{RequestGauge, request_watch_plan};
 use crate::server::{Server, ServerPlan};
 use crate::signals::Stop;
 use crate::url::Target;
-use crate::watching::Watch;
 use anyhow::{Context, Result, anyhow, bail};
 use observe::{Group, Observer};
 use record::machine::{self, INHERITED_DESCRIPTORS};
 use record::scenario::ServerCommand;
-use record::{Doubt, DoubtKind, LoadPlan, LoadRun, PathPlan, RunKind, RunRecord, Scenario, Severity};
+use record::{Doubt, DoubtKind, LoadPlan, LoadRun, PathPlan, RunKind, RunRecord, Scenario, Severity, shell};
 use remote::{STATES_INTERVAL, Watcher};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -30,7 +28,7 @@ use std::time::Duration;
 pub struct Session {
     /// `None` when the server was there before us.
     pub server: Option<Server>,
-    pub gauge: Gauge,
+    pub runner: Runner,
     pub plan: LoadPlan,
     pub stop: Stop,
     pub progress: Progress,
@@ -41,96 +39,47 @@ pub struct Session {
     pub path: String,
 }
 
-/// What a session is made from.
-pub struct Wanted<'a> {
-    pub target: &'a Target,
-    pub load: &'a LoadOptions,
-    pub workload: &'a WorkloadOptions,
-    /// The plan is a sweep's: pace and window change from point to point.
-    pub is_sweep: bool,
-    pub clients: &'a ClientOptions,
-    pub fleet: &'a FleetOptions,
-    pub server: &'a ServerOptions,
-    pub watching: &'a WatchingOptions,
-    pub command: &'a [String],
-    pub path: &'a PathOptions,
-    /// Each segment is a packet of its own: nothing is left to segmentation offload.
-    pub single_segments: bool,
-    pub default_warmup: Duration,
-    pub is_quiet: bool,
-}
-
-impl<'a> Wanted<'a> {
-    /// A sweep of what was typed.
-    pub fn sweep(drive: &'a Drive) -> Self {
-        Wanted {
-            target: &drive.target,
-            load: &drive.load,
-            workload: &drive.workload,
-            is_sweep: true,
-            clients: &drive.clients,
-            fleet: &drive.fleet,
-            server: &drive.server,
-            watching: &drive.watching,
-            command: &drive.command,
-            path: &drive.path,
-            single_segments: false,
-            default_warmup: Duration::from_millis(200),
-            is_quiet: drive.output.quiet,
-        }
-    }
-}
-
 impl Session {
     /// Checks the options, starts the server if there is one to start, and prepares to watch.
-    pub fn open(wanted: &Wanted<'_>) -> Result<Session> {
+    pub fn open(run: &RunOptions, kind: LoadKind) -> Result<Session> {
         let stop = Stop::on_signals()?;
-        let mut progress = Progress::new(wanted.is_quiet);
+        let mut progress = Progress::new(run.output.quiet);
         machine::raise_descriptor_limit();
         for removed in wan::remove_stale() {
             progress.say(&format!("cleaned up after an earlier run: {removed}"));
         }
-        let resolved =
-            if wanted.command.is_empty() { wanted.target.resolve()? } else { vec![placeholder(wanted.target)] };
-        let (client_cpus, server_cpus) = placement(wanted)?;
-        let setting = Setting {
-            target: wanted.target,
-            addresses: resolved,
-            client_cpus: client_cpus.clone(),
-            default_warmup_ns: wanted.default_warmup.as_nanos() as u64,
-            resolved: crate::workload::resolve(wanted.workload, wanted.load, wanted.target, wanted.is_sweep)?,
-            clients: wanted.clients,
-        };
+        let resolved = if run.command.is_empty() { run.target.resolve()? } else { vec![placeholder(&run.target)] };
+        let (client_cpus, server_cpus) = placement(run)?;
         // Everything that can be refused is refused before a server is started.
-        let (mut plan, supplied) = plan::load_plan(wanted.load, setting)?;
+        let (mut plan, supplied) = plan::load_plan(run, kind, resolved, client_cpus.clone())?;
         let fleet = {
-            let starts_server = !wanted.command.is_empty();
-            let host = &wanted.target.name;
-            fleet::connect(wanted.fleet, wanted.load, starts_server, host, &plan, &stop, &mut progress)?
+            let starts_server = !run.command.is_empty();
+            let host = &run.target.name;
+            fleet::connect(&run.fleet, &run.load, starts_server, host, &plan, &stop, &mut progress)?
         };
         if fleet.is_none() {
             load::check(&plan).map_err(anyhow::Error::from)?;
         }
-        if wanted.fleet.watch_with.is_some() && !wanted.command.is_empty() {
+        if run.fleet.watch_with.is_some() && !run.command.is_empty() {
             return Err(wrong_usage(
                 "--watch-with is about a server elsewhere: a server that straingauge starts is watched here, so leave one of both out",
             ));
         }
-        let watch_unasked = if wanted.is_sweep || !wanted.command.is_empty() || wanted.fleet.watch_with.is_some() {
+        let watch_unasked = if kind.is_sweep() || !run.command.is_empty() || run.fleet.watch_with.is_some() {
             WatchWord::Default
         } else {
             WatchWord::Off
         };
-        let request_watch = request_watch_plan(wanted.watching, watch_unasked)?;
-        let path_plan = plan::path_plan(wanted.path, plan.seed)?;
-        if path_plan.is_some() && wanted.command.is_empty() {
+        let request_watch = request_watch_plan(&run.watching, watch_unasked)?;
+        let path_plan = plan::path_plan(&run.path, plan.seed)?;
+        if path_plan.is_some() && run.command.is_empty() {
             return Err(wrong_usage(
                 "a wide-area path lies before a server that straingauge starts: add -- SERVER ... (for another program see straingauge wan)",
             ));
         }
-        let server = match wanted.command {
-            [] => None,
-            argv => Some(start_server(argv, wanted, path_plan, &mut progress, &client_cpus, &server_cpus, &stop)?),
+        let server = match run.command.is_empty() {
+            true => None,
+            false => Some(start_server(run, kind, path_plan, &mut progress, &client_cpus, &server_cpus, &stop)?),
         };
         let mut doubts = Vec::new();
         let mut path = "to the given address".to_string();
@@ -140,24 +89,23 @@ impl Session {
             path = server.path.to_string();
         }
         doubts.extend(shared_cpus(&plan, &server_cpus));
-        let mut watch = match &wanted.fleet.watch_with {
+        let mut watch = match &run.fleet.watch_with {
             Some(command) => {
                 progress.show("starting the watcher");
-                Ok(Watch::There(Box::new(Watcher::connect(command, stop.flag())?)))
+                ServerWatch::elsewhere(Watcher::connect(command, stop.flag())?)
             }
-            None => watch(&plan, wanted.target.port, server.as_ref(), &server_cpus)
-                .map(|observer| Watch::Here(Box::new(observer))),
+            None => match observe_here(&plan, run.target.port, server.as_ref(), &server_cpus) {
+                Ok(observer) => ServerWatch::here(observer),
+                Err(doubt) => ServerWatch::Not(doubt),
+            },
         };
-        let requests = request_watch.map(|how| {
+        let sender = fleet.map_or(Sender::Engine(supplied), Sender::Workers);
+        let netns_pid = server.as_ref().and_then(Server::netns_pid);
+        let mut runner = Runner::new(sender, stop.clone(), server_cpus.first().copied(), netns_pid);
+        if let Some(how) = request_watch {
             progress.show("attaching the watch of requests");
-            RequestGauge::beside(&how, &mut watch, wanted.target.port, server.as_ref(), &server_cpus)
-        });
-        let mut gauge = Gauge::new(watch, stop.clone(), server_cpus.first().copied());
-        gauge.supply(supplied);
-        gauge.server_pid = server.as_ref().and_then(Server::netns_pid);
-        if let Some(requests) = requests {
-            // A server that is not watched at all has its doubt already.
-            doubts.extend(requests.why_not().filter(|_| gauge.watches_server()).map(|why| {
+            let (here, why_not) = watch_requests(&how, &mut watch, run.target.port, server.as_ref(), &server_cpus);
+            doubts.extend(why_not.map(|why| {
                 Doubt::new(
                     DoubtKind::NotWatched,
                     Severity::Note,
@@ -165,29 +113,30 @@ impl Session {
                     "run straingauge doctor to see what is missing; --detail off says that it is not wanted",
                 )
             }));
-            gauge.watch_requests(requests);
+            // First, as its thread reads while the others do.
+            here.into_iter().for_each(|requests| runner.join(requests));
         }
-        gauge.meter_path(server.as_ref().and_then(Server::path_meter));
-        if let Some(fleet) = fleet {
-            gauge.send_from(fleet);
+        if let Some(meter) = server.as_ref().and_then(Server::path_meter) {
+            runner.join(MeteredPath::new(meter));
         }
-        if let Some(cold) = wanted.load.cold.filter(|cold| cold.0 > 0) {
-            gauge.hold_cold(&plan, cold.0, &mut progress)?;
+        runner.join(watch);
+        if let Some(cold) = run.load.cold.filter(|cold| cold.0 > 0) {
+            runner.hold_cold(&plan, cold.0, &mut progress)?;
         }
-        let server_command = (!wanted.command.is_empty()).then(|| ServerCommand {
-            argv: wanted.command.to_vec(),
+        let server_command = (!run.command.is_empty()).then(|| ServerCommand {
+            argv: run.command.clone(),
             cpus: server_cpus,
             isolated: server.as_ref().is_some_and(Server::is_isolated),
         });
-        Ok(Session { server, gauge, plan, stop, progress, server_command, doubts, path })
+        Ok(Session { server, runner, plan, stop, progress, server_command, doubts, path })
     }
 
     /// Attaches the sampler of layers for a profile of every point, per request and per packet.
     pub fn profile_packets(&mut self, port: u16, frequency_hz: u32) -> Result<()> {
         let netns_pid = self.server.as_ref().and_then(Server::netns_pid);
-        let layers = LayerGauge::attach_for_packets(port, netns_pid, frequency_hz)
+        let layers = LayerSampler::attach_for_packets(port, netns_pid, frequency_hz)
             .map_err(|why| anyhow!("the layers cannot be profiled: {why}"))?;
-        self.gauge.profile_layers(layers);
+        self.runner.join(layers);
         Ok(())
     }
 
@@ -197,8 +146,8 @@ impl Session {
             return Ok(());
         }
         let netns_pid = self.server.as_ref().and_then(Server::netns_pid);
-        match LayerGauge::attach(port, netns_pid) {
-            Ok(layers) => self.gauge.profile_layers(layers),
+        match LayerSampler::attach(port, netns_pid) {
+            Ok(layers) => self.runner.join(layers),
             Err(why) if when == ProfileWord::Always => bail!("--profile always is not possible: {why}"),
             Err(why) => self.doubts.push(Doubt::new(
                 DoubtKind::NotWatched,
@@ -212,7 +161,7 @@ impl Session {
 
     /// The record of a run that begins now.
     pub fn record(&self, scenario: Scenario) -> RunRecord {
-        let mut server_facts = self.gauge.server_facts();
+        let mut server_facts = self.runner.server_facts();
         server_facts.insert("path".into(), self.path.clone());
         if let Some(server) = &self.server {
             server_facts.insert(INHERITED_DESCRIPTORS.into(), server.inherited_descriptors.to_string());
@@ -224,9 +173,9 @@ impl Session {
     }
 
     /// The load of the run.
-    pub fn loaded(&self, drive: &Drive) -> LoadRun {
+    pub fn loaded(&self, run: &RunOptions) -> LoadRun {
         LoadRun {
-            url: drive.url.clone(),
+            url: run.url.clone(),
             load: self.plan.abridged(),
             server: self.server_command.clone(),
             path: self.path_plan(),
@@ -234,8 +183,8 @@ impl Session {
     }
 
     /// The scenario of the run.
-    pub fn scenario(&self, drive: &Drive, kind: RunKind) -> Scenario {
-        let name = drive.name.clone().unwrap_or_else(|| default_name(&drive.target));
+    pub fn scenario(&self, run: &RunOptions, kind: RunKind) -> Scenario {
+        let name = run.name.clone().unwrap_or_else(|| default_name(&run.target));
         Scenario { name, repeat_command: repeat_command(), kind }
     }
 
@@ -260,12 +209,12 @@ fn placeholder(target: &Target) -> SocketAddr {
 }
 
 /// Who runs where: with a server to start, its CPUs and the client's are kept apart.
-fn placement(wanted: &Wanted<'_>) -> Result<(Vec<usize>, Vec<usize>)> {
+fn placement(run: &RunOptions) -> Result<(Vec<usize>, Vec<usize>)> {
     let server_typed =
-        wanted.server.server_cpus.as_deref().map(|list| plan::allowed(list, "--server-cpus")).transpose()?;
-    let client_typed = wanted.load.cpus.as_deref().map(|list| plan::allowed(list, "--cpus")).transpose()?;
-    if wanted.command.is_empty() {
-        if server_typed.is_some() || wanted.server.isolate == Some(IsolateWord::Always) {
+        run.server.server_cpus.as_deref().map(|list| plan::allowed(list, "--server-cpus")).transpose()?;
+    let client_typed = run.load.cpus.as_deref().map(|list| plan::allowed(list, "--cpus")).transpose()?;
+    if run.command.is_empty() {
+        if server_typed.is_some() || run.server.isolate == Some(IsolateWord::Always) {
             return Err(wrong_usage(
                 "--server-cpus and --isolate are about a server that straingauge starts: add -- SERVER ...",
             ));
@@ -286,15 +235,15 @@ fn placement(wanted: &Wanted<'_>) -> Result<(Vec<usize>, Vec<usize>)> {
 }
 
 fn start_server(
-    argv: &[String],
-    wanted: &Wanted<'_>,
+    run: &RunOptions,
+    kind: LoadKind,
     path: Option<PathPlan>,
     progress: &mut Progress,
     client_cpus: &[usize],
     server_cpus: &[usize],
     stop: &Stop,
 ) -> Result<Server> {
-    let is_isolated = match wanted.server.isolate.unwrap_or(IsolateWord::Auto) {
+    let is_isolated = match run.server.isolate.unwrap_or(IsolateWord::Auto) {
         IsolateWord::Never if path.is_some() => {
             return Err(wrong_usage(
                 "--isolate never leaves no place for a wide-area path: it lies between two network namespaces",
@@ -318,24 +267,24 @@ fn start_server(
             }
         },
     };
-    let timeout = wanted.server.server_timeout.unwrap_or(Time(Duration::from_secs(10))).0;
-    progress.show(&format!("starting {} on CPU {}", argv[0], cpus::format_list(server_cpus)));
+    let timeout = run.server.server_timeout.unwrap_or(Time(Duration::from_secs(10))).0;
+    progress.show(&format!("starting {} on CPU {}", run.command[0], cpus::format_list(server_cpus)));
     let server_plan = ServerPlan {
-        argv,
-        port: wanted.target.port,
-        asked: wanted.target.literal_ip().filter(|ip| !ip.is_unspecified()),
+        argv: &run.command,
+        port: run.target.port,
+        asked: run.target.literal_ip().filter(|ip| !ip.is_unspecified()),
         server_cpus: server_cpus.to_vec(),
         client_cpus: client_cpus.to_vec(),
         is_isolated,
         path,
-        single_segments: wanted.single_segments,
+        single_segments: kind == LoadKind::Microbenchmark,
         timeout,
         timeout_option: Some("--server-timeout"),
     };
     let server = Server::start(&server_plan, stop)?;
     progress.say(&format!(
         "{} accepts on {}, server on CPU {}, client on CPU {}, {}",
-        argv[0],
+        run.command[0],
         server.address,
         cpus::format_list(server_cpus),
         cpus::format_list(client_cpus),
@@ -370,7 +319,7 @@ fn shared_cpus(plan: &LoadPlan, server_cpus: &[usize]) -> Option<Doubt> {
     Some(Doubt::new(DoubtKind::SharedCpus, Severity::Warning, what, remedy))
 }
 
-fn watch(plan: &LoadPlan, port: u16, server: Option<&Server>, server_cpus: &[usize]) -> Result<Observer, Doubt> {
+fn observe_here(plan: &LoadPlan, port: u16, server: Option<&Server>, server_cpus: &[usize]) -> Result<Observer, Doubt> {
     let unwatched = |what: String, remedy: &str| Doubt::new(DoubtKind::NotWatched, Severity::Warning, what, remedy);
     let group = match server.and_then(Server::pid) {
         Some(pid) => Group::Tree(pid),
@@ -399,16 +348,8 @@ fn watch(plan: &LoadPlan, port: u16, server: Option<&Server>, server_cpus: &[usi
 
 /// The exact command line, quoted for a shell, that repeats this invocation.
 pub fn repeat_command() -> String {
-    let words: Vec<String> = std::env::args()
-        .enumerate()
-        .map(|(index, word)| {
-            let word = if index == 0 { "straingauge".to_string() } else { word };
-            let is_plain = !word.is_empty()
-                && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./:=,+@%".contains(&byte));
-            if is_plain { word } else { format!("'{}'", word.replace('\'', "'\\''")) }
-        })
-        .collect();
-    words.join(" ")
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    shell::joined(std::iter::once("straingauge").chain(words.iter().map(String::as_str)))
 }
 
 /// A run's default name: `127.0.0.1-8080-1k.bin`.

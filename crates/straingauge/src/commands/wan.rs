@@ -3,8 +3,9 @@
 use crate::cli::WanArgs;
 use crate::failure::wrong_usage;
 use crate::plan;
+use crate::process;
 use crate::quantity::Time;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use record::PathPlan;
 use record::units::{format_nanos, format_si};
 use std::io;
@@ -13,9 +14,6 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use wan::{Pair, PairPlan, PathTally, SelfTest};
-
-/// How long the server may take to end politely.
-const STOP_GRACE: Duration = Duration::from_secs(3);
 
 /// Runs the command.
 pub fn run(args: WanArgs) -> Result<ExitCode> {
@@ -51,10 +49,11 @@ pub fn run(args: WanArgs) -> Result<ExitCode> {
     if let Some(meter) = &meter {
         meter.take();
     }
-    let mut child = command.spawn().map_err(|error| cannot_start(&args.command[0], &error))?;
+    let mut child =
+        command.spawn().map_err(|error| process::cannot_start(&format!("'{}'", args.command[0]), &error))?;
     let status = wait_for(&mut child, &signals)?;
     if let Some(server) = &mut server {
-        stop(server);
+        process::end(server, &[]);
     }
     if let Some(tally) = meter.map(|meter| meter.take()) {
         close(&args, pair.path(), tested.as_ref(), &tally)?;
@@ -77,14 +76,6 @@ fn prepare(pair: &Pair, command: &mut Command) {
     unsafe { command.pre_exec(Signals::release) };
 }
 
-fn cannot_start(program: &str, error: &io::Error) -> anyhow::Error {
-    match error.kind() {
-        io::ErrorKind::NotFound => anyhow!("'{program}' was not found: is it installed, and spelt right?"),
-        io::ErrorKind::PermissionDenied => anyhow!("'{program}' may not be executed: check its permissions"),
-        _ => anyhow!("'{program}' cannot be started: {error}"),
-    }
-}
-
 /// Starts the server at the other end and waits until something listens there.
 fn start_server(pair: &Pair, line: &str, args: &WanArgs, signals: &Signals) -> Result<Child> {
     let timeout = args.server_timeout.unwrap_or(Time(Duration::from_secs(10))).0;
@@ -94,7 +85,7 @@ fn start_server(pair: &Pair, line: &str, args: &WanArgs, signals: &Signals) -> R
     command.args(["-c", line]).stdin(Stdio::null()).stdout(output);
     prepare(pair, &mut command);
     pair.run_server(&mut command)?;
-    let mut server = command.spawn().map_err(|error| cannot_start("sh", &error))?;
+    let mut server = command.spawn().map_err(|error| process::cannot_start("'sh'", &error))?;
     let deadline = Instant::now() + timeout;
     loop {
         if pair.server_namespace().run_inside(|| Ok(is_anything_listening()))? {
@@ -105,14 +96,14 @@ fn start_server(pair: &Pair, line: &str, args: &WanArgs, signals: &Signals) -> R
             bail!("the server '{line}' ended ({status}) before it listened on any port");
         }
         if Instant::now() >= deadline {
-            stop(&mut server);
+            process::end(&mut server, &[]);
             bail!(
                 "the server '{line}' listens on no port after {} s (--server-timeout gives it longer)",
                 timeout.as_secs_f64()
             );
         }
         if let Some(signal) = signals.next(Duration::from_millis(10)).filter(|signal| signal.number != libc::SIGCHLD) {
-            stop(&mut server);
+            process::end(&mut server, &[]);
             bail!("ended by signal {} while the server was starting", signal.number);
         }
     }
@@ -140,18 +131,6 @@ fn wait_for(child: &mut Child, signals: &Signals) -> Result<ExitStatus> {
             unsafe { libc::kill(child.id() as libc::pid_t, signal.number) };
         }
     }
-}
-
-/// Ends the server's session politely; what stays is ended with the pair.
-fn stop(server: &mut Child) {
-    // SAFETY: kill takes no pointers; the group is that of a child that was started as leader of its session.
-    unsafe { libc::kill(-(server.id() as libc::pid_t), libc::SIGTERM) };
-    let deadline = Instant::now() + STOP_GRACE;
-    while matches!(server.try_wait(), Ok(None)) && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let _ = server.kill();
-    let _ = server.wait();
 }
 
 /// Says what crossed the path, and what is doubtful about it.

@@ -8,7 +8,7 @@ mod view;
 
 use crate::cli::{WatchArgs, WatchModeWord};
 use crate::failure::{self, print, wrong_usage};
-use crate::requests;
+use crate::plan::watching;
 use crate::signals::Stop;
 use anyhow::{Context, Result};
 use exporter::Exporter;
@@ -117,9 +117,9 @@ fn options(args: &WatchArgs) -> Result<WatchOptions> {
         Some(WatchModeWord::Counts) => Mode::Counts,
         Some(WatchModeWord::Exact) => Mode::Exact,
     };
-    let classes = requests::classes(args.response_classes.as_deref())?;
-    let overhead_ratio = requests::overhead_ratio(args.overhead)?;
-    let pack = args.pack.as_deref().map(|word| requests::pack(word, mode)).transpose()?;
+    let classes = watching::classes(args.response_classes.as_deref())?;
+    let overhead_ratio = watching::overhead_ratio(args.overhead)?;
+    let pack = args.pack.as_deref().map(|word| watching::pack(word, mode)).transpose()?;
     Ok(WatchOptions {
         port,
         group: args.pid.map_or(Group::ListeningOn(port), Group::Tree),

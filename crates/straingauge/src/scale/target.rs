@@ -1,11 +1,11 @@
 //! What a program is, as far as scalable select needs to know before it is started: reads the file, runs nothing.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader};
 use object::{Endianness, Object, ObjectSymbol, elf};
 use std::collections::{BTreeSet, VecDeque};
 use std::io::Read;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// A program or a library larger than this is not read.
@@ -64,20 +64,12 @@ pub struct Target {
     pub notes: Vec<String>,
 }
 
-/// Finds a program as a shell does: by path if there is a slash in it, else in PATH and the system folders of servers.
+/// Finds the server's program, or the one that a script names.
 pub fn find_program(name: &str) -> Result<PathBuf> {
-    if name.contains('/') {
-        let path = PathBuf::from(name);
-        if path.is_file() {
-            return Ok(path);
-        }
-        bail!("the server '{name}' was not found: is the path right?");
-    }
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&folders)
-        .map(|folder| folder.join(name))
-        .find(|path| path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0))
-        .with_context(|| format!("the server '{name}' was not found in PATH: is it installed, and spelt right?"))
+    record::shell::find_program(name).ok_or_else(|| match name.contains('/') {
+        true => anyhow!("the server '{name}' was not found: is the path right?"),
+        false => anyhow!("the server '{name}' was not found in PATH: is it installed, and spelt right?"),
+    })
 }
 
 /// The functions that a dynamic object defines; none if it is no object for this machine.

@@ -1,7 +1,7 @@
 //! Workload options, checked against each other and against the load's, and put into the plan.
 
 use super::supply::{LogFile, Supplied};
-use super::targets::{self, Wanted};
+use super::targets::{self, Requests};
 use crate::cli::{LoadOptions, WorkloadOptions};
 use crate::failure::wrong_usage;
 use crate::quantity::Speed;
@@ -58,7 +58,7 @@ pub fn resolve(options: &WorkloadOptions, load: &LoadOptions, target: &Target, i
     if is_replay {
         return replay(options, load, target, is_sweep);
     }
-    let Wanted { targets, workload } = targets::wanted(options, load.urls.as_deref(), target)?;
+    let Requests { targets, workload } = targets::requests(options, load.urls.as_deref(), target)?;
     let mut resolved = Resolved {
         targets,
         workload,

@@ -108,13 +108,13 @@ pub fn named(classes: &SizeClasses) -> Vec<RequestClass> {
 }
 
 /// What a plan asks for: its targets, and their weights and classes.
-pub struct Wanted {
+pub struct Requests {
     pub targets: Vec<RequestTarget>,
     pub workload: Workload,
 }
 
 /// The targets of the URL, of `--urls`, of `--mix`, and of `--dynamic-urls`.
-pub fn wanted(options: &WorkloadOptions, urls: Option<&Path>, target: &Target) -> Result<Wanted> {
+pub fn requests(options: &WorkloadOptions, urls: Option<&Path>, target: &Target) -> Result<Requests> {
     let mut wanted = match (&options.mix, urls) {
         (Some(_), Some(_)) => {
             return Err(wrong_usage("--mix and --urls both say what to ask for: give one of them"));
@@ -127,10 +127,10 @@ pub fn wanted(options: &WorkloadOptions, urls: Option<&Path>, target: &Target) -
                 None => Vec::new(),
             };
             let workload = Workload { name: "urls".into(), weights, ..Workload::default() };
-            Wanted { targets: list.into_iter().map(|listed| RequestTarget { path: listed.path }).collect(), workload }
+            Requests { targets: list.into_iter().map(|listed| RequestTarget { path: listed.path }).collect(), workload }
         }
         (None, None) => {
-            Wanted { targets: vec![RequestTarget { path: target.path.clone() }], workload: Workload::default() }
+            Requests { targets: vec![RequestTarget { path: target.path.clone() }], workload: Workload::default() }
         }
     };
     if options.classes.is_some() && options.mix.is_none() && options.trace.is_none() {
@@ -147,9 +147,9 @@ pub fn wanted(options: &WorkloadOptions, urls: Option<&Path>, target: &Target) -
 }
 
 /// Gives a share of the requests to the URLs of a list.
-fn add_dynamic(wanted: &mut Wanted, path: &Path, share: f64, target: &Target) -> Result<()> {
+fn add_dynamic(wanted: &mut Requests, path: &Path, share: f64, target: &Target) -> Result<()> {
     let list = url_list(path, target, "--dynamic-urls")?;
-    let Wanted { targets, workload } = wanted;
+    let Requests { targets, workload } = wanted;
     if workload.weights.is_empty() {
         workload.weights = vec![1.0 / targets.len() as f64; targets.len()];
     }
@@ -170,7 +170,7 @@ fn add_dynamic(wanted: &mut Wanted, path: &Path, share: f64, target: &Target) ->
 }
 
 /// The documents of a mix, below the directory that the URL names.
-fn mix(name: &str, options: &WorkloadOptions, target: &Target) -> Result<Wanted> {
+fn mix(name: &str, options: &WorkloadOptions, target: &Target) -> Result<Requests> {
     let mut mix = match (name, &options.trace) {
         ("fitted", Some(log)) => fitted(log, options)?,
         ("fitted", None) => return Err(wrong_usage("--mix fitted needs the log to fit to: give --trace LOG too")),
@@ -191,7 +191,7 @@ fn mix(name: &str, options: &WorkloadOptions, target: &Target) -> Result<Wanted>
     };
     let class_of =
         mix.documents.iter().map(|document| mix.classes.class_of(document.bytes.unwrap_or(0)) as u8).collect();
-    Ok(Wanted {
+    Ok(Requests {
         targets: mix
             .documents
             .iter()

@@ -64,7 +64,7 @@ impl Search {
                 AxisStep::Yardstick => {
                     if plan.axis == Axis::Delay {
                         // The same work each time, whatever was measured before.
-                        self.session.gauge.set_path_delay(0)?;
+                        self.hold(AxisPlace { axis: Axis::Delay, value: 0.0 }, planner.most())?;
                     }
                     self.yardstick()?
                 }
@@ -81,17 +81,17 @@ impl Search {
 
     /// Puts in place what the axis adds beside the engine's load.
     fn prepare(&mut self, axis: Axis, value: f64, most: f64) -> Result<Option<Ended>> {
+        self.hold(AxisPlace { axis, value }, most)?;
         let session = &mut self.session;
-        match axis {
-            Axis::Cold => session.gauge.resize_cold(&session.plan, value as u64, most as u64, &mut session.progress)?,
-            Axis::TimeWait => session.gauge.hold_time_wait(&session.plan, value as u64, &mut session.progress)?,
-            Axis::Delay => session.gauge.set_path_delay(value as u64)?,
-            _ => {}
-        }
         if session.stop.is_set() {
             return Ok(Some(Ended::Interrupted));
         }
         Ok(session.server_gone().map(|how| Ended::ServerGone(format!("{how} at {}", value_words(value, axis)))))
+    }
+
+    fn hold(&mut self, place: AxisPlace, most: f64) -> Result<()> {
+        let session = &mut self.session;
+        session.runner.hold(&session.plan, place, most, &mut session.progress)
     }
 
     /// What the server can do in a closed loop: the measure of the offered rates.

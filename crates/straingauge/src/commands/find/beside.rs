@@ -7,9 +7,9 @@
 use super::{Ended, Search, greet};
 use crate::cli::ProfileWord;
 use crate::commands::report::write_report;
-use crate::commands::session::{Session, Wanted};
+use crate::commands::session::Session;
 use crate::failure::{self, print, wrong_usage};
-use crate::plan::Drive;
+use crate::plan::{LoadKind, RunOptions};
 use analyze::limit::Limit;
 use analyze::{compare, verdict, zones};
 use anyhow::{Context, Result, bail};
@@ -41,7 +41,7 @@ struct Side {
 }
 
 /// Runs the whole comparison.
-pub(super) fn run(drive: &Drive, sweep: &SweepPlan, asked: &Asked<'_>) -> Result<ExitCode> {
+pub(super) fn run(drive: &RunOptions, sweep: &SweepPlan, asked: &Asked<'_>) -> Result<ExitCode> {
     let commands = [drive.command.clone(), second_command(asked.with, &drive.command)?];
     RunWriter::check(Path::new("runs"), drive.output.out.as_deref())?;
     let [a, b] = commands.map(|command| Side { command, writer: None, points: Vec::new() });
@@ -103,7 +103,7 @@ fn shuffled(loads: &[u64], seed: u64, round: u32) -> Vec<u64> {
 }
 
 struct Both<'a> {
-    drive: &'a Drive,
+    drive: &'a RunOptions,
     sweep: &'a SweepPlan,
     asked: &'a Asked<'a>,
     sides: [Side; 2],
@@ -137,7 +137,7 @@ impl Both<'_> {
     fn turn(&mut self, side: usize, round: u32) -> Result<Ended> {
         let drive = self.drive;
         let command = self.sides[side].command.clone();
-        let mut session = Session::open(&Wanted { command: &command, ..Wanted::sweep(drive) })?;
+        let mut session = Session::open(&RunOptions { command, ..drive.clone() }, LoadKind::Sweep)?;
         greet(&session, drive.output.any_status)?;
         session.profile_layers(drive.target.port, self.asked.profile)?;
         let writer = match self.sides[side].writer.take() {
@@ -159,7 +159,7 @@ impl Both<'_> {
         } else {
             all(&mut search, &shuffled(&self.loads, drive.load.seed.unwrap_or(1), round), round)
         };
-        let facts = search.session.gauge.server_facts();
+        let facts = search.session.runner.server_facts();
         search.writer.record_mut().server_facts.extend(facts);
         let output = search.session.server.as_ref().map(|server| server.output()).unwrap_or_default();
         search.session.server = None;

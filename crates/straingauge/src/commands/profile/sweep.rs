@@ -10,9 +10,8 @@ use crate::cli::{
 };
 use crate::commands::find::{Hunt, Purpose, search};
 use crate::failure::wrong_usage;
-use crate::plan::Drive;
+use crate::plan::RunOptions;
 use crate::quantity::{Count, Rate, Time};
-use crate::url::Target;
 use anyhow::Result;
 use load::microbenchmark::{PORT, RATE_PER_SEC};
 use record::scenario::SweepPlan;
@@ -70,16 +69,12 @@ pub(super) fn run(args: &ProfileArgs, axis: SweepAxis) -> Result<ExitCode> {
         false => Purpose::Microbenchmark { frequency_hz },
     };
     let hunt = Hunt { sweep: values.plan(args, axis, is_server)?, which: SweepWord::Both, purpose };
-    let drive = Drive {
-        target: Target::parse(&url)?,
+    let run = RunOptions::of(&url)?;
+    let options = RunOptions {
         name: Some(format!("profile-{}", values.axis.word())),
         url: if is_server { url } else { "microbenchmark".into() },
         load: values.load(args, is_server),
-        workload: Default::default(),
-        clients: Default::default(),
         path: values.path(is_server),
-        fleet: Default::default(),
-        watching: Default::default(),
         server: ServerOptions { server_cpus: sweep.server_cpus.clone(), ..Default::default() },
         output: OutputOptions {
             out: sweep.out.clone(),
@@ -88,10 +83,9 @@ pub(super) fn run(args: &ProfileArgs, axis: SweepAxis) -> Result<ExitCode> {
             ..OutputOptions::default()
         },
         command: if is_server { sweep.command.clone() } else { sender()? },
-        find_in_file: Default::default(),
-        what_ifs: Vec::new(),
+        ..run
     };
-    search(drive, hunt, &[])
+    search(options, hunt, &[])
 }
 
 /// This program in its other role.

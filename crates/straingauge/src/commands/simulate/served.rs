@@ -3,14 +3,23 @@
 
 use crate::cli::{ClientOptions, LoadOptions, PathOptions, SimulateArgs, WorkloadOptions};
 use crate::failure::wrong_usage;
-use crate::plan::{self, Setting};
+use crate::plan::{self, LoadKind, RunOptions};
 use crate::quantity::{Count, Rate, Time};
 use crate::url::Target;
 use anyhow::{Context, Result};
+use record::simulation::PointPlan;
 use serde::Serialize;
-use simulate::experiment::{Opening, ServerPlan};
-use simulate::guest::SERVER_ADDRESS;
+use simulate::SimulateError;
+use simulate::experiment::{GuestLoad, LoadCommand, ServerPlan};
+use simulate::guest::{Image, SERVER_ADDRESS};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where the load engine and what it reads lie in the guest.
+const PROGRAM: &str = "/straingauge/straingauge";
+const SCENARIO: &str = "/straingauge/load.toml";
+/// The load goes on a little longer than the count.
+const LONGER_MS: u64 = 200;
 
 /// A server, its load, and what the scenario says of the points.
 pub struct Served {
@@ -19,9 +28,59 @@ pub struct Served {
     pub connections: Option<Count>,
     pub rate: Option<Rate>,
     pub delay: Option<Time>,
-    load: LoadOptions,
-    workload: WorkloadOptions,
-    clients: ClientOptions,
+    /// What the load engine is told in the guest.
+    run: RunOptions,
+}
+
+/// The load engine in the guest: this very program.
+#[derive(Debug, Clone)]
+struct Engine {
+    program: PathBuf,
+    /// What it is told beside connections, rate and times.
+    scenario: String,
+    /// With the server's address in the guest.
+    url: String,
+    opening: Opening,
+    warmup_ms: u64,
+    window_ms: u64,
+}
+
+/// When a load opens its connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Opening {
+    /// All of them before its first request.
+    First,
+    /// The same in a closed loop; at a rate, when a request is due.
+    FirstInClosedLoop,
+    /// When a request is due.
+    WhenDue,
+}
+
+impl GuestLoad for Engine {
+    fn put(&self, image: &mut Image) -> Result<(), SimulateError> {
+        image.take_program(&self.program, Some(PROGRAM))?;
+        image.put(SCENARIO, self.scenario.clone().into_bytes(), false)
+    }
+
+    fn command(&self, point: &PointPlan) -> LoadCommand {
+        let connections = point.connections.to_string();
+        let [warmup, duration] = [self.warmup_ms, self.window_ms + LONGER_MS].map(|ms| format!("{ms}ms"));
+        let mut words = vec![PROGRAM, "load", &self.url, "--scenario", SCENARIO, "--json", "--threads", "1"];
+        words.extend(["--connections", &connections, "--warmup", &warmup, "--duration", &duration]);
+        let rate = point.rate_per_sec.to_string();
+        if point.rate_per_sec > 0 {
+            words.extend(["--rate", &rate]);
+        }
+        let opens_first = match self.opening {
+            Opening::First => true,
+            Opening::FirstInClosedLoop => point.rate_per_sec == 0,
+            Opening::WhenDue => false,
+        };
+        // Before any load it sees whether the server answers, and greets it where it speaks TLS.
+        let checks = if self.url.starts_with("https") { 2 } else { 1 };
+        let opened = checks + if opens_first { point.connections } else { 1 };
+        LoadCommand { words: words.into_iter().map(String::from).collect(), opened }
+    }
 }
 
 /// What the load engine reads in the guest.
@@ -53,9 +112,11 @@ pub fn resolve(args: &SimulateArgs) -> Result<Option<Served>> {
             "the guest's path has a delay and nothing else: leave loss, bandwidth and path-by out",
         ));
     }
-    let program = find_program(&command[0])
-        .with_context(|| format!("the server {} is not on this machine", command[0].escape_debug()))?;
-    command[0] = program;
+    let program = record::shell::find_program(&command[0]).and_then(|file| std::path::absolute(file).ok());
+    let program = program.as_deref().and_then(Path::to_str);
+    command[0] = program
+        .with_context(|| format!("the server {} is not on this machine", command[0].escape_debug()))?
+        .to_string();
 
     let typed = LoadOptions {
         requests_per_connection: args.requests_per_connection,
@@ -91,19 +152,19 @@ pub fn resolve(args: &SimulateArgs) -> Result<Option<Served>> {
     files.extend(command[1..].iter().filter(|word| word.starts_with('/') && Path::new(word).exists()).map(Into::into));
     files.extend(files_of(&mut load, &mut workload, &mut clients)?);
     let in_guest = InGuest { load: &load, workload: &workload, clients: &clients };
-    let plan = ServerPlan {
-        command,
-        files,
-        folders: args.folder.clone(),
-        port,
-        url,
-        load_program: std::env::current_exe().context("cannot find this program's own file")?,
-        load_scenario: toml::to_string(&in_guest).context("the load cannot be written for the guest")?,
+    let warmup_ms = warmup.map_or(300, |time| time.nanos() / 1_000_000);
+    let engine = Engine {
+        program: std::env::current_exe().context("cannot find this program's own file")?,
+        scenario: toml::to_string(&in_guest).context("the load cannot be written for the guest")?,
+        url: url.clone(),
         opening: opening(&load, &workload),
-        warmup_ms: warmup.map_or(300, |time| time.nanos() / 1_000_000),
+        warmup_ms,
         window_ms,
     };
-    Ok(Some(Served { plan, connections, rate, delay: file.path.delay, load, workload, clients }))
+    let plan =
+        ServerPlan { command, files, folders: args.folder.clone(), port, load: Arc::new(engine), warmup_ms, window_ms };
+    let run = RunOptions { load, workload, clients, ..RunOptions::of(&url)? };
+    Ok(Some(Served { plan, connections, rate, delay: file.path.delay, run }))
 }
 
 impl Served {
@@ -112,20 +173,12 @@ impl Served {
         let options = LoadOptions {
             connections: Some(Count(connections)),
             rate: (rate_per_sec > 0).then_some(Rate(rate_per_sec as f64)),
-            duration: Some(Time(std::time::Duration::from_millis(self.plan.window_ms + 200))),
+            duration: Some(Time(std::time::Duration::from_millis(self.plan.window_ms + LONGER_MS))),
             threads: Some(Count(1)),
-            ..self.load.clone()
+            ..self.run.load.clone()
         };
-        let target = Target::parse(&self.plan.url)?;
-        let setting = Setting {
-            addresses: target.resolve()?,
-            resolved: crate::workload::resolve(&self.workload, &options, &target, false)?,
-            target: &target,
-            client_cpus: Vec::new(),
-            default_warmup_ns: 0,
-            clients: &self.clients,
-        };
-        plan::load_plan(&options, setting).map(drop)
+        let run = RunOptions { load: options, ..self.run.clone() };
+        plan::load_plan(&run, LoadKind::Single, run.target.resolve()?, Vec::new()).map(drop)
     }
 }
 
@@ -158,16 +211,6 @@ fn opening(load: &LoadOptions, workload: &WorkloadOptions) -> Opening {
         (false, Some(_)) => Opening::FirstInClosedLoop,
         (false, None) => Opening::First,
     }
-}
-
-fn find_program(name: &str) -> Option<String> {
-    let path = std::env::var("PATH").unwrap_or_default();
-    let places: Vec<String> = match name.contains('/') {
-        true => vec![name.to_string()],
-        false => path.split(':').chain(["/usr/sbin", "/sbin"]).map(|folder| format!("{folder}/{name}")).collect(),
-    };
-    let found = places.into_iter().find(|place| Path::new(place).is_file())?;
-    std::path::absolute(found).ok()?.to_str().map(str::to_string)
 }
 
 #[cfg(test)]

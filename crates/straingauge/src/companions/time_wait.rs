@@ -1,11 +1,13 @@
 //! TIME_WAIT sockets held on the server's side while points are measured.
 
+use super::{Companion, Holding, Load};
+use crate::measure::Measured;
 use crate::progress::Progress;
 use crate::signals::Stop;
 use anyhow::{Context, Result};
 use load::time_wait::TimeWaitMaker;
 use observe::TimeWaitSockets;
-use record::{Figure, Figures, LoadPlan, Origin, names};
+use record::{Axis, AxisPlace, Figure, Figures, LoadPlan, Origin, Sweep, names};
 use std::time::{Duration, Instant};
 
 /// TIME_WAIT lasts a minute; where sockets cannot be ended they are waited for.
@@ -17,6 +19,8 @@ const NEAR: f64 = 0.98;
 pub struct TimeWait {
     maker: TimeWaitMaker,
     sockets: TimeWaitSockets,
+    /// What was there before the load in progress.
+    seen: Option<Figures>,
 }
 
 impl TimeWait {
@@ -25,11 +29,11 @@ impl TimeWait {
         let port = plan.addresses[0].port();
         let sockets = TimeWaitSockets::open(server_pid, port)
             .context("the server's TIME_WAIT sockets cannot be seen: is it on this machine?")?;
-        Ok(TimeWait { maker: TimeWaitMaker::new(plan)?, sockets })
+        Ok(TimeWait { maker: TimeWaitMaker::new(plan)?, sockets, seen: None })
     }
 
     /// Brings their number to `wanted`, or nearly.
-    pub fn hold(&mut self, wanted: u64, stop: &Stop, progress: &mut Progress) -> Result<()> {
+    fn resize(&mut self, wanted: u64, stop: &Stop, progress: &mut Progress) -> Result<()> {
         if wanted > self.maker.capacity() {
             anyhow::bail!(
                 "{wanted} TIME_WAIT sockets need more ports than there are: {} fit; give more --source-address",
@@ -66,7 +70,7 @@ impl TimeWait {
     }
 
     /// How many there are, and their kernel memory.
-    pub fn figures(&mut self) -> Figures {
+    fn figures(&mut self) -> Figures {
         let mut figures = Figures::default();
         let count = match self.sockets.count() {
             Ok(count) => count,
@@ -84,5 +88,27 @@ impl TimeWait {
             },
         );
         figures
+    }
+}
+
+impl Companion for TimeWait {
+    fn hold(&mut self, place: AxisPlace, with: &mut Holding<'_>) -> Result<bool> {
+        if place.axis != Axis::TimeWait {
+            return Ok(false);
+        }
+        self.resize(place.value as u64, with.stop, with.progress)?;
+        Ok(true)
+    }
+
+    fn load_begins(&mut self, load: &Load<'_>) {
+        self.seen = (load.sweep != Sweep::Yardstick).then(|| self.figures());
+    }
+
+    fn note(&mut self, measured: &mut Measured) {
+        measured.point.figures.extend(self.seen.take().unwrap_or_default());
+    }
+
+    fn load_failed(&mut self) {
+        self.seen = None;
     }
 }

@@ -1,14 +1,16 @@
 //! The layer breakdown of a sweep's points: one sampler stays attached, and opens its gate for each point's window.
 
 #[cfg(not(feature = "bpf"))]
-pub use absent::LayerGauge;
+pub use absent::LayerSampler;
 #[cfg(feature = "bpf")]
-pub use sampled::LayerGauge;
+pub use sampled::LayerSampler;
 
 #[cfg(feature = "bpf")]
 mod sampled {
+    use crate::companions::{Companion, Load};
+    use crate::measure::Measured;
     use observe::profile::{Profile, ProfileOptions, Profiler};
-    use record::{Doubt, DoubtKind, Point, names};
+    use record::{Doubt, DoubtKind, Sweep, names};
 
     /// A fifth of a profile's usual rate: a point of two seconds gives some 400 samples of a busy CPU, a load with its
     /// repeats a few thousand. An interrupt may cost 80 us in a virtual machine (bench/profiler-overhead), which at 1,000 a
@@ -16,47 +18,66 @@ mod sampled {
     const FREQUENCY_HZ: u32 = 199;
 
     /// An attached sampler, and what it saw of the window that ended last.
-    pub struct LayerGauge {
+    pub struct LayerSampler {
         profiler: Profiler,
         /// Points also say what a packet cost.
         is_per_packet: bool,
+        /// The load in progress is sampled.
+        is_on: bool,
         seen: Option<Result<Profile, String>>,
     }
 
-    impl LayerGauge {
+    impl LayerSampler {
         /// Attaches to the server on `port`, in the network namespace of `netns_pid`.
-        pub fn attach(port: u16, netns_pid: Option<u32>) -> Result<LayerGauge, String> {
+        pub fn attach(port: u16, netns_pid: Option<u32>) -> Result<LayerSampler, String> {
             let mut options = ProfileOptions::new(port);
-            options.netns_pid = netns_pid;
             options.frequency_hz = FREQUENCY_HZ;
             options.events.clear();
-            let profiler = Profiler::attach(options).map_err(|error| error.to_string())?;
-            Ok(LayerGauge { profiler, is_per_packet: false, seen: None })
+            LayerSampler::with(options, netns_pid, false)
         }
 
         /// The same for a profile: at a frequency of its own, with the events of the hardware, also per packet.
-        pub fn attach_for_packets(port: u16, netns_pid: Option<u32>, frequency_hz: u32) -> Result<LayerGauge, String> {
+        pub fn attach_for_packets(
+            port: u16,
+            netns_pid: Option<u32>,
+            frequency_hz: u32,
+        ) -> Result<LayerSampler, String> {
             let mut options = ProfileOptions::new(port);
-            options.netns_pid = netns_pid;
             options.frequency_hz = frequency_hz;
+            LayerSampler::with(options, netns_pid, true)
+        }
+
+        fn with(
+            mut options: ProfileOptions,
+            netns_pid: Option<u32>,
+            is_per_packet: bool,
+        ) -> Result<LayerSampler, String> {
+            options.netns_pid = netns_pid;
             let profiler = Profiler::attach(options).map_err(|error| error.to_string())?;
-            Ok(LayerGauge { profiler, is_per_packet: true, seen: None })
+            Ok(LayerSampler { profiler, is_per_packet, is_on: false, seen: None })
+        }
+    }
+
+    impl Companion for LayerSampler {
+        /// A yardstick says how fast the machine is, so nothing interrupts it.
+        fn load_begins(&mut self, load: &Load<'_>) {
+            self.is_on = load.sweep != Sweep::Yardstick;
         }
 
-        /// A window begins.
-        pub fn begin(&mut self) {
-            self.seen = self.profiler.begin().err().map(|error| Err(error.to_string()));
+        fn window_begins(&mut self, _load: &Load<'_>) {
+            if self.is_on {
+                self.seen = self.profiler.begin().err().map(|error| Err(error.to_string()));
+            }
         }
 
-        /// The window ends.
-        pub fn end(&mut self) {
-            if self.seen.is_none() {
+        fn window_ends(&mut self) {
+            if self.is_on && self.seen.is_none() {
                 self.seen = Some(self.profiler.end(None).map_err(|error| error.to_string()));
             }
         }
 
-        /// Puts what the window showed into its point.
-        pub fn note(&mut self, point: &mut Point) {
+        fn note(&mut self, measured: &mut Measured) {
+            let point = &mut measured.point;
             match self.seen.take() {
                 Some(Ok(profile)) => {
                     // Those of the window, as its CPU time is.
@@ -73,34 +94,33 @@ mod sampled {
                 None => {}
             }
         }
+
+        fn load_failed(&mut self) {
+            self.seen = None;
+        }
     }
 }
 
 #[cfg(not(feature = "bpf"))]
 mod absent {
-    use record::Point;
+    use crate::companions::Companion;
+    use crate::measure::Measured;
 
     /// Never made: without BPF there is no sampler.
-    pub enum LayerGauge {}
+    pub enum LayerSampler {}
 
-    impl LayerGauge {
-        pub fn attach(_: u16, _: Option<u32>) -> Result<LayerGauge, String> {
+    impl LayerSampler {
+        pub fn attach(_: u16, _: Option<u32>) -> Result<LayerSampler, String> {
             Err("this straingauge was built without its BPF programs".into())
         }
 
-        pub fn attach_for_packets(port: u16, netns_pid: Option<u32>, _: u32) -> Result<LayerGauge, String> {
-            LayerGauge::attach(port, netns_pid)
+        pub fn attach_for_packets(port: u16, netns_pid: Option<u32>, _: u32) -> Result<LayerSampler, String> {
+            LayerSampler::attach(port, netns_pid)
         }
+    }
 
-        pub fn begin(&mut self) {
-            match *self {}
-        }
-
-        pub fn end(&mut self) {
-            match *self {}
-        }
-
-        pub fn note(&mut self, _: &mut Point) {
+    impl Companion for LayerSampler {
+        fn note(&mut self, _: &mut Measured) {
             match *self {}
         }
     }

@@ -1,0 +1,58 @@
+//! Closed loop: each connection sends its next request when the response to the last one is complete.
+
+use super::Source;
+use crate::connection::{Connection, State};
+use crate::request::{Choice, Requests};
+use crate::worker::{Task, Transport, Worker};
+use record::time::monotonic_ns;
+
+pub(crate) struct Closed {
+    choice: Choice,
+}
+
+impl Closed {
+    pub(crate) fn new(task: &Task<'_>) -> Self {
+        Closed { choice: Choice::new(task.requests, task.plan.seed, task.share) }
+    }
+}
+
+impl Source for Closed {
+    const IS_SCHEDULED: bool = false;
+
+    fn begin<T: Transport>(worker: &mut Worker<'_, Self, T>, _start_ns: u64, now: u64) {
+        let mut now = now;
+        for slot in 0..worker.connections.len() {
+            if worker.connections[slot].state == State::Idle {
+                worker.send_request(slot, now, now);
+                now = monotonic_ns();
+            }
+        }
+    }
+
+    fn connected<T: Transport>(worker: &mut Worker<'_, Self, T>, slot: usize, now: u64) {
+        Self::answered(worker, slot, now);
+    }
+
+    /// The events of the round in which the window ends are taken before draining is declared. A request sent for one of
+    /// them would reach the server and belong to no window.
+    #[inline]
+    fn answered<T: Transport>(worker: &mut Worker<'_, Self, T>, slot: usize, now: u64) {
+        if worker.is_loading() && now < worker.tally.end_ns {
+            worker.send_request(slot, now, now);
+        }
+    }
+
+    fn closed<T: Transport>(worker: &mut Worker<'_, Self, T>, slot: usize) {
+        worker.to_open.push(slot as u32);
+    }
+
+    #[inline]
+    fn target(&mut self, requests: &Requests, _slot: usize) -> usize {
+        self.choice.next(requests)
+    }
+
+    /// The attempt is for the next request of the connection itself.
+    fn carried_by(connection: &Connection, has_begun: bool) -> Option<u64> {
+        has_begun.then_some(connection.since_ns)
+    }
+}

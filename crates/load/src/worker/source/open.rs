@@ -1,0 +1,216 @@
+//! Open loop: which request leaves when, and on which connection.
+//!
+//! Requests that are due but find no free connection wait in the schedule itself: the cursor stands at the first of
+//! them. They leave in order, at once when a connection becomes free, however late, and none is dropped.
+
+use super::Source;
+use crate::arrival::Schedule;
+use crate::connection::{QUEUED, State};
+use crate::request::{Choice, Requests};
+use crate::tally::Failure;
+use crate::worker::{Report, Task, Transport, Worker};
+use record::Arrival;
+use record::time::monotonic_ns;
+use std::collections::VecDeque;
+
+pub(crate) struct Open<'a> {
+    choice: Choice,
+    rate_per_sec: f64,
+    arrival: Arrival,
+    /// Arrivals that were given, until the schedule is made of them.
+    given: Option<Box<dyn Iterator<Item = u64> + Send + 'a>>,
+    /// With a limit of requests per connection, a connection is opened when a request needs it.
+    is_on_demand: bool,
+    schedule: Option<Schedule<'a>>,
+    /// `schedule.peek()`, or never.
+    due_ns: u64,
+    /// Connections that can take a request, longest idle first. Entries may be stale: see `take_free`.
+    free: VecDeque<u32>,
+    /// Since when no free connection was left for due requests.
+    starved_since_ns: Option<u64>,
+    /// Why the last attempt to connect failed, if none has succeeded since.
+    last_failure: Option<Failure>,
+}
+
+impl<'a> Open<'a> {
+    pub(crate) fn new(task: &Task<'a>, rate_per_sec: f64, arrival: Arrival) -> Self {
+        let is_given = arrival == Arrival::Series;
+        Open {
+            choice: Choice::new(task.requests, task.plan.seed, task.share),
+            rate_per_sec,
+            arrival,
+            given: is_given.then(|| task.supply.arrivals(task.plan, task.share)).flatten(),
+            is_on_demand: task.plan.requests_per_connection > 0,
+            schedule: None,
+            due_ns: u64::MAX,
+            free: VecDeque::with_capacity(task.connections),
+            starved_since_ns: None,
+            last_failure: None,
+        }
+    }
+
+    fn note_due(&mut self) {
+        self.due_ns = self.schedule.as_ref().and_then(Schedule::peek).unwrap_or(u64::MAX);
+    }
+
+    fn advance(&mut self) {
+        if let Some(schedule) = &mut self.schedule {
+            schedule.next();
+        }
+        self.note_due();
+    }
+}
+
+impl Source for Open<'_> {
+    const IS_SCHEDULED: bool = true;
+
+    fn begin<T: Transport>(worker: &mut Worker<'_, Self, T>, start_ns: u64, _now: u64) {
+        let (seed, share) = (worker.task.plan.seed, worker.task.share);
+        let (begin_ns, end_ns) = (worker.tally.begin_ns, worker.tally.end_ns);
+        let open = &mut worker.source;
+        open.schedule = Some(match open.given.take() {
+            Some(times) => Schedule::given(open.rate_per_sec, seed, share, (start_ns, begin_ns, end_ns), times),
+            None => Schedule::new(open.rate_per_sec, open.arrival, seed, share, start_ns, end_ns),
+        });
+        open.note_due();
+        if open.is_on_demand {
+            (0..worker.connections.len()).for_each(|slot| worker.make_free(slot));
+        }
+    }
+
+    fn connected<T: Transport>(worker: &mut Worker<'_, Self, T>, slot: usize, now: u64) {
+        worker.source.last_failure = None;
+        match worker.connections[slot].take_carried_request() {
+            Some(intended_ns) => {
+                worker.tally.left(intended_ns, now, 0);
+                worker.send_request(slot, intended_ns, now);
+            }
+            None => worker.make_free(slot),
+        }
+    }
+
+    #[inline]
+    fn answered<T: Transport>(worker: &mut Worker<'_, Self, T>, slot: usize, now: u64) {
+        worker.make_free(slot);
+        if worker.source.starved_since_ns.is_some() {
+            Self::send_due(worker, now);
+        }
+    }
+
+    fn closed<T: Transport>(worker: &mut Worker<'_, Self, T>, slot: usize) {
+        if worker.source.is_on_demand {
+            worker.make_free(slot);
+        } else {
+            worker.to_open.push(slot as u32);
+        }
+    }
+
+    fn send_due<T: Transport>(worker: &mut Worker<'_, Self, T>, now: u64) {
+        let mut now = now;
+        while worker.source.due_ns <= now {
+            let intended_ns = worker.source.due_ns;
+            let Some(slot) = worker.take_free() else {
+                if worker.has_no_connection() && worker.fail_due(now) {
+                    continue;
+                }
+                worker.source.starved_since_ns.get_or_insert(now);
+                return;
+            };
+            worker.source.advance();
+            if worker.connections[slot].state == State::Idle {
+                // Waiting for a connection began when the request was due, or when connections had run out.
+                let starved_since_ns = worker.source.starved_since_ns;
+                let wait_ns = starved_since_ns.map_or(0, |since| now.saturating_sub(since.max(intended_ns)));
+                worker.tally.left(intended_ns, now, wait_ns);
+                worker.send_request(slot, intended_ns, now);
+            } else {
+                worker.connections[slot].carry_request(intended_ns);
+                worker.open(slot, now);
+            }
+            now = monotonic_ns();
+        }
+        worker.source.starved_since_ns = None;
+    }
+
+    #[inline]
+    fn due_ns(&self) -> u64 {
+        self.due_ns
+    }
+
+    /// Requests that wait for a connection cannot be served by waking up: an event will free one.
+    fn wake_ns(&self) -> u64 {
+        if self.starved_since_ns.is_some() { u64::MAX } else { self.due_ns }
+    }
+
+    #[inline]
+    fn target(&mut self, requests: &Requests, _slot: usize) -> usize {
+        self.choice.next(requests)
+    }
+
+    fn opens_on_demand(&self) -> bool {
+        self.is_on_demand
+    }
+
+    fn attempts_are_requests(&self) -> bool {
+        self.is_on_demand
+    }
+
+    fn attempt_failed(&mut self, failure: Failure) {
+        self.last_failure = Some(failure);
+    }
+
+    fn is_done(&self) -> bool {
+        self.due_ns == u64::MAX
+    }
+
+    fn cut(&mut self, end_ns: u64) {
+        if let Some(schedule) = &mut self.schedule {
+            schedule.cut(end_ns);
+        }
+        self.note_due();
+    }
+
+    fn left_over(&mut self, _end_ns: u64) -> impl Iterator<Item = u64> {
+        self.schedule.take().into_iter().flatten()
+    }
+
+    fn report(&self, report: &mut Report) {
+        report.connection_memory_bytes += self.free.capacity() * size_of::<u32>();
+    }
+}
+
+impl<T: Transport> Worker<'_, Open<'_>, T> {
+    /// Offers a connection to requests.
+    fn make_free(&mut self, slot: usize) {
+        let connection = &mut self.connections[slot];
+        if !connection.has(QUEUED) {
+            connection.set(QUEUED, true);
+            self.source.free.push_back(slot as u32);
+        }
+    }
+
+    /// The connection that has been free the longest.
+    fn take_free(&mut self) -> Option<usize> {
+        while let Some(slot) = self.source.free.pop_front() {
+            let slot = slot as usize;
+            let connection = &mut self.connections[slot];
+            connection.set(QUEUED, false);
+            // A connection that ended while it was in the queue leaves a stale entry.
+            if connection.state == State::Idle || (self.source.is_on_demand && connection.state == State::Closed) {
+                return Some(slot);
+            }
+        }
+        None
+    }
+
+    /// Every connection failed to open and rests: what is due now has failed the same way. False when none has failed
+    /// yet.
+    fn fail_due(&mut self, now: u64) -> bool {
+        let Some(failure) = self.source.last_failure else { return false };
+        let intended_ns = self.source.due_ns;
+        self.source.advance();
+        self.tally.issued(intended_ns);
+        self.tally.failed(intended_ns, now, failure);
+        true
+    }
+}

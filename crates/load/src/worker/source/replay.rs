@@ -1,0 +1,349 @@
+//! Replay: which request of a log leaves when, and on which connection.
+//!
+//! A client holds a connection slot while a connection of its stands or a request of its waits. Its requests leave one
+//! after another, in the log's order, also across its sessions: a request of the next session waits for the answer to the
+//! last one. A request that is due leaves at once if its client is free, else the moment it is, however late; none is
+//! dropped. What waits is bounded: beyond [`WAITING_LIMIT`] requests the log is not read on, so memory stays bounded, and
+//! times stay the log's.
+//!
+//! Where more clients are open than there are slots, the connection that has been idle the longest is closed for the next
+//! client (counted as evicted); where all are busy, the client waits for the first that is free.
+
+mod clients;
+
+use super::Source;
+use crate::connection::{Connection, State};
+use crate::framing::HeadCache;
+use crate::replay::{Comparison, Feed, Next, Pending, Step};
+use crate::request::Requests;
+use crate::worker::{Report, Task, Transport, Worker};
+use clients::Due;
+use record::time::monotonic_ns;
+use std::collections::{HashMap, VecDeque};
+
+/// Requests of one thread that wait for their client at most.
+const WAITING_LIMIT: usize = 1 << 16;
+/// As fast as possible, so many requests for each connection are looked over to find clients that are free.
+const LOOK_AHEAD: usize = 16;
+/// When a reader that is late is looked at again.
+const LOOK_AGAIN_NS: u64 = 300_000;
+
+/// The replay of one engine thread.
+pub(crate) struct Replay {
+    feed: Feed,
+    /// At the log's times; else as fast as the server answers.
+    is_paced: bool,
+    start_ns: u64,
+    /// When the next step is due, or a slot is to be looked after.
+    due_ns: u64,
+    clients: HashMap<u64, Client>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// Slots by the time since which they are idle, with the visit at which they became so. Entries may be stale.
+    idle: VecDeque<(u32, u32)>,
+    /// Clients that wait for a slot.
+    unplaced: VecDeque<u64>,
+    /// Slots whose connection is free or gone, to be looked after; not by the code that freed them, so that nothing recurses.
+    freed: Vec<u32>,
+    waiting: usize,
+    waiting_limit: usize,
+    /// Since when the log is not read on because too much waits.
+    stalled_since_ns: Option<u64>,
+    /// No step is taken any more.
+    is_over: bool,
+    comparison: Comparison,
+}
+
+#[derive(Default)]
+struct Client {
+    slot: Option<u32>,
+    queue: VecDeque<Item>,
+}
+
+enum Item {
+    Request(Box<Pending>),
+    /// The session is over.
+    Close(u64),
+}
+
+#[derive(Default)]
+struct Slot {
+    client: Option<u64>,
+    session: u64,
+    /// How often it was used: shows which entries of the idle queue are stale.
+    visits: u32,
+    under_way: Option<Box<Pending>>,
+}
+
+impl Replay {
+    pub(crate) fn new(task: &Task<'_>, feed: Feed) -> Self {
+        let (slots, is_paced) = (task.connections, task.plan.pace != record::Pace::Closed);
+        let waiting_limit = if is_paced { WAITING_LIMIT } else { (LOOK_AHEAD * slots).clamp(64, WAITING_LIMIT) };
+        Replay {
+            feed,
+            is_paced,
+            start_ns: 0,
+            due_ns: u64::MAX,
+            clients: HashMap::new(),
+            slots: (0..slots).map(|_| Slot::default()).collect(),
+            free: (0..slots as u32).rev().collect(),
+            idle: VecDeque::new(),
+            unplaced: VecDeque::new(),
+            freed: Vec::new(),
+            waiting: 0,
+            waiting_limit,
+            stalled_since_ns: None,
+            is_over: false,
+            comparison: Comparison::default(),
+        }
+    }
+
+    /// A slot's connection is free, or gone.
+    fn freed(&mut self, slot: usize) {
+        self.freed.push(slot as u32);
+        self.due_ns = 0;
+    }
+
+    fn under_way(&self, slot: usize) -> Option<&Pending> {
+        self.slots[slot].under_way.as_deref()
+    }
+}
+
+impl Source for Replay {
+    const IS_SCHEDULED: bool = true;
+
+    fn begin<T: Transport>(worker: &mut Worker<'_, Self, T>, start_ns: u64, _now: u64) {
+        // How long a log takes is not known before its end.
+        worker.tally.series = crate::series::Series::growing(worker.tally.begin_ns);
+        worker.source.start_ns = start_ns;
+        worker.source.due_ns = start_ns;
+    }
+
+    fn connected<T: Transport>(worker: &mut Worker<'_, Self, T>, slot: usize, now: u64) {
+        match worker.connections[slot].take_carried_request() {
+            Some(intended_ns) => worker.send_replayed(slot, intended_ns, now),
+            None => worker.source.freed(slot),
+        }
+    }
+
+    #[inline]
+    fn answered<T: Transport>(worker: &mut Worker<'_, Self, T>, slot: usize, _now: u64) {
+        worker.source.freed(slot);
+    }
+
+    fn closed<T: Transport>(worker: &mut Worker<'_, Self, T>, slot: usize) {
+        worker.source.freed(slot);
+    }
+
+    /// Looks after the slots that became free, and takes every step that is due.
+    fn send_due<T: Transport>(worker: &mut Worker<'_, Self, T>, now: u64) {
+        let mut now = now;
+        loop {
+            while let Some(slot) = worker.source.freed.pop() {
+                worker.go_on(slot as usize, now);
+                now = monotonic_ns();
+            }
+            match worker.source.due(now, worker.tally.end_ns) {
+                Due::At(at_ns) if worker.source.freed.is_empty() => {
+                    worker.source.due_ns = at_ns;
+                    return;
+                }
+                Due::At(_) => {}
+                Due::Now(Step::Request(request)) => worker.enqueue(request, now),
+                Due::Now(Step::Close { client, session, .. }) => worker.end_session(client, session, now),
+            }
+            now = monotonic_ns();
+        }
+    }
+
+    #[inline]
+    fn due_ns(&self) -> u64 {
+        self.due_ns
+    }
+
+    fn target(&mut self, _requests: &Requests, slot: usize) -> usize {
+        usize::from(self.under_way(slot).is_some_and(|request| request.is_head))
+    }
+
+    fn class(&self, _requests: &Requests, slot: usize, _target: usize) -> u8 {
+        self.under_way(slot).map_or(0, |request| request.class)
+    }
+
+    fn bytes<'b>(&'b self, _requests: &'b Requests, slot: usize, _connection: &Connection) -> &'b [u8] {
+        self.under_way(slot).map_or(&[], |request| &request.bytes)
+    }
+
+    fn longest(&self, _requests: &Requests) -> usize {
+        usize::MAX
+    }
+
+    fn heads(&self, _requests: &Requests) -> HeadCache {
+        HeadCache::for_both()
+    }
+
+    fn opens_on_demand(&self) -> bool {
+        true
+    }
+
+    /// The first step is there, or never will be.
+    fn is_ready(&mut self) -> bool {
+        self.feed.peek() != Next::NotYet
+    }
+
+    fn compare(&mut self, slot: usize, status: u16, body_bytes: u64) {
+        if let Some(request) = &self.slots[slot].under_way {
+            self.comparison.answered(request, status, body_bytes);
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.due_ns == u64::MAX && self.is_over && self.waiting == 0 && self.freed.is_empty()
+    }
+
+    fn ends_window(&self) -> bool {
+        self.comparison.is_whole && self.waiting == 0 && self.freed.is_empty()
+    }
+
+    fn window_ends(&mut self) {
+        self.due_ns = 0;
+    }
+
+    /// What the log holds up to the end of the window and has not left.
+    fn left_over(&mut self, end_ns: u64) -> impl Iterator<Item = u64> {
+        let mut left = Vec::new();
+        if !self.is_paced {
+            return left.into_iter();
+        }
+        for item in self.clients.values_mut().flat_map(|client| client.queue.drain(..)) {
+            if let Item::Request(request) = item {
+                left.push(request.intended_ns);
+            }
+        }
+        self.waiting = 0;
+        // Where the queue was full, more was due. A reader that does not come soon is not waited for.
+        let give_up_ns = monotonic_ns() + 200_000_000;
+        while !self.is_over {
+            match self.feed.peek() {
+                Next::Step(at_ns) if self.start_ns.saturating_add(at_ns) < end_ns => match self.feed.take() {
+                    Some(Step::Request(request)) => left.push(self.start_ns + request.intended_ns),
+                    Some(Step::Close { .. }) => {}
+                    None => break,
+                },
+                Next::NotYet if monotonic_ns() < give_up_ns => {
+                    std::thread::sleep(std::time::Duration::from_micros(100))
+                }
+                _ => break,
+            }
+        }
+        left.into_iter()
+    }
+
+    fn report(&self, report: &mut Report) {
+        report.comparison = Some(self.comparison);
+        report.fixed_memory_bytes +=
+            self.slots.capacity() * size_of::<Slot>() + self.idle.capacity() * size_of::<(u32, u32)>();
+    }
+}
+
+impl<T: Transport> Worker<'_, Replay, T> {
+    fn enqueue(&mut self, request: Box<Pending>, now: u64) {
+        let replay = &mut self.source;
+        let key = request.client;
+        replay.waiting += 1;
+        if let Some(client) = replay.clients.get_mut(&key) {
+            client.queue.push_back(Item::Request(request));
+            if let Some(slot) = client.slot {
+                self.go_on(slot as usize, now);
+            }
+            return;
+        }
+        replay.clients.insert(key, Client { slot: None, queue: VecDeque::from([Item::Request(request)]) });
+        if let Some(slot) = replay.free.pop() {
+            replay.place(slot, key);
+            self.go_on(slot as usize, now);
+        } else if let Some(slot) = replay.longest_idle() {
+            // Its client had nothing to send; what it sends later opens a connection again.
+            if let Some(former) = replay.slots[slot as usize].client.take() {
+                replay.clients.remove(&former);
+            }
+            replay.place(slot, key);
+            if self.connections[slot as usize].state == State::Idle {
+                self.drop_socket(slot as usize, now, true);
+            }
+            self.go_on(slot as usize, now);
+        } else {
+            replay.unplaced.push_back(key);
+        }
+    }
+
+    fn end_session(&mut self, client: u64, session: u64, now: u64) {
+        let replay = &mut self.source;
+        if let Some(known) = replay.clients.get_mut(&client) {
+            known.queue.push_back(Item::Close(session));
+            if let Some(slot) = known.slot {
+                self.go_on(slot as usize, now);
+            }
+        }
+    }
+
+    /// Does what comes next for the client of a slot, if its connection is free or gone.
+    fn go_on(&mut self, slot: usize, now: u64) {
+        loop {
+            let state = self.connections[slot].state;
+            if !matches!(state, State::Idle | State::Closed) {
+                return;
+            }
+            let replay = &mut self.source;
+            let Some(key) = replay.slots[slot].client else { return };
+            let Some(client) = replay.clients.get_mut(&key) else { return };
+            match client.queue.front() {
+                None if state == State::Closed => return replay.release(slot as u32),
+                None if replay.unplaced.is_empty() => return replay.rests(slot as u32),
+                None => {
+                    // Another client waits for a connection; this one opens another when it has something to send.
+                    replay.comparison.evicted += 1;
+                    self.drop_socket(slot, now, true);
+                }
+                Some(Item::Close(session)) => {
+                    let is_open = state == State::Idle && replay.slots[slot].session == *session;
+                    client.queue.pop_front();
+                    if is_open {
+                        self.drop_socket(slot, now, true);
+                    }
+                }
+                Some(Item::Request(request)) => {
+                    let session = request.session;
+                    if state == State::Idle && replay.slots[slot].session != session {
+                        self.drop_socket(slot, now, true);
+                        continue;
+                    }
+                    let Some(Item::Request(request)) = client.queue.pop_front() else { return };
+                    replay.waiting -= 1;
+                    let entry = &mut replay.slots[slot];
+                    entry.session = session;
+                    entry.visits = entry.visits.wrapping_add(1);
+                    let intended_ns = if replay.is_paced { request.intended_ns } else { now };
+                    entry.under_way = Some(request);
+                    if state == State::Idle {
+                        self.send_replayed(slot, intended_ns, now);
+                    } else {
+                        self.connections[slot].carry_request(intended_ns);
+                        self.open(slot, now);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Sends the request that a slot was given.
+    fn send_replayed(&mut self, slot: usize, intended_ns: u64, now: u64) {
+        if !self.source.is_paced {
+            // As fast as possible, a request is meant to leave when it can.
+            return self.send_request(slot, now, now);
+        }
+        let Some(request) = self.source.under_way(slot) else { return };
+        self.tally.left(intended_ns, now, now.saturating_sub(request.taken_ns));
+        self.send_request(slot, intended_ns, now);
+    }
+}

@@ -1,0 +1,111 @@
+//! Which step of the log is due, and which client holds which slot.
+
+use super::{LOOK_AGAIN_NS, Replay};
+use crate::replay::{Next, Step};
+
+/// What [`Replay::due`] finds.
+pub(super) enum Due {
+    Now(Step),
+    /// Nothing before this instant; never, where an event must come first.
+    At(u64),
+}
+
+impl Replay {
+    /// The next step that is due at `now`, or when to look again.
+    pub(super) fn due(&mut self, now: u64, end_ns: u64) -> Due {
+        if self.is_over {
+            return Due::At(u64::MAX);
+        }
+        if !self.is_paced && now >= end_ns {
+            // As in a closed loop, what has not left when the window ends was no request.
+            self.give_up();
+            return Due::At(u64::MAX);
+        }
+        match self.feed.peek() {
+            Next::Over => {
+                self.is_over = true;
+                self.comparison.is_whole = true;
+                Due::At(u64::MAX)
+            }
+            Next::NotYet => Due::At(now + LOOK_AGAIN_NS),
+            Next::Step(at_ns) if self.is_paced && self.start_ns.saturating_add(at_ns) >= end_ns => {
+                self.is_over = true;
+                Due::At(u64::MAX)
+            }
+            Next::Step(at_ns) if self.is_paced && self.start_ns + at_ns > now => Due::At(self.start_ns + at_ns),
+            Next::Step(_) if self.waiting >= self.waiting_limit => {
+                self.stalled_since_ns.get_or_insert(now);
+                Due::At(u64::MAX)
+            }
+            Next::Step(_) => self.feed.take().map_or(Due::At(u64::MAX), |step| Due::Now(self.dated(step, now))),
+        }
+    }
+
+    /// Makes an instant of a request's time.
+    fn dated(&mut self, mut step: Step, now: u64) -> Step {
+        if let Step::Request(request) = &mut step {
+            request.intended_ns = if self.is_paced { self.start_ns + request.intended_ns } else { now };
+            // What a full queue delayed is the server's lateness, not the generator's.
+            let stalled_since_ns = self.stalled_since_ns.unwrap_or(now).min(now);
+            request.taken_ns = stalled_since_ns.max(request.intended_ns);
+        }
+        if self.waiting + 1 < self.waiting_limit {
+            self.stalled_since_ns = None;
+        }
+        step
+    }
+
+    /// Forgets everything that waits.
+    fn give_up(&mut self) {
+        self.is_over = true;
+        self.waiting = 0;
+        self.clients.values_mut().for_each(|client| client.queue.clear());
+        while let Some(client) = self.unplaced.pop_front() {
+            self.clients.remove(&client);
+        }
+    }
+
+    /// Gives `slot` to a client.
+    pub(super) fn place(&mut self, slot: u32, client: u64) {
+        self.slots[slot as usize].client = Some(client);
+        self.clients.entry(client).or_default().slot = Some(slot);
+    }
+
+    /// The client of `slot` needs it no more: the next one gets it.
+    pub(super) fn release(&mut self, slot: u32) {
+        if let Some(client) = self.slots[slot as usize].client.take() {
+            self.clients.remove(&client);
+        }
+        match self.unplaced.pop_front() {
+            Some(next) => {
+                self.place(slot, next);
+                self.freed.push(slot);
+            }
+            None => self.free.push(slot),
+        }
+    }
+
+    /// Notes that `slot` is idle from now on.
+    pub(super) fn rests(&mut self, slot: u32) {
+        let visits = self.slots[slot as usize].visits;
+        self.idle.push_back((slot, visits));
+        if self.idle.len() > 2 * self.slots.len() + 64 {
+            let slots = &self.slots;
+            self.idle.retain(|(slot, visits)| slots[*slot as usize].visits == *visits);
+        }
+    }
+
+    /// The slot that has been idle the longest; it is counted as evicted.
+    pub(super) fn longest_idle(&mut self) -> Option<u32> {
+        while let Some((slot, visits)) = self.idle.pop_front() {
+            let entry = &self.slots[slot as usize];
+            let has_nothing =
+                entry.client.and_then(|client| self.clients.get(&client)).is_some_and(|c| c.queue.is_empty());
+            if entry.visits == visits && has_nothing {
+                self.comparison.evicted += 1;
+                return Some(slot);
+            }
+        }
+        None
+    }
+}

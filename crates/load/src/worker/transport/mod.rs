@@ -1,0 +1,45 @@
+//! How requests and responses cross an established connection: as they are, or over TLS, and at which pace they are read.
+
+mod pace;
+mod plain;
+mod tls;
+
+pub(crate) use pace::{Limited, Pace, Unlimited};
+pub(crate) use plain::Plain;
+pub(crate) use tls::Tls;
+
+use super::{Source, Worker};
+
+/// Reads from one connection in a row, before others have their turn.
+const READS_A_TURN: usize = 32;
+
+/// Carries the bytes of a connection. Chosen once for a thread, like its [`Source`].
+pub(crate) trait Transport: Sized {
+    /// How fast responses are read.
+    type Pace: Pace;
+
+    fn pace(&self) -> &Self::Pace;
+
+    fn pace_mut(&mut self) -> &mut Self::Pace;
+
+    /// TCP is established. Ends in [`Worker::ready`] at once, or after a handshake.
+    fn connected<S: Source>(worker: &mut Worker<'_, S, Self>, slot: usize, now: u64);
+
+    /// An event on a connection whose handshake is under way.
+    fn on_handshaking<S: Source>(_worker: &mut Worker<'_, S, Self>, _slot: usize, _conditions: u32, _now: u64) {}
+
+    /// Sends the request under way.
+    fn send<S: Source>(worker: &mut Worker<'_, S, Self>, slot: usize, now: u64);
+
+    /// The socket has room again for what it did not take.
+    fn send_rest<S: Source>(worker: &mut Worker<'_, S, Self>, slot: usize, now: u64);
+
+    /// Reads what the socket holds until it is empty, the response is complete, or the turn is over.
+    fn receive<S: Source>(worker: &mut Worker<'_, S, Self>, slot: usize, now: u64);
+
+    /// The socket of a slot is closed.
+    fn closed(&mut self, _slot: usize) {}
+
+    /// Adds the transport's own figures and memory.
+    fn report(&self, _report: &mut super::Report) {}
+}

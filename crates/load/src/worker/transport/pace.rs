@@ -1,0 +1,249 @@
+//! How fast clients read: as fast as they can, or at a limited pace, as slow ones and those of fixed bandwidth do.
+//!
+//! A limited connection reads a quantum, then rests until its pace allows the next one; what waits meanwhile fills the
+//! socket's small receive buffer, closes the window, and holds the server as a slow link does. Rests are timers in one
+//! heap a thread, on a grid of a millisecond, so that a wake-up serves many connections and nothing polls.
+
+use super::Transport;
+use crate::connection::State;
+use crate::socket::{self, Errno};
+use crate::worker::{Report, Source, Worker};
+use record::ClientPlan;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// A connection reads about so often each second.
+const READS_PER_SEC: f64 = 10.0;
+/// The smallest read: less than a segment of an Ethernet is not how links are shared.
+const SMALLEST_READ: usize = 1460;
+const LARGEST_READ: usize = 64 * 1024;
+/// Timers are rounded up to this.
+const GRID_NS: u64 = 1_000_000;
+/// Connections begin in so many groups, spread over the time of one read.
+const GROUPS: u64 = 64;
+
+/// When a connection may read, and how much.
+pub(crate) trait Pace {
+    /// One read a turn, at most of the quantum; else as many as the socket has bytes for.
+    const IS_LIMITED: bool;
+
+    /// Prepares a new socket; how many system calls that took.
+    fn prepare(&self, fd: i32) -> Result<u64, Errno>;
+
+    /// A request leaves on `slot`.
+    fn request_leaves(&mut self, slot: usize, now_ns: u64);
+
+    /// How many of `most` bytes of a response `slot` may read now; `None` when it rests, with its timer set.
+    fn room(&mut self, slot: usize, now_ns: u64, most: usize) -> Option<usize>;
+
+    /// `slot` has read `bytes` of a response. More may be there: it is looked for when the pace allows, as the event that
+    /// announced it does not come again.
+    fn took(&mut self, slot: usize, bytes: usize, now_ns: u64, in_window: bool);
+
+    /// When the next timer is due; `u64::MAX` = never.
+    fn next_due_ns(&self) -> u64;
+
+    /// A slot whose rest is over.
+    fn take_due(&mut self, now_ns: u64) -> Option<usize>;
+
+    /// Adds the bandwidths and the memory.
+    fn report(&self, report: &mut Report);
+}
+
+/// As fast as the socket has bytes.
+pub(crate) struct Unlimited;
+
+impl Pace for Unlimited {
+    const IS_LIMITED: bool = false;
+
+    fn prepare(&self, _fd: i32) -> Result<u64, Errno> {
+        Ok(0)
+    }
+
+    #[inline]
+    fn request_leaves(&mut self, _slot: usize, _now_ns: u64) {}
+
+    #[inline]
+    fn room(&mut self, _slot: usize, _now_ns: u64, most: usize) -> Option<usize> {
+        Some(most)
+    }
+
+    #[inline]
+    fn took(&mut self, _slot: usize, _bytes: usize, _now_ns: u64, _in_window: bool) {}
+
+    #[inline]
+    fn next_due_ns(&self) -> u64 {
+        u64::MAX
+    }
+
+    #[inline]
+    fn take_due(&mut self, _now_ns: u64) -> Option<usize> {
+        None
+    }
+
+    fn report(&self, _report: &mut Report) {}
+}
+
+/// So many bytes a second.
+pub(crate) struct Limited {
+    bytes_per_sec: f64,
+    quantum: usize,
+    /// Time of one read; at most so much of what was missed is made up for.
+    interval_ns: u64,
+    /// All that was missed since the request is made up for: a fixed bandwidth.
+    makes_up: bool,
+    /// When each connection may read again.
+    allowed_ns: Vec<u64>,
+    has_timer: Vec<bool>,
+    timers: BinaryHeap<Reverse<(u64, u32)>>,
+    /// What each connection received inside the window.
+    received: Vec<u64>,
+}
+
+impl Limited {
+    /// `None` for clients that read as fast as they can.
+    pub(crate) fn new(clients: &ClientPlan, connections: usize) -> Option<Self> {
+        let bytes_per_sec = clients.pace_bytes_per_sec()?.max(1.0);
+        let quantum = ((bytes_per_sec / READS_PER_SEC) as usize).clamp(SMALLEST_READ, LARGEST_READ);
+        let interval_ns = ((quantum as f64 * 1e9 / bytes_per_sec) as u64).min(999_999_999);
+        Some(Limited {
+            bytes_per_sec,
+            quantum,
+            interval_ns,
+            makes_up: clients.bandwidth.is_some(),
+            // Offsets until the first request sets them against the clock.
+            allowed_ns: (0..connections as u64).map(|slot| slot % GROUPS * (interval_ns / GROUPS)).collect(),
+            has_timer: vec![false; connections],
+            timers: BinaryHeap::with_capacity(connections),
+            received: vec![0; connections],
+        })
+    }
+
+    /// Bandwidth of each connection in the window, bits per second.
+    fn bits_per_sec(&self, window_ns: u64) -> Vec<f64> {
+        let seconds = window_ns.max(1) as f64 / 1e9;
+        self.received.iter().map(|bytes| *bytes as f64 * 8.0 / seconds).collect()
+    }
+
+    fn set_timer(&mut self, slot: usize) {
+        if !std::mem::replace(&mut self.has_timer[slot], true) {
+            let due_ns = self.allowed_ns[slot].div_ceil(GRID_NS) * GRID_NS;
+            self.timers.push(Reverse((due_ns, slot as u32)));
+        }
+    }
+}
+
+impl Pace for Limited {
+    const IS_LIMITED: bool = true;
+
+    /// Gives it a small receive buffer.
+    fn prepare(&self, fd: i32) -> Result<u64, Errno> {
+        socket::set_narrow(fd, (self.bytes_per_sec / 8.0).clamp(8192.0, 1_048_576.0) as i32)?;
+        Ok(2)
+    }
+
+    /// Time before the request cannot be made up for, except for the spread of the first ones.
+    fn request_leaves(&mut self, slot: usize, now_ns: u64) {
+        let allowed = &mut self.allowed_ns[slot];
+        *allowed = if *allowed < 1_000_000_000 { now_ns + *allowed } else { (*allowed).max(now_ns) };
+    }
+
+    fn room(&mut self, slot: usize, now_ns: u64, most: usize) -> Option<usize> {
+        if self.allowed_ns[slot] > now_ns {
+            self.set_timer(slot);
+            return None;
+        }
+        Some(self.quantum.min(most))
+    }
+
+    fn took(&mut self, slot: usize, bytes: usize, now_ns: u64, in_window: bool) {
+        if !self.makes_up {
+            let allowed = &mut self.allowed_ns[slot];
+            *allowed = (*allowed).max(now_ns.saturating_sub(self.interval_ns));
+        }
+        self.allowed_ns[slot] += (bytes as f64 * 1e9 / self.bytes_per_sec) as u64;
+        if in_window {
+            self.received[slot] += bytes as u64;
+        }
+        self.set_timer(slot);
+    }
+
+    fn next_due_ns(&self) -> u64 {
+        self.timers.peek().map_or(u64::MAX, |Reverse((due_ns, _))| *due_ns)
+    }
+
+    fn take_due(&mut self, now_ns: u64) -> Option<usize> {
+        let Reverse((due_ns, slot)) = *self.timers.peek()?;
+        if due_ns > now_ns {
+            return None;
+        }
+        self.timers.pop();
+        self.has_timer[slot as usize] = false;
+        Some(slot as usize)
+    }
+
+    fn report(&self, report: &mut Report) {
+        report.bits_per_sec = self.bits_per_sec(report.tally.end_ns.saturating_sub(report.tally.begin_ns));
+        report.connection_memory_bytes += self.allowed_ns.capacity() * 8
+            + self.has_timer.capacity()
+            + self.timers.capacity() * size_of::<(u64, u32)>()
+            + self.received.capacity() * 8;
+    }
+}
+
+impl<S: Source, T: Transport> Worker<'_, S, T> {
+    /// How many of `most` bytes a connection may read now; `None` when it rests.
+    #[inline]
+    pub(super) fn room(&mut self, slot: usize, now: u64, most: usize) -> Option<usize> {
+        // Only responses have a pace.
+        if self.connections[slot].state != State::Busy {
+            return Some(most);
+        }
+        self.transport.pace_mut().room(slot, now, most)
+    }
+
+    /// Notes what a connection has read.
+    #[inline]
+    pub(super) fn note_read(&mut self, slot: usize, now: u64, bytes: usize) {
+        if self.connections[slot].state == State::Busy {
+            let in_window = self.tally.covers(now);
+            self.transport.pace_mut().took(slot, bytes, now, in_window);
+        }
+    }
+
+    /// Lets the connections read whose rest is over.
+    #[inline]
+    pub(in crate::worker) fn read_rested(&mut self, now: u64) {
+        while let Some(slot) = self.transport.pace_mut().take_due(now) {
+            // Responses may have ended, and connections with them, since the timer was set.
+            if self.connections[slot].state == State::Busy {
+                T::receive(self, slot, now);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_rests_as_long_as_its_pace_demands() {
+        let clients = ClientPlan { read_bytes_per_sec: 50_000, ..Default::default() };
+        let mut pace = Limited::new(&clients, 2).unwrap();
+        assert_eq!(pace.quantum, 5000);
+        let now = 10_000_000_000;
+        pace.request_leaves(0, now);
+        assert_eq!(pace.room(0, now, 64), Some(64));
+        pace.took(0, 5000, now, true);
+        assert_eq!(pace.room(0, now, 64), None);
+        assert_eq!(pace.next_due_ns(), now + 100_000_000);
+        assert_eq!(pace.take_due(now), None);
+        assert_eq!(pace.take_due(now + 100_000_000), Some(0));
+        assert_eq!(pace.take_due(u64::MAX), None, "one timer a connection");
+        assert_eq!(pace.room(0, now + 100_000_000, 10_000), Some(5000));
+        pace.took(0, 5000, now + 100_000_000, false);
+        assert_eq!(pace.next_due_ns(), now + 200_000_000);
+        assert_eq!(pace.bits_per_sec(1_000_000_000), [40_000.0, 0.0]);
+    }
+}

@@ -1,0 +1,137 @@
+//! Plain TCP: the socket's bytes are those of requests and responses.
+
+use super::{Pace, READS_A_TURN, Transport};
+use crate::connection::{PEER_CLOSED, State, WATCHES_WRITABLE};
+use crate::poller::{READABLE, WRITABLE_TOO};
+use crate::socket::{self, Errno};
+use crate::tally::Failure;
+use crate::worker::exchange::exchange_failure;
+use crate::worker::{Source, Worker};
+use record::time::monotonic_ns;
+
+/// From this many certain body bytes on, they are taken off the socket without being copied.
+const DISCARD_FROM: u64 = 16 * 1024;
+const DISCARD_AT_ONCE: u64 = 1 << 20;
+
+pub(crate) struct Plain<P> {
+    pace: P,
+}
+
+impl<P: Pace> Plain<P> {
+    pub(crate) fn new(pace: P) -> Self {
+        Plain { pace }
+    }
+}
+
+impl<P: Pace> Transport for Plain<P> {
+    type Pace = P;
+
+    #[inline]
+    fn pace(&self) -> &P {
+        &self.pace
+    }
+
+    #[inline]
+    fn pace_mut(&mut self) -> &mut P {
+        &mut self.pace
+    }
+
+    fn connected<S: Source>(worker: &mut Worker<'_, S, Self>, slot: usize, now: u64) {
+        worker.ready(slot, now);
+    }
+
+    #[inline]
+    fn send<S: Source>(worker: &mut Worker<'_, S, Self>, slot: usize, now: u64) {
+        let connection = &worker.connections[slot];
+        let bytes = worker.source.bytes(worker.task.requests, slot, connection);
+        worker.system_calls += 1;
+        match socket::send(connection.fd, bytes) {
+            Ok(sent) if sent == bytes.len() => worker.tally.sent(connection.intended_ns, sent),
+            Ok(sent) => worker.sent_in_part(slot, sent),
+            Err(error) if error.would_block() => worker.sent_in_part(slot, 0),
+            Err(error) => worker.request_failed(slot, now, exchange_failure(error)),
+        }
+    }
+
+    fn send_rest<S: Source>(worker: &mut Worker<'_, S, Self>, slot: usize, now: u64) {
+        loop {
+            let connection = &mut worker.connections[slot];
+            let bytes = worker.source.bytes(worker.task.requests, slot, connection);
+            let rest = &bytes[connection.written as usize..];
+            worker.system_calls += 1;
+            match socket::send(connection.fd, rest) {
+                Ok(sent) => {
+                    worker.tally.sent(connection.intended_ns, sent);
+                    connection.written += sent as u32;
+                    if sent < rest.len() {
+                        continue;
+                    }
+                    connection.set(WATCHES_WRITABLE, false);
+                    let token = connection.token(slot as u32);
+                    worker.system_calls += 1;
+                    if let Err(error) = worker.poller.modify(connection.fd, READABLE, token) {
+                        worker.request_failed(slot, now, Failure::from_errno(error));
+                    }
+                    return;
+                }
+                Err(error) if error.would_block() => return,
+                // The server may have answered and closed without reading the rest: its answer comes first.
+                Err(Errno(libc::EPIPE | libc::ECONNRESET)) => return,
+                Err(error) => return worker.request_failed(slot, now, exchange_failure(error)),
+            }
+        }
+    }
+
+    fn receive<S: Source>(worker: &mut Worker<'_, S, Self>, slot: usize, now: u64) {
+        for _ in 0..READS_A_TURN {
+            let connection = &worker.connections[slot];
+            let (fd, is_busy) = (connection.fd, connection.state == State::Busy);
+            let skippable = if is_busy { connection.framing.skippable() } else { 0 };
+            let is_skipped = skippable >= DISCARD_FROM;
+            let most = if is_skipped { skippable.min(DISCARD_AT_ONCE) as usize } else { worker.buffer.len() };
+            let Some(room) = worker.room(slot, now, most) else { return };
+            worker.system_calls += 1;
+            let result =
+                if is_skipped { socket::discard(fd, room) } else { socket::receive(fd, &mut worker.buffer[..room]) };
+            match result {
+                Ok(0) => return worker.on_end(slot, now),
+                Ok(count) => {
+                    worker.note_read(slot, now, count);
+                    if is_skipped {
+                        worker.skip_response_bytes(slot, count, now);
+                    } else if worker.take_bytes(slot, count, now) {
+                        return;
+                    }
+                    // Edge-triggered: a short read has emptied the socket, and what comes later is an event again. But
+                    // the end of the connection, once reported, is not reported twice.
+                    let is_empty = count < room && !worker.connections[slot].has(PEER_CLOSED);
+                    if is_empty || (P::IS_LIMITED && is_busy) {
+                        return;
+                    }
+                }
+                Err(error) if error.would_block() => return,
+                Err(error) => return worker.on_error(slot, now, error),
+            }
+        }
+        worker.unread.push(slot as u32);
+    }
+
+    fn report(&self, report: &mut crate::worker::Report) {
+        self.pace.report(report);
+    }
+}
+
+impl<S: Source, P: Pace> Worker<'_, S, Plain<P>> {
+    /// The socket buffer is full: the rest follows when it is not.
+    fn sent_in_part(&mut self, slot: usize, sent: usize) {
+        let connection = &mut self.connections[slot];
+        connection.written = sent as u32;
+        self.tally.sent(connection.intended_ns, sent);
+        connection.set(WATCHES_WRITABLE, true);
+        let token = connection.token(slot as u32);
+        self.system_calls += 1;
+        if let Err(error) = self.poller.modify(connection.fd, WRITABLE_TOO, token) {
+            self.request_failed(slot, monotonic_ns(), Failure::from_errno(error));
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Words and programs as a shell has them.
+
+use std::borrow::Cow;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Where servers and tools of the administrator lie, beside PATH.
+const ADMINISTRATOR: [&str; 2] = ["/usr/sbin", "/sbin"];
+
+/// A word for a shell, quoted where it must be.
+pub fn quoted(word: &str) -> Cow<'_, str> {
+    // shlex would quote `=`, `,` and `%`, too, which mean nothing in a command's argument.
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=,+@%".contains(&byte);
+    if !word.is_empty() && word.bytes().all(is_plain) {
+        return Cow::Borrowed(word);
+    }
+    // Only a zero byte cannot be quoted, and no argument of a program has one.
+    shlex::try_quote(word).unwrap_or_else(|_| Cow::Owned(word.escape_debug().to_string()))
+}
+
+/// Words as one line for a shell.
+pub fn joined<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
+    words.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// Finds a program as a shell does: the file itself if there is a slash in its name, else the first executable file of that
+/// name in PATH, or where only the administrator's PATH leads.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    if name.contains('/') {
+        return Some(PathBuf::from(name)).filter(|path| path.is_file());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(ADMINISTRATOR.map(PathBuf::from));
+    folders.map(|folder| folder.join(name)).find(|file| is_executable(file))
+}
+
+fn is_executable(file: &Path) -> bool {
+    file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_quoted_where_a_shell_would_take_it_apart() {
+        for plain in ["nginx", "-c", "/etc/nginx.conf", "--cpus=0,1", "50%", "http://a:1/x"] {
+            assert_eq!(quoted(plain), plain);
+        }
+        for word in ["", "a b", "it's", "$HOME", "a;b", "x?y=1&z", "back\\slash", "two\nlines", "\"", "!^`"] {
+            let line = joined(["run", word]);
+            assert_eq!(shlex::split(&line), Some(vec!["run".to_string(), word.to_string()]), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_program_is_found_by_name_or_by_path_and_a_file_that_is_none_is_not() {
+        let shell = find_program("sh").expect("every system has one");
+        assert_eq!(find_program(shell.to_str().expect("plain")), Some(shell));
+        assert_eq!(find_program("/etc/passwd/none"), None);
+        assert_eq!(find_program("passwd.no-such-program"), None);
+    }
+}

@@ -1,0 +1,27 @@
+//! Processes that carry workers: each leads a group of its own, so that Ctrl-C reaches the driver alone.
+
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+/// Waits until it has ended by itself, at most this long.
+pub fn ends_within(child: &mut Child, patience: Duration) -> bool {
+    let until = Instant::now() + patience;
+    while matches!(child.try_wait(), Ok(None)) {
+        if Instant::now() >= until {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    true
+}
+
+/// Ends it with its group at once.
+pub fn kill(child: &mut Child) {
+    if let Ok(group) = i32::try_from(child.id())
+        && matches!(child.try_wait(), Ok(None))
+    {
+        // SAFETY: kill takes numbers; the group is the child's own, and it is not reaped yet.
+        unsafe { libc::kill(-group, libc::SIGKILL) };
+    }
+    let _ = child.wait();
+}

@@ -1,0 +1,69 @@
+//! Cold connections held beside the loads.
+
+use super::{Companion, Holding, Load};
+use crate::cold::Cold;
+use crate::measure::Measured;
+use anyhow::Result;
+use load::cold::ColdCounts;
+use record::units::{format_bytes, format_si};
+use record::{Axis, AxisPlace, LoadPlan};
+use std::time::Duration;
+
+/// How long no new cold connection may be established before the herd is given up.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The cold connections of a run.
+pub struct HeldCold {
+    herd: Cold,
+    /// When the window in progress began.
+    before: ColdCounts,
+}
+
+impl HeldCold {
+    /// None yet; `most` can be held.
+    pub fn none(plan: &LoadPlan, most: u64) -> Result<HeldCold> {
+        Ok(HeldCold { herd: Cold::begin(plan, most)?, before: ColdCounts::default() })
+    }
+
+    /// Opens `count`, which stay through all points, and waits until they are established.
+    pub fn open(count: u64, with: &mut Holding<'_>) -> Result<HeldCold> {
+        let mut held = HeldCold::none(with.plan, count)?;
+        let progress = &mut *with.progress;
+        held.herd.resize(count, PATIENCE, with.stop.flag(), |established| {
+            progress.show(&format!("opening cold connections: {established} of {count}"));
+        })?;
+        let counts = held.herd.counts();
+        progress.say(&format!(
+            "{} cold connections established; {} of kernel memory each (both ends, where the server is on this machine), {:.1} us CPU to open one",
+            format_si(counts.established as f64),
+            held.herd.kernel_bytes_per_connection().map_or("not measurable".into(), format_bytes),
+            counts.cpu_ns as f64 / 1e3 / counts.opened.max(1) as f64,
+        ));
+        Ok(held)
+    }
+}
+
+impl Companion for HeldCold {
+    fn hold(&mut self, place: AxisPlace, with: &mut Holding<'_>) -> Result<bool> {
+        if place.axis != Axis::Cold {
+            return Ok(false);
+        }
+        let (count, progress) = (place.value as u64, &mut *with.progress);
+        self.herd.resize(count, PATIENCE, with.stop.flag(), |established| {
+            progress.show(&format!("cold connections: {established}, on the way to {count}"));
+        })?;
+        Ok(true)
+    }
+
+    fn load_begins(&mut self, _load: &Load<'_>) {
+        self.before = ColdCounts::default();
+    }
+
+    fn window_begins(&mut self, _load: &Load<'_>) {
+        self.before = self.herd.counts();
+    }
+
+    fn note(&mut self, measured: &mut Measured) {
+        measured.point.figures.extend(self.herd.figures(self.before, measured.result.window_ns));
+    }
+}

@@ -1,0 +1,286 @@
+//! What accompanies a load: who watches the server, who counts its requests, what samples its layers, what is held beside the
+//! load (cold connections, TIME_WAIT sockets), the path. One trait, one list; each puts what it saw into the point.
+
+pub mod cold;
+pub mod layers;
+mod path;
+mod requests;
+pub mod server;
+mod time_wait;
+
+pub use path::MeteredPath;
+pub use requests::watch_requests;
+pub use time_wait::TimeWait;
+
+use crate::measure::Measured;
+use crate::progress::Progress;
+use crate::signals::Stop;
+use anyhow::Result;
+use load::LoadEvents;
+use record::{AxisPlace, LoadPlan, Sweep};
+use std::collections::BTreeMap;
+
+/// A load that is about to begin.
+#[derive(Debug, Clone, Copy)]
+pub struct Load<'a> {
+    pub plan: &'a LoadPlan,
+    /// What the point is measured for.
+    pub sweep: Sweep,
+}
+
+/// What there is to bring a companion to a place of an axis.
+pub struct Holding<'a> {
+    pub plan: &'a LoadPlan,
+    pub stop: &'a Stop,
+    pub progress: &'a mut Progress,
+}
+
+/// One that accompanies loads, load after load.
+///
+/// For each load, in this order, and each call for all companions in the order in which they joined:
+///
+/// 1. [`load_begins`](Companion::load_begins), before the first connection is opened. It may wait.
+/// 2. [`window_begins`](Companion::window_begins) and [`window_ends`](Companion::window_ends), at the edges of the measured
+///    window, on the thread that conducts the load: whoever reads in another thread joins early, whoever takes long joins
+///    late. Both or neither: Ctrl-C in the warm-up leaves both out, Ctrl-C in the window lets it end early.
+/// 3. [`note`](Companion::note), once, when the load has a result, also that of a load that Ctrl-C cut short. A load that
+///    fails has none: then [`load_failed`](Companion::load_failed) comes instead, after whichever of the calls above.
+///
+/// A companion never fails a load. What it cannot do becomes, in `note`, a figure `not measured: why` or a doubt.
+pub trait Companion {
+    /// Brings what it holds beside the load to a place of an axis; false where the axis is not its own. Between loads.
+    fn hold(&mut self, _place: AxisPlace, _with: &mut Holding<'_>) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// A load begins.
+    fn load_begins(&mut self, _load: &Load<'_>) {}
+
+    /// Its measured window begins.
+    fn window_begins(&mut self, _load: &Load<'_>) {}
+
+    /// Its measured window is over; the last responses may still be awaited.
+    fn window_ends(&mut self) {}
+
+    /// The load is over: adds to the point what was seen of it. Figures and doubts are added, under names that no other
+    /// companion uses; what the engine or another companion put there stays. Nothing of this load is kept.
+    fn note(&mut self, measured: &mut Measured);
+
+    /// The load failed: nothing of it is kept.
+    fn load_failed(&mut self) {}
+
+    /// Facts about the server, for the record of the run.
+    fn server_facts(&self) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
+}
+
+/// All that accompany the loads of a run.
+#[derive(Default)]
+pub struct Companions(Vec<Box<dyn Companion>>);
+
+impl Companions {
+    /// From the next load on this one is called, too, after all that are there.
+    pub fn join(&mut self, companion: impl Companion + 'static) {
+        self.0.push(Box::new(companion));
+    }
+
+    /// Brings whoever the axis belongs to to this place of it; false where there is nobody.
+    pub fn hold(&mut self, place: AxisPlace, with: &mut Holding<'_>) -> Result<bool> {
+        for companion in &mut self.0 {
+            if companion.hold(place, with)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Accompanies a load: `send` drives it and calls the events that it is given.
+    pub fn accompany(
+        &mut self,
+        load: &Load<'_>,
+        progress: &mut dyn FnMut(&load::Progress),
+        send: impl FnOnce(&mut dyn LoadEvents) -> Result<Measured>,
+    ) -> Result<Measured> {
+        self.0.iter_mut().for_each(|companion| companion.load_begins(load));
+        match send(&mut Edges { companions: &mut self.0, load, progress }) {
+            Ok(mut measured) => {
+                self.0.iter_mut().for_each(|companion| companion.note(&mut measured));
+                Ok(measured)
+            }
+            Err(error) => {
+                self.0.iter_mut().for_each(|companion| companion.load_failed());
+                Err(error)
+            }
+        }
+    }
+
+    /// Facts about the server's processes.
+    pub fn server_facts(&self) -> BTreeMap<String, String> {
+        self.0.iter().flat_map(|companion| companion.server_facts()).collect()
+    }
+}
+
+/// Passes the edges of the window on while the load runs.
+struct Edges<'a> {
+    companions: &'a mut [Box<dyn Companion>],
+    load: &'a Load<'a>,
+    progress: &'a mut dyn FnMut(&load::Progress),
+}
+
+impl LoadEvents for Edges<'_> {
+    fn window_begins(&mut self) {
+        self.companions.iter_mut().for_each(|companion| companion.window_begins(self.load));
+    }
+
+    fn window_ends(&mut self) {
+        self.companions.iter_mut().for_each(|companion| companion.window_ends());
+    }
+
+    fn progress(&mut self, now: &load::Progress) {
+        (self.progress)(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::LoadOptions;
+    use crate::measure::measured;
+    use crate::quantity::Count;
+    use record::{Figure, Origin, names};
+    use std::cell::RefCell;
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpListener};
+    use std::rc::Rc;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// Writes down how it is called, and sets the stop flag in one of the calls, as Ctrl-C would.
+    struct Fake {
+        name: &'static str,
+        calls: Rc<RefCell<Vec<String>>>,
+        stop: Arc<AtomicBool>,
+        stops_in: &'static str,
+    }
+
+    impl Fake {
+        fn called(&self, call: &str) {
+            self.calls.borrow_mut().push(format!("{} {call}", self.name));
+            if call == self.stops_in {
+                self.stop.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    impl Companion for Fake {
+        fn load_begins(&mut self, _load: &Load<'_>) {
+            self.called("load begins");
+        }
+
+        fn window_begins(&mut self, load: &Load<'_>) {
+            assert_eq!(load.plan.duration_ns, 100_000_000);
+            self.called("window begins");
+        }
+
+        fn window_ends(&mut self) {
+            self.called("window ends");
+        }
+
+        fn note(&mut self, measured: &mut Measured) {
+            // The engine's figures are there, so that a companion can put its own beside them.
+            assert!(measured.point.figures.get(names::THROUGHPUT).is_some());
+            measured.point.figures.set(self.name, Figure::new(1.0, "1", 1, Origin::Counted));
+            self.called("note");
+        }
+
+        fn load_failed(&mut self) {
+            self.called("load failed");
+        }
+    }
+
+    /// A server on loopback that answers every request on one connection after another.
+    fn server() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for connection in listener.incoming() {
+                let Ok(mut connection) = connection else { return };
+                let mut request = [0; 4096];
+                while matches!(connection.read(&mut request), Ok(1..)) {
+                    if connection.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_err() {
+                        break;
+                    }
+                }
+            }
+        });
+        address
+    }
+
+    /// What the two companions of a load of the engine were called, and the load's result.
+    fn accompanied(stops_in: &'static str, is_possible: bool) -> (Vec<String>, Result<Measured>) {
+        let calls = Rc::new(RefCell::new(Vec::new()));
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut companions = Companions::default();
+        for name in ["a", "b"] {
+            let (calls, stop) = (calls.clone(), stop.clone());
+            companions.join(Fake { name, calls, stop, stops_in: if name == "a" { stops_in } else { "" } });
+        }
+        let options = LoadOptions { connections: Some(Count(1)), ..LoadOptions::default() };
+        let mut plan = crate::plan::of_url(&format!("http://{}/", server()), &options).unwrap();
+        plan.duration_ns = 100_000_000;
+        if !is_possible {
+            // The engine says so, and sends nothing.
+            plan.addresses.clear();
+        }
+        let load = Load { plan: &plan, sweep: Sweep::Single };
+        let result = companions.accompany(&load, &mut |_| {}, |events| {
+            let result = load::run(&plan, &stop, events)?;
+            let figures = result.figures(&plan);
+            Ok(measured(Sweep::Single, 0, (plan.connections, plan.pace), result, figures))
+        });
+        (calls.take(), result)
+    }
+
+    #[test]
+    fn a_load_that_ends_well_is_accompanied_in_the_order_of_the_list() {
+        let (calls, result) = accompanied("", true);
+        assert_eq!(
+            calls,
+            [
+                "a load begins",
+                "b load begins",
+                "a window begins",
+                "b window begins",
+                "a window ends",
+                "b window ends",
+                "a note",
+                "b note"
+            ]
+        );
+        let measured = result.unwrap();
+        assert!(!measured.result.interrupted && measured.point.figures.get("b").is_some());
+    }
+
+    #[test]
+    fn a_load_that_fails_is_not_noted() {
+        let (calls, result) = accompanied("", false);
+        assert_eq!(calls, ["a load begins", "b load begins", "a load failed", "b load failed"]);
+        assert!(result.is_err());
+    }
+
+    #[test]
+    fn a_window_that_is_interrupted_ends_and_is_noted() {
+        let (calls, result) = accompanied("window begins", true);
+        let edges = ["a window begins", "b window begins", "a window ends", "b window ends", "a note", "b note"];
+        assert_eq!(calls[2..], edges);
+        assert!(result.unwrap().result.interrupted);
+    }
+
+    #[test]
+    fn a_load_that_is_interrupted_before_its_window_has_none_and_is_noted() {
+        let (calls, result) = accompanied("load begins", true);
+        assert_eq!(calls, ["a load begins", "b load begins", "a note", "b note"]);
+        assert!(result.unwrap().result.interrupted);
+    }
+}

@@ -1,0 +1,51 @@
+//! What crosses the emulated path in a window.
+
+use super::{Companion, Holding, Load};
+use crate::measure::Measured;
+use anyhow::Result;
+use record::{Axis, AxisPlace};
+use wan::{PathMeter, PathTally};
+
+/// The path between client and server.
+pub struct MeteredPath {
+    meter: PathMeter,
+    /// Of the window that ended last.
+    crossed: Option<PathTally>,
+}
+
+impl MeteredPath {
+    /// Counts with this meter, which nobody else reads.
+    pub fn new(meter: PathMeter) -> MeteredPath {
+        MeteredPath { meter, crossed: None }
+    }
+}
+
+impl Companion for MeteredPath {
+    /// Delays the path by another time from now on.
+    fn hold(&mut self, place: AxisPlace, _with: &mut Holding<'_>) -> Result<bool> {
+        if place.axis != Axis::Delay {
+            return Ok(false);
+        }
+        self.meter.set_delay(place.value as u64)?;
+        Ok(true)
+    }
+
+    fn window_begins(&mut self, _load: &Load<'_>) {
+        self.meter.take();
+    }
+
+    fn window_ends(&mut self) {
+        self.crossed = Some(self.meter.take());
+    }
+
+    fn note(&mut self, measured: &mut Measured) {
+        let Some(crossed) = self.crossed.take() else { return };
+        measured.point.figures.extend(crossed.figures());
+        measured.point.doubts.extend(crossed.doubts());
+        measured.latencies.extend(crossed.lateness.map(|lateness| ("path-lateness", lateness)));
+    }
+
+    fn load_failed(&mut self) {
+        self.crossed = None;
+    }
+}

@@ -1,0 +1,59 @@
+//! Requests of a load's points, counted from the server's side: the watch of `observe`, started once, asked in every point.
+
+use super::server::ServerWatch;
+use super::{Companion, Load};
+use crate::measure::{Measured, client_side};
+use crate::server::Server;
+use observe::Group;
+use observe::watch::point::{ClientSide, PointSeen};
+use remote::{RequestWatch, RequestWatchPlan};
+
+/// Has requests counted by whoever watches the server, here or elsewhere. Returns what counts them here, and why they are
+/// not counted: a watcher elsewhere reports them with the rest of what it sees.
+pub fn watch_requests(
+    how: &RequestWatchPlan,
+    watch: &mut ServerWatch,
+    port: u16,
+    server: Option<&Server>,
+    server_cpus: &[usize],
+) -> (Option<RequestWatch>, Option<String>) {
+    let here = match watch {
+        // The doubt that nobody watches the server is there already.
+        ServerWatch::Not(doubt) => return (Some(RequestWatch::Not(doubt.what.clone())), None),
+        ServerWatch::Elsewhere(watcher) => match watcher.count_requests(how) {
+            Ok(why_not) => return (None, why_not),
+            Err(why) => RequestWatch::Not(why),
+        },
+        ServerWatch::Here(_) => {
+            let group = server.and_then(Server::pid).map_or(Group::ListeningOn(port), Group::Tree);
+            RequestWatch::start(how, port, group, server.and_then(Server::netns_pid), server_cpus)
+        }
+    };
+    let why_not = here.why_not().map(str::to_string);
+    (Some(here), why_not)
+}
+
+impl Companion for RequestWatch {
+    fn load_begins(&mut self, _load: &Load<'_>) {
+        self.load_begins();
+    }
+
+    fn window_begins(&mut self, load: &Load<'_>) {
+        self.window_begins(load.plan.duration_ns);
+    }
+
+    fn window_ends(&mut self) {
+        self.window_ends();
+    }
+
+    fn note(&mut self, measured: &mut Measured) {
+        let PointSeen { figures, watched, doubts } = self.seen(&client_side(&measured.result));
+        measured.point.figures.extend(figures);
+        measured.point.watched = Some(watched);
+        measured.point.doubts.extend(doubts);
+    }
+
+    fn load_failed(&mut self) {
+        self.seen(&ClientSide::default());
+    }
+}

@@ -1,0 +1,160 @@
+//! Who watches the server: the observer of this machine, a watcher on the server's (`--watch-with`), or nobody.
+
+use super::{Companion, Load};
+use crate::measure::{Measured, client_side};
+use observe::watch::point::{self, PointSeen};
+use observe::{Observer, Window};
+use record::{Doubt, DoubtKind, Severity};
+use remote::{RequestWatchPlan, Watcher};
+use std::collections::BTreeMap;
+
+/// What was never seen of a load.
+const NO_WINDOW: &str = "the window never began";
+
+/// One of these.
+pub enum ServerWatch {
+    /// The server is on this machine.
+    Here(Here),
+    /// It is elsewhere.
+    Elsewhere(Elsewhere),
+    /// It cannot be watched: every point carries the doubt.
+    Not(Doubt),
+}
+
+/// The observer of this machine.
+pub struct Here {
+    observer: Box<Observer>,
+    /// Of the load in progress, once the window has ended; or why there is none.
+    window: Option<Result<Box<Window>, String>>,
+}
+
+/// A watcher on the server's machine.
+pub struct Elsewhere {
+    watcher: Box<Watcher>,
+    counts_requests: bool,
+    /// Whether the window of the load in progress has ended; or what went wrong.
+    has_window: Result<bool, String>,
+}
+
+impl ServerWatch {
+    /// Watches on this machine.
+    pub fn here(observer: Observer) -> ServerWatch {
+        ServerWatch::Here(Here { observer: Box::new(observer), window: None })
+    }
+
+    /// Lets this one watch.
+    pub fn elsewhere(watcher: Watcher) -> ServerWatch {
+        ServerWatch::Elsewhere(Elsewhere { watcher: Box::new(watcher), counts_requests: false, has_window: Ok(false) })
+    }
+}
+
+impl Elsewhere {
+    /// From now on requests are counted there; see [`Watcher::watch_requests`].
+    pub fn count_requests(&mut self, how: &RequestWatchPlan) -> Result<Option<String>, String> {
+        let why_not = self.watcher.watch_requests(how)?;
+        self.counts_requests = true;
+        Ok(why_not)
+    }
+
+    fn observe(&mut self, measured: &mut Measured) -> Result<(), String> {
+        if !std::mem::replace(&mut self.has_window, Ok(false))? {
+            return Err(NO_WINDOW.into());
+        }
+        let seen = self.watcher.observation(client_side(&measured.result))?;
+        let point = &mut measured.point;
+        point.figures.extend(seen.figures);
+        point.connection_states = seen.connection_states;
+        point.doubts.extend(seen.doubts);
+        point.watched = seen.watched;
+        Ok(())
+    }
+}
+
+impl Here {
+    fn observe(&mut self, measured: &mut Measured) -> Result<(), String> {
+        let window = self.window.take().unwrap_or(Err(NO_WINDOW.into()))?;
+        let seen = window.observation(measured.result.counts.completed_in_window);
+        let point = &mut measured.point;
+        point.figures.extend(seen.figures);
+        point.connection_states = seen.connection_states;
+        point.doubts.extend(seen.doubts);
+        Ok(())
+    }
+}
+
+impl Companion for ServerWatch {
+    fn load_begins(&mut self, _load: &Load<'_>) {
+        match self {
+            ServerWatch::Here(here) => here.window = None,
+            // One that is lost is noticed with the window.
+            ServerWatch::Elsewhere(there) => there.has_window = there.watcher.load_begins().map(|()| false),
+            ServerWatch::Not(_) => {}
+        }
+    }
+
+    fn window_begins(&mut self, load: &Load<'_>) {
+        match self {
+            ServerWatch::Here(here) => {
+                here.window = here.observer.window_begins().err().map(|error| Err(error.to_string()));
+            }
+            ServerWatch::Elsewhere(there) if there.has_window.is_ok() => {
+                there.has_window = there.watcher.window_begins(load.plan.duration_ns).map(|()| false);
+            }
+            _ => {}
+        }
+    }
+
+    fn window_ends(&mut self) {
+        match self {
+            ServerWatch::Here(here) if here.window.is_none() => {
+                here.window = Some(here.observer.window_ends().map(Box::new).map_err(|error| error.to_string()));
+            }
+            ServerWatch::Elsewhere(there) if there.has_window.is_ok() => {
+                there.has_window = there.watcher.window_ends().map(|()| true);
+            }
+            _ => {}
+        }
+    }
+
+    fn note(&mut self, measured: &mut Measured) {
+        let seen = match self {
+            ServerWatch::Here(here) => here.observe(measured),
+            ServerWatch::Elsewhere(there) => there.observe(measured),
+            ServerWatch::Not(doubt) => {
+                measured.point.doubts.push(doubt.clone());
+                return;
+            }
+        };
+        if let Err(why) = seen {
+            measured.point.doubts.push(Doubt::new(
+                DoubtKind::NotWatched,
+                Severity::Warning,
+                format!("the server was not watched: {why}"),
+                "run straingauge doctor on the server's machine to see what is missing",
+            ));
+        }
+        if matches!(self, ServerWatch::Elsewhere(there) if there.counts_requests) && measured.point.watched.is_none() {
+            let PointSeen { figures, watched, doubts } =
+                point::not_watched("the watcher on the server's machine did not tell");
+            measured.point.figures.extend(figures);
+            measured.point.watched = Some(watched);
+            measured.point.doubts.extend(doubts);
+        }
+    }
+
+    fn load_failed(&mut self) {
+        match self {
+            ServerWatch::Here(here) => here.window = None,
+            ServerWatch::Elsewhere(there) => there.has_window = Ok(false),
+            ServerWatch::Not(_) => {}
+        }
+    }
+
+    fn server_facts(&self) -> BTreeMap<String, String> {
+        match self {
+            ServerWatch::Here(here) => here.observer.server_facts(),
+            ServerWatch::Elsewhere(there) => there.watcher.server_facts.clone(),
+            ServerWatch::Not(_) => BTreeMap::new(),
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! How requests are to be watched from the server's side: `--detail`, `--overhead`, `--response-classes`, `--pack`.
+
+use crate::cli::{WatchWord, WatchingOptions};
+use crate::failure::wrong_usage;
+use crate::quantity::Share;
+use anyhow::Result;
+use observe::watch::SizeClasses;
+use observe::watch::pack::{BUILT_IN, Pack};
+use record::watch::Mode;
+use remote::RequestWatchPlan;
+
+/// Checks the options of the watch of requests; `None`: not at all. `default`: what holds when nothing was typed.
+pub fn request_watch_plan(options: &WatchingOptions, default: WatchWord) -> Result<Option<RequestWatchPlan>> {
+    let classes = classes(options.response_classes.as_deref())?;
+    let overhead_ratio = overhead_ratio(options.overhead)?;
+    let mode = match options.detail.unwrap_or(default) {
+        WatchWord::Off => return Ok(None),
+        WatchWord::Zero => Mode::Zero,
+        WatchWord::Counts => Mode::Counts,
+        WatchWord::Default => Mode::Default,
+        WatchWord::Exact => Mode::Exact,
+    };
+    let pack = options.pack.as_deref().map(|word| pack(word, mode)).transpose()?;
+    let classes_text = options.response_classes.clone();
+    Ok(Some(RequestWatchPlan { mode, overhead_ratio, classes, classes_text, pack }))
+}
+
+/// `--response-classes`.
+pub fn classes(typed: Option<&str>) -> Result<SizeClasses> {
+    let parsed = typed.map(SizeClasses::parse).transpose();
+    Ok(parsed.map_err(|error| wrong_usage(format!("--response-classes: {error}")))?.unwrap_or_default())
+}
+
+/// `--overhead`.
+pub fn overhead_ratio(typed: Option<Share>) -> Result<f64> {
+    let ratio = typed.map_or(0.01, |share| share.0);
+    if ratio <= 0.0 {
+        return Err(wrong_usage("--overhead must be above 0, as in 1%; --detail zero costs least"));
+    }
+    Ok(ratio)
+}
+
+/// A pack and its text, checked before anything is started.
+pub fn pack(word: &str, mode: Mode) -> Result<(Pack, String)> {
+    if matches!(mode, Mode::Zero | Mode::Exact) {
+        return Err(wrong_usage("--pack has windows of its own: use it with --detail default or counts"));
+    }
+    Pack::open_with_text(word).map_err(|error| {
+        let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
+        wrong_usage(format!("--pack: {error} (a file, or one of {})", names.join(", ")))
+    })
+}

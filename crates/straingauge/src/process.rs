@@ -1,0 +1,39 @@
+//! Programs that straingauge starts: why one cannot be started, and how it and what it started are ended.
+
+use anyhow::anyhow;
+use std::io::{self, ErrorKind};
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// How long a program may take to end politely.
+const STOP_GRACE: Duration = Duration::from_secs(3);
+
+/// Why a program cannot be started, in words. `what`: `the server 'nginx'`.
+pub fn cannot_start(what: &str, error: &io::Error) -> anyhow::Error {
+    match error.kind() {
+        ErrorKind::NotFound => anyhow!("{what} was not found: is it installed, and spelt right?"),
+        ErrorKind::PermissionDenied => anyhow!("{what} may not be executed: check its permissions"),
+        _ => anyhow!("{what} cannot be started: {error}"),
+    }
+}
+
+/// Ends a child that leads its process group with all of the group, politely first, and these daemons that it left behind.
+/// Returns how the child ended.
+pub fn end(child: &mut Child, daemons: &[u32]) -> Option<ExitStatus> {
+    signal(child, daemons, libc::SIGTERM);
+    let deadline = Instant::now() + STOP_GRACE;
+    while matches!(child.try_wait(), Ok(None)) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    signal(child, daemons, libc::SIGKILL);
+    child.wait().ok()
+}
+
+fn signal(child: &Child, daemons: &[u32], signal: libc::c_int) {
+    // SAFETY: kill takes no pointers; the group is that of a child that we started as its leader.
+    unsafe { libc::kill(-(child.id() as libc::pid_t), signal) };
+    for daemon in daemons {
+        // SAFETY: as above; the daemons are those that listen on the child's port.
+        unsafe { libc::kill(*daemon as libc::pid_t, signal) };
+    }
+}
