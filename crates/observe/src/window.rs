@@ -13,6 +13,8 @@ use record::figure::{Figure, Figures, Origin};
 use record::names;
 use std::collections::BTreeMap;
 
+const SHORTER_THAN_A_TICK: &str = "the window was shorter than a tick of the kernel's clock";
+
 /// Readings at one end of a window.
 #[derive(Debug, Clone, Default)]
 pub struct Edge {
@@ -246,10 +248,9 @@ impl Window {
         let most = cpus.iter().max_by_key(|cpu_use| cpu_use.times.softirq);
         let all: u64 = cpus.iter().map(|cpu_use| cpu_use.times.softirq).sum();
         let idlest = cpus.iter().filter_map(CpuUse::busy_cpus).min_by(f64::total_cmp);
-        let mut set = |name: &str, value: Option<f64>, n: u64, origin| {
-            let why = "the window was shorter than a tick of the kernel's clock";
-            let figure = value.map(|value| Figure::new(value, "ratio", n, origin));
-            figures.set(name, figure.unwrap_or_else(|| Figure::not_measured("ratio", why)));
+        let mut set = |name: &str, value: Option<f64>, n: u64, origin| match value {
+            Some(value) => figures.measured(name, value, n, origin),
+            None => figures.not_measured(name, SHORTER_THAN_A_TICK),
         };
         let ticks = most.map_or(0, |most| most.times.softirq);
         set(names::SERVER_SOFTIRQ_CPU_BUSY, most.and_then(CpuUse::busy_cpus), 2, Origin::Timed);
@@ -271,13 +272,10 @@ impl Window {
             (names::MACHINE_IOWAIT, machine.times.iowait),
             (names::MACHINE_IDLE, machine.times.idle),
         ] {
-            figures.set(
-                name,
-                match machine.share(ticks) {
-                    Some(share) => Figure::new(share, "ratio", total, Origin::Sampled),
-                    None => Figure::not_measured("ratio", "the window was shorter than a tick of the kernel's clock"),
-                },
-            );
+            match machine.share(ticks) {
+                Some(share) => figures.measured(name, share, total, Origin::Sampled),
+                None => figures.not_measured(name, SHORTER_THAN_A_TICK),
+            }
         }
         let elapsed_s = (self.end.machine.at_ns - self.begin.machine.at_ns) as f64 / 1e9;
         let (begin, end) = (&self.begin.machine.stat, &self.end.machine.stat);
@@ -285,46 +283,42 @@ impl Window {
             (names::MACHINE_INTERRUPTS, end.interrupts.saturating_sub(begin.interrupts)),
             (names::MACHINE_SWITCHES, end.context_switches.saturating_sub(begin.context_switches)),
         ] {
-            figures.set(name, Figure::new(count as f64 / elapsed_s, "1/s", count, Origin::Counted));
+            figures.measured(name, count as f64 / elapsed_s, count, Origin::Counted);
         }
         let servers = self.server_cpus_use();
         let softirq_us = servers.times.softirq as f64 * 1e6 / clock_ticks_per_sec() as f64;
-        let per_request = Figure::new(softirq_us / requests as f64, "us", servers.times.softirq, Origin::Sampled);
-        figures.set(names::SERVER_SOFTIRQ, per_request);
+        let ticks = servers.times.softirq;
+        figures.measured(names::SERVER_SOFTIRQ, softirq_us / requests as f64, ticks, Origin::Sampled);
         // Softirq that interrupts a thread is charged to that thread, unless the kernel accounts for it apart
         // (CONFIG_IRQ_TIME_ACCOUNTING). Either way the CPUs were busy for the group's time and what is beside it.
         if let Some(busy) = servers.busy_cpus().filter(|_| self.has_group) {
             let room_us = (busy * self.elapsed_ns() as f64 - self.server_cpu_ns() as f64) / 1e3;
             let beside_us = softirq_us.min(room_us.max(0.0));
-            let figure = Figure::new(beside_us / requests as f64, "us", servers.times.softirq, Origin::Sampled);
-            figures.set(names::SERVER_SOFTIRQ_BESIDE, figure);
+            figures.measured(names::SERVER_SOFTIRQ_BESIDE, beside_us / requests as f64, ticks, Origin::Sampled);
         }
-        let busy = match servers.busy_cpus() {
-            Some(busy) => Figure::new(busy / servers.cpus as f64, "ratio", 2, Origin::Timed),
-            None => Figure::not_measured("ratio", "none of the server's CPUs is in /proc/stat"),
-        };
-        figures.set(names::SERVER_CPU_BUSY, busy);
-        let others = match Neighbours::of(self) {
-            Some(others) => Figure::new(others.cpus, "CPUs", others.processes as u64, Origin::Timed),
-            None => Figure::not_measured("CPUs", "the window was shorter than a tick of the kernel's clock"),
-        };
-        figures.set(names::MACHINE_OTHERS, others);
+        match servers.busy_cpus() {
+            Some(busy) => figures.measured(names::SERVER_CPU_BUSY, busy / servers.cpus as f64, 2, Origin::Timed),
+            None => figures.not_measured(names::SERVER_CPU_BUSY, "none of the server's CPUs is in /proc/stat"),
+        }
+        match Neighbours::of(self) {
+            Some(others) => {
+                figures.measured(names::MACHINE_OTHERS, others.cpus, others.processes as u64, Origin::Timed);
+            }
+            None => figures.not_measured(names::MACHINE_OTHERS, SHORTER_THAN_A_TICK),
+        }
     }
 
     fn network_figures(&self, figures: &mut Figures) {
         let elapsed_s = self.elapsed_ns() as f64 / 1e9;
-        let mut set = |name: &str, of: fn(&NetworkReading) -> Option<u64>| {
-            figures.set(
-                name,
-                match (of(&self.begin.network), of(&self.end.network)) {
-                    (Some(begin), Some(end)) => {
-                        let count = end.saturating_sub(begin);
-                        Figure::new(count as f64 / elapsed_s, "1/s", count, Origin::Counted)
-                    }
-                    _ => Figure::not_measured("1/s", "the kernel does not show this counter in /proc/net"),
-                },
-            );
-        };
+        let mut set =
+            |name: &str, of: fn(&NetworkReading) -> Option<u64>| match (of(&self.begin.network), of(&self.end.network))
+            {
+                (Some(begin), Some(end)) => {
+                    let count = end.saturating_sub(begin);
+                    figures.measured(name, count as f64 / elapsed_s, count, Origin::Counted);
+                }
+                _ => figures.not_measured(name, "the kernel does not show this counter in /proc/net"),
+            };
         set(names::TCP_IN, |net| net.segments_in);
         set(names::TCP_OUT, |net| net.segments_out);
         set(names::TCP_RETRANSMITS, |net| net.retransmits);
@@ -338,30 +332,24 @@ impl Window {
         if let (Some(before), Some(begin)) = (self.network_before.listen_overflows, self.begin.network.listen_overflows)
         {
             let count = begin.saturating_sub(before);
-            let figure = Figure::new(count as f64, "connections", count, Origin::Counted);
-            figures.set(names::TCP_LISTEN_OVERFLOWS_BEFORE, figure);
+            figures.measured(names::TCP_LISTEN_OVERFLOWS_BEFORE, count as f64, count, Origin::Counted);
         }
-        figures.set(
-            names::NET_LINK_USED,
-            match self.busiest_link_ratio() {
-                Some(share) => Figure::new(share, "ratio", self.end.network.links.len() as u64, Origin::Counted),
-                None => Figure::not_measured("ratio", "no network device here says how fast it is"),
-            },
-        );
-        figures.set(
-            names::ACCEPT_QUEUE_MAX,
-            match self.samples.queue_readings {
-                0 => Figure::not_measured("connections", self.why_no_sockets()),
-                readings => Figure::new(f64::from(self.samples.queue_max), "connections", readings, Origin::Sampled),
-            },
-        );
-        figures.set(
-            names::ACCEPT_QUEUE_LIMIT,
-            match self.samples.queue_limit {
-                0 => Figure::not_measured("connections", "the kernel told no limit of the listener's queue"),
-                limit => Figure::new(f64::from(limit), "connections", self.samples.queue_readings, Origin::Counted),
-            },
-        );
+        let links = self.end.network.links.len() as u64;
+        match self.busiest_link_ratio() {
+            Some(share) => figures.measured(names::NET_LINK_USED, share, links, Origin::Counted),
+            None => figures.not_measured(names::NET_LINK_USED, "no network device here says how fast it is"),
+        }
+        let (queue_max, readings) = (f64::from(self.samples.queue_max), self.samples.queue_readings);
+        match readings {
+            0 => figures.not_measured(names::ACCEPT_QUEUE_MAX, &self.why_no_sockets()),
+            _ => figures.measured(names::ACCEPT_QUEUE_MAX, queue_max, readings, Origin::Sampled),
+        }
+        match self.samples.queue_limit {
+            0 => {
+                figures.not_measured(names::ACCEPT_QUEUE_LIMIT, "the kernel reported no limit of the listener's queue")
+            }
+            limit => figures.measured(names::ACCEPT_QUEUE_LIMIT, limit.into(), readings, Origin::Counted),
+        }
     }
 
     /// The larger of both directions of each device over its speed; the largest of them.
@@ -379,9 +367,9 @@ impl Window {
 
     fn observer_figures(&self, figures: &mut Figures) {
         let cpus = self.observer_cpu_ns() as f64 / self.elapsed_ns() as f64;
-        figures.set(names::OBSERVER_CPUS, Figure::new(cpus, "CPUs", 2 + self.samples.readings, Origin::Timed));
+        figures.measured(names::OBSERVER_CPUS, cpus, 2 + self.samples.readings, Origin::Timed);
         let each_us = self.samples.cpu_ns as f64 / 1e3 / self.samples.readings as f64;
-        figures.set(names::OBSERVER_READING, Figure::new(each_us, "us", self.samples.readings, Origin::Timed));
+        figures.measured(names::OBSERVER_READING, each_us, self.samples.readings, Origin::Timed);
     }
 
     fn connection_states(&self) -> BTreeMap<String, Figure> {

@@ -22,25 +22,10 @@ pub const WIDTH: usize = 100;
 
 /// Breaks words into lines of at most [`WIDTH`], the first after `first`, the others after `rest`.
 pub(crate) fn wrap(text: &str, first: &str, rest: &str) -> String {
-    let mut out = String::new();
-    let mut line = first.to_string();
-    let mut is_empty = true;
-    for word in text.split_whitespace() {
-        if !is_empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
-            out.push_str(line.trim_end());
-            out.push('\n');
-            line = rest.to_string();
-            is_empty = true;
-        }
-        if !is_empty {
-            line.push(' ');
-        }
-        line.push_str(word);
-        is_empty = false;
-    }
-    out.push_str(line.trim_end());
-    out.push('\n');
-    out
+    let options = textwrap::Options::new(WIDTH).initial_indent(first).subsequent_indent(rest);
+    let options = options.break_words(false).word_splitter(textwrap::WordSplitter::NoHyphenation);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    textwrap::fill(&words.join(" "), options).trim_end().to_string() + "\n"
 }
 
 /// A title and sentences; nothing without a sentence.
