@@ -9,8 +9,8 @@ mod words;
 
 pub use words::{headline, sentences, value_cell, value_words};
 
+use crate::point::{client_is_saturated, cpu_us, softirq_beside_us};
 use crate::statistics::{bootstrap, median};
-use crate::zones::{client_is_saturated, cpu_us, softirq_beside_us};
 use record::{Axis, Criteria, Doubt, DoubtKind, Point, RunDir, Severity, Sweep, names};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -11,6 +11,7 @@ pub mod disturbance;
 mod doubted;
 pub mod growth;
 pub mod limit;
+mod point;
 pub mod predict;
 pub mod profile;
 mod shown;

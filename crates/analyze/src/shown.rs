@@ -23,10 +23,22 @@ pub(crate) fn cost_us(us: f64) -> f64 {
     read_back(&format!("{us:.1}"))
 }
 
+/// A ratio as a percentage, with decimals where it is small: `98 %`, `1.5 %`, `0.05 %`.
+pub fn percent(ratio: f64) -> String {
+    let percent = ratio * 100.0;
+    if percent != 0.0 && percent.abs() < 0.095 {
+        format!("{percent:.2} %")
+    } else if percent.abs() < 9.95 && percent.fract().abs() > 1e-9 {
+        format!("{percent:.1} %")
+    } else {
+        format!("{percent:.0} %")
+    }
+}
+
 /// A share of a hundred and its limit, with as many decimals as it takes to tell them apart: `97.6 %` and `98 %`.
 pub(crate) fn percent_against(share: f64, limit: f64) -> (String, String) {
-    let limit_words = crate::zones::percent(limit);
-    let plain = crate::zones::percent(share);
+    let limit_words = percent(limit);
+    let plain = percent(share);
     if plain != limit_words || share == limit {
         return (plain, limit_words);
     }

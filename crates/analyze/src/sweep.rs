@@ -1,19 +1,107 @@
-//! Which load is measured next: the planning of the sweeps and of an axis, pure. The caller measures what a step asks for, appends the
-//! point (with the step's repeat), and asks again; so a plan can be tested against synthetic servers without any load.
-//!
-//! `elapsed_ns` is the time since the run began. Each sweep takes a share of what is left of the budget at its first call:
-//! the sweep over connections half, the search over rate all; [`ConnectionSweep::with_budget_share`] changes it.
+//! Which load is measured next: the planners, pure. The caller does what a step asks for, keeps the point, and asks again; so a
+//! plan is tested against synthetic servers without any load.
 
 mod axis;
+mod capacity;
 mod connections;
 mod rate;
 mod schedule;
+mod turns;
 
-use record::{Point, Sweep};
+use record::scenario::SweepPlan;
+use record::{AxisPlace, Criteria, Point, Sweep};
 
-pub use axis::{AxisStep, AxisSweep};
+pub use axis::{AxisSweep, COLD, DELAYS_MS, TIME_WAIT};
+pub use capacity::{Capacity, capacity};
 pub use connections::ConnectionSweep;
 pub use rate::RateSearch;
+pub use turns::Turns;
+
+/// Chooses what is measured, from what was measured before. The same points and times give the same steps: what is random comes
+/// from the run's seed.
+pub trait Planner {
+    /// What is varied, as it stands before the reason of [`Step::Done`].
+    fn subject(&self) -> &str;
+
+    /// The next step. `points`: all points of the server that is measured now; `elapsed_ns`: the time since the run began.
+    ///
+    /// A planner takes a share of what is left of the budget at its first call. After [`Step::Done`] it gives nothing else.
+    fn next(&mut self, points: &[Point], elapsed_ns: u64) -> Step;
+}
+
+/// What a planner wants next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// Stop the server, start this one (0 or 1), and measure it. A run begins with server 0.
+    Serve {
+        /// Which of the two servers.
+        server: usize,
+    },
+    /// Measure a point.
+    Measure(Trial),
+    /// Run the yardstick: the fixed work and the reference load that show the machine's drift.
+    Yardstick,
+    /// The planner is through.
+    Done {
+        /// Why it stopped, in words.
+        reason: String,
+    },
+}
+
+/// A point that is to be measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Trial {
+    /// What is put on the server.
+    pub load: Load,
+    /// Repeat that the point belongs to; 0 while a region is searched.
+    pub repeat: u32,
+    /// Length of the window.
+    pub duration_ns: u64,
+    /// Load before the window.
+    pub warmup_ns: u64,
+}
+
+/// What is put on the server in a point.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Load {
+    /// So many connections in a closed loop.
+    Connections(u64),
+    /// So many connections in a closed loop, to learn the capacity before an axis of rates.
+    Capacity(u64),
+    /// So many requests per second in an open loop.
+    Rate(f64),
+    /// The place on an axis.
+    Place(AxisPlace),
+}
+
+impl Load {
+    /// The sweep that a point of this load belongs to.
+    pub fn sweep(self) -> Sweep {
+        match self {
+            Load::Connections(_) => Sweep::Connections,
+            Load::Capacity(_) => Sweep::Single,
+            Load::Rate(_) => Sweep::Rate,
+            Load::Place(_) => Sweep::Axis,
+        }
+    }
+}
+
+/// Connections from the fewest to the most, doubled from one to the next.
+fn ladder(plan: &SweepPlan) -> Vec<u64> {
+    let most = plan.connections_max.max(plan.connections_min).max(1);
+    let mut loads = vec![plan.connections_min.max(1)];
+    while let Some(last) = loads.last().copied().filter(|last| *last < most) {
+        loads.push(last.saturating_mul(2).min(most));
+    }
+    loads
+}
+
+/// Whether the last two loads of the first pass over connections both failed: more would say nothing new.
+fn failed_twice(points: &[Point], criteria: &Criteria) -> bool {
+    let is_first_pass = |point: &&Point| point.sweep == Sweep::Connections && point.repeat == 0;
+    let mut last = points.iter().rev().filter(is_first_pass).take(2).map(|point| crate::zones::fails(point, criteria));
+    last.next() == Some(true) && last.next() == Some(true)
+}
 
 /// Whether fewer than half of a sweep's points are disturbed: only then may measuring one again help.
 fn is_mostly_quiet(points: &[Point], sweep: Sweep) -> bool {
@@ -21,52 +109,17 @@ fn is_mostly_quiet(points: &[Point], sweep: Sweep) -> bool {
     2 * of_sweep().filter(|point| crate::disturbance::is_disturbed(point)).count() < of_sweep().count()
 }
 
-/// What the sweep over connections wants next.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Step {
-    /// Measure a closed-loop point.
-    Measure {
-        /// Connections to hold.
-        connections: u64,
-        /// Repeat that the point belongs to.
-        repeat: u32,
-        /// Length of the window.
-        duration_ns: u64,
-        /// Load before the window.
-        warmup_ns: u64,
-        /// One phrase for the progress line.
-        why: String,
-    },
-    /// Run the yardstick: the fixed work and the reference load that show the machine's drift.
-    Yardstick,
-    /// The sweep is over.
-    Done {
-        /// Why it stopped, in words.
-        reason: String,
-    },
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// What the search over rate wants next.
-#[derive(Debug, Clone, PartialEq)]
-pub enum RateStep {
-    /// Measure an open-loop point.
-    Measure {
-        /// Offered load.
-        rate_per_sec: f64,
-        /// Length of the window.
-        duration_ns: u64,
-        /// Load before the window.
-        warmup_ns: u64,
-        /// Repeat that the point belongs to; 0 during the search, blocks from 1.
-        repeat: u32,
-        /// One phrase for the progress line.
-        why: String,
-    },
-    /// Run the yardstick.
-    Yardstick,
-    /// The search is over.
-    Done {
-        /// Why it stopped, in words.
-        reason: String,
-    },
+    #[test]
+    fn the_ladder_doubles_and_ends_at_the_most() {
+        let loads = |connections_min, connections_max| {
+            ladder(&SweepPlan { connections_min, connections_max, ..turns::tests::plan() })
+        };
+        assert_eq!(loads(1, 20), [1, 2, 4, 8, 16, 20]);
+        assert_eq!(loads(7, 7), [7]);
+        assert_eq!(loads(0, 0), [1]);
+    }
 }

@@ -16,10 +16,11 @@ mod figures;
 mod find;
 mod levels;
 
-pub use failure::{crossed, fails, percent};
+pub use crate::point::{client_is_saturated, cpu_us, server_is_saturated};
+pub(crate) use crate::point::{client_limited, softirq_beside_us};
+pub use crate::shown::percent;
+pub use failure::{crossed, fails};
 pub use find::{find, load_words, of_run};
-pub use levels::{client_is_saturated, cpu_us, server_is_saturated};
-pub(crate) use levels::{client_limited, softirq_beside_us};
 
 use record::{Criteria, Doubt, Sweep};
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! Facts about the server that a reader needs beside the figures.
 
+use crate::group::Target;
 use crate::listening::listening_addresses;
-use crate::observer::Target;
 use crate::proc_text::parse_cgroup_path;
 use crate::processes::read_stat;
 use crate::wait_call::has_scalable_select;

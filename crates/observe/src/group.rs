@@ -36,6 +36,22 @@ pub enum Group {
     None,
 }
 
+/// What is watched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The server's port.
+    pub port: u16,
+    /// Its processes.
+    pub group: Group,
+    /// Read sockets and network counters in this process's network namespace; `None` = in that of the thread that starts
+    /// the observer.
+    pub netns_pid: Option<u32>,
+    /// CPUs that the server may use; empty = all.
+    pub server_cpus: Vec<usize>,
+    /// The load generator's process, whose CPU time is not "other work". 0 = there is none on this machine.
+    pub client_pid: u32,
+}
+
 /// What the group used since it was first seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct GroupCounters {

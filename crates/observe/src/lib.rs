@@ -27,8 +27,8 @@
 //! ```
 //!
 //! Rooms inside: [`proc_text`] (parsers), `kept_file`, `cpu_clock`, [`sock_diag`] (how things are read), `group`,
-//! `machine`, `network`, `port_sockets` (what is read), `sampler`, `observer` (when), `window`, `neighbours`,
-//! `window_doubts` (what follows). A further source, such as a BPF program, is one more reader beside `network`: read at
+//! `machine`, `network`, `port_sockets` (what is read), `sampler`, `observer` (when), `window` with `doubts` and
+//! `neighbours` (what follows). A further source, such as a BPF program, is one more reader beside `network`: read at
 //! both edges into [`window::Edge`], or by the sampler into its samples, and turned into figures in `window`.
 
 #[cfg(feature = "bpf")]
@@ -42,7 +42,6 @@ mod kept_file;
 mod listening;
 mod machine;
 mod namespace;
-mod neighbours;
 mod network;
 mod observer;
 mod outgoing;
@@ -56,14 +55,13 @@ mod time_wait;
 mod wait_call;
 pub mod watch;
 pub mod window;
-mod window_doubts;
 mod yardstick;
 
 pub use capabilities::{Capability, capabilities};
 pub use error::ObserveError;
-pub use group::Group;
+pub use group::{Group, Target};
 pub use listening::{ServerProcess, listening_addresses, server_on_port};
-pub use observer::{Observer, Target};
+pub use observer::Observer;
 pub use time_wait::TimeWaitSockets;
 pub use window::{Observation, Window};
 pub use yardstick::yardstick;

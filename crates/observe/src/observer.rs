@@ -3,7 +3,7 @@
 use crate::cpu_clock;
 use crate::error::ObserveError;
 use crate::facts;
-use crate::group::{Group, ServerGroup, anonymous_pages};
+use crate::group::{Group, ServerGroup, Target, anonymous_pages};
 use crate::listening::server_on_port;
 use crate::machine::MachineReader;
 use crate::network::{NetworkReader, NetworkReading};
@@ -14,6 +14,7 @@ use crate::processes::{ProcessTable, read_stat};
 use crate::sampler::{Sampler, Shared};
 use crate::window::{Edge, MissingReasons, Window};
 use record::Outside;
+use record::machine::{WAITED_CALL, WAITED_FILE};
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::Arc;
@@ -27,22 +28,6 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
 const MAX_WAITED_FILES: usize = 32;
 /// Processes whose descriptors are counted.
 const MAX_COUNTED: usize = 64;
-
-/// What is watched.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
-    /// The server's port.
-    pub port: u16,
-    /// Its processes.
-    pub group: Group,
-    /// Read sockets and network counters in this process's network namespace; `None` = in that of the thread that starts
-    /// the observer.
-    pub netns_pid: Option<u32>,
-    /// CPUs that the server may use; empty = all.
-    pub server_cpus: Vec<usize>,
-    /// The load generator's process, whose CPU time is not "other work". 0 = there is none on this machine.
-    pub client_pid: u32,
-}
 
 /// Watches a server until it is dropped.
 #[derive(Debug)]
@@ -59,7 +44,7 @@ pub struct Observer {
     /// Counters at the end of the window before, or at the start.
     network_before: NetworkReading,
     /// Files that threads were seen waiting for, by call and name.
-    waited_for: BTreeMap<String, u64>,
+    waited_for: BTreeMap<(&'static str, String), u64>,
     /// Where most of the server's own connections led, the last time that there were any.
     backend: Option<std::net::SocketAddr>,
 }
@@ -158,7 +143,7 @@ impl Observer {
         }
         end.clocks = self.table.cpu_clocks();
         self.read_own_side(&mut end, own_before_ns);
-        if !members.is_empty() && self.missing.group.as_deref().is_some_and(|why| why.starts_with("nothing")) {
+        if !members.is_empty() {
             self.missing.group = None;
         }
         let samples = self.shared.end_window();
@@ -204,8 +189,9 @@ impl Observer {
         if let Some(backend) = self.backend {
             facts.insert("backend".into(), backend.to_string());
         }
-        if let Some((file, _)) = self.waited_for.iter().max_by_key(|(_, count)| **count) {
-            facts.insert("waited_for".into(), Outside::new(file, 300).into());
+        if let Some(((call, file), _)) = self.waited_for.iter().max_by_key(|(_, count)| **count) {
+            facts.insert(WAITED_CALL.into(), call.to_string());
+            facts.insert(WAITED_FILE.into(), Outside::new(file, 300).into());
         }
         facts
     }

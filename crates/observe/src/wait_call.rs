@@ -40,14 +40,14 @@ pub struct Stalls {
     pub events: u64,
     /// Asleep in writing, reading or syncing a file or pipe.
     pub files: u64,
-    /// How often by call and file: `fsync of /var/log/access.log`. Untrusted text.
-    pub by_file: BTreeMap<String, u64>,
+    /// How often, by call (`write`, `sync`, `read`) and file. The name is untrusted text.
+    pub by_file: BTreeMap<(&'static str, String), u64>,
 }
 
 impl Stalls {
     fn count(&mut self, pid: u32, call: Option<WaitCall>) {
         self.looks += 1;
-        let (descriptor, word) = match call {
+        let (descriptor, call) = match call {
             Some(WaitCall::Lock) => {
                 self.locks += 1;
                 return;
@@ -56,19 +56,19 @@ impl Stalls {
                 self.events += 1;
                 return;
             }
-            Some(WaitCall::Write { descriptor, is_sync: true }) => (descriptor, "sync of"),
-            Some(WaitCall::Write { descriptor, is_sync: false }) => (descriptor, "write to"),
-            Some(WaitCall::Read { descriptor }) => (descriptor, "read from"),
+            Some(WaitCall::Write { descriptor, is_sync: true }) => (descriptor, "sync"),
+            Some(WaitCall::Write { descriptor, is_sync: false }) => (descriptor, "write"),
+            Some(WaitCall::Read { descriptor }) => (descriptor, "read"),
             _ => return,
         };
         let Ok(file) = fs::read_link(format!("/proc/{pid}/fd/{descriptor}")) else { return };
         let file = file.to_string_lossy();
         // Sockets are the network's; who reads a pipe or a device waits for work.
         let is_file = file.starts_with('/') && !file.starts_with("/dev/");
-        if is_file || (file.starts_with("pipe:") && word == "write to") {
+        if is_file || (file.starts_with("pipe:") && call == "write") {
             self.files += 1;
             let name = if is_file { file.chars().take(MAX_NAME_CHARS).collect() } else { "a pipe".to_string() };
-            let key = format!("{word} {name}");
+            let key = (call, name);
             if self.by_file.len() < MAX_FILES || self.by_file.contains_key(&key) {
                 *self.by_file.entry(key).or_default() += 1;
             }

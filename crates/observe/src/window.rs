@@ -1,12 +1,14 @@
 //! A window between two edges, and the figures that follow from it.
 
+mod doubts;
+mod neighbours;
+
 use crate::group::{GroupCounters, GroupSize, clock_ticks_per_sec};
 use crate::machine::{CpuUse, MachineReading};
-use crate::neighbours::Neighbours;
 use crate::network::{Link, NetworkReading};
 use crate::sampler::Samples;
 use crate::sock_diag::STATES;
-use crate::window_doubts;
+use neighbours::Neighbours;
 use record::Outside;
 use record::doubt::Doubt;
 use record::figure::{Figure, Figures, Origin};
@@ -95,7 +97,7 @@ impl Window {
     pub fn server_cpu_ns(&self) -> u64 {
         let by_clocks = self.by_clocks_ns();
         match self.by_cgroup_ns() {
-            Some(by_cgroup) if by_cgroup > by_clocks + window_doubts::tolerance_ns(by_clocks) => by_cgroup,
+            Some(by_cgroup) if by_cgroup > by_clocks + doubts::tolerance_ns(by_clocks) => by_cgroup,
             _ => by_clocks,
         }
     }
@@ -146,7 +148,7 @@ impl Window {
         self.softirq_figures(&mut figures);
         self.network_figures(&mut figures);
         self.observer_figures(&mut figures);
-        Observation { figures, connection_states: self.connection_states(), doubts: window_doubts::of(self) }
+        Observation { figures, connection_states: self.connection_states(), doubts: doubts::of(self) }
     }
 
     fn server_figures(&self, figures: &mut Figures, requests: u64) {

@@ -163,6 +163,9 @@ pub struct SweepPlan {
     pub repeats: u32,
     /// Length of a measured point of the sweep.
     pub point_duration_ns: u64,
+    /// Load before every point; absent: a fifth of the point.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warmup_ns: Option<u64>,
     /// Wall-clock budget for the whole run; the search stops refining when it is spent, and says so.
     pub budget_ns: u64,
     /// Connections of the open-loop search.

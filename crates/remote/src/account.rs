@@ -1,10 +1,18 @@
 //! What is told of each worker: its loss, its clock, its part of the load.
 
-use crate::fleet::OnLoss;
 use crate::link::{Link, Stand};
 use record::figure::{Figure, Figures, Origin};
 use record::units::{format_nanos, format_si};
 use record::{Doubt, DoubtKind, Point, Severity, names};
+
+/// What a lost worker means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnLoss {
+    /// The others stop; what was measured is kept.
+    End,
+    /// The others go on.
+    GoOn,
+}
 
 /// A start that is less certain than this is doubted.
 const CLOCK_LIMIT_NS: u64 = 1_000_000;

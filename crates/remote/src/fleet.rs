@@ -1,5 +1,6 @@
 //! A load over several workers: shares go out, all start at one instant, results come back as one.
 
+pub use crate::account::OnLoss;
 use crate::account::{Part, clock_doubt, loss_doubt, uncounted_words, worker_figures, worker_line};
 use crate::error::{RemoteError, Result, unusable};
 use crate::link::{Event, Link, Out, Source, Stand};
@@ -25,15 +26,6 @@ const CLOCK_GOAL_NS: u64 = 250_000;
 const PROGRESS_NS: u64 = 200_000_000;
 /// Results may come this long after the window: timeouts of the last requests, and the way.
 const RESULT_NS: u64 = 30_000_000_000;
-
-/// What a lost worker means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnLoss {
-    /// The others stop; what was measured is kept.
-    End,
-    /// The others go on.
-    GoOn,
-}
 
 /// Several workers.
 pub struct Fleet {

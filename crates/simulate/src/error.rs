@@ -64,7 +64,7 @@ pub enum SimulateError {
     Guest(String),
     /// It took longer than was allowed.
     #[error(
-        "the guest did not end within {seconds} s; give it more time (--timeout), or more memory (--memory) if it has many connections; its last words: {words}"
+        "the guest did not end within {seconds} s; give it more time (--guest-timeout), or more memory (--memory) if it has many connections; its last words: {words}"
     )]
     Late {
         /// The limit.

@@ -76,7 +76,7 @@ const HABITS: [(&[&str], &str); 11] = [
 ];
 
 /// Options that had another name: command, the old one, the new one. One word has one meaning in all commands.
-const RENAMED: [(&str, &str, &str); 11] = [
+pub(crate) const RENAMED: [(&str, &str, &str); 14] = [
     ("watch", "--mode", "--detail"),
     ("watch", "--classes", "--response-classes"),
     ("find", "--watch", "--detail"),
@@ -86,11 +86,41 @@ const RENAMED: [(&str, &str, &str); 11] = [
     ("profile", "--sweep", "--axis"),
     ("profile", "--method", "--accounting"),
     ("simulate", "--pack", "--repack"),
+    ("simulate", "--timeout", "--guest-timeout"),
+    ("report", "--out", "--page"),
+    ("files", "--out", "--into"),
     ("predict", "--delay", "--round-trip"),
     ("predict", "--mix", "--class-shares"),
 ];
 
-/// A hint for an option that another tool has, or that had another name.
+/// Options that stand in scenario files alone: the command, the file's section, the options.
+pub(crate) const IN_SCENARIO: [(&str, &str, &[&str]); 4] = [
+    ("find", "load", &["--connect-rate"]),
+    ("find", "find", &["--conforming-share", "--elastic-gain", "--saturation", "--efficiency-loss", "--bracket"]),
+    (
+        "simulate",
+        "clients",
+        &[
+            "--read-rate",
+            "--asked-bandwidth",
+            "--demanded-bandwidth",
+            "--close-first",
+            "--tls-resumption",
+            "--tls-ca",
+            "--tls-insecure",
+        ],
+    ),
+    (
+        "simulate",
+        "simulate",
+        &["--warmup-packets", "--l1-ways", "--l2-ways", "--l3-ways", "--line", "--replacement", "--tlb"],
+    ),
+];
+
+/// Options of `scale` that compared a server with itself.
+const COMPARED_BY_SCALE: [&str; 5] = ["--compare", "--connections", "--cold", "--duration-ms", "--repeats"];
+
+/// A hint for an option that another tool has, that had another name, or that stands elsewhere.
 fn habit(error: &clap::Error) -> Option<String> {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
     let (ErrorKind::UnknownArgument, Some(ContextValue::String(typed))) =
@@ -100,7 +130,19 @@ fn habit(error: &clap::Error) -> Option<String> {
     };
     let command = std::env::args().nth(1).unwrap_or_default();
     // What find and load have in common had the same names in both.
-    let command = if command == "load" { "find" } else { &command };
+    let command = if matches!(command.as_str(), "load" | "fleet") { "find" } else { &command };
+    if command == "scale" && COMPARED_BY_SCALE.contains(&typed.as_str()) {
+        return Some(format!(
+            "there is no {typed}: both are measured by straingauge find URL --compare-with scale -- SERVER ..."
+        ));
+    }
+    let is_meant = |(of, _, options): &&(&str, &str, &[&str])| *of == command && options.contains(&typed.as_str());
+    if let Some((_, section, _)) = IN_SCENARIO.iter().find(is_meant) {
+        let key = typed.trim_start_matches('-');
+        return Some(format!(
+            "{typed} stands in a scenario file alone: write {key} = ... into its section [{section}], and name the file with --scenario"
+        ));
+    }
     if let Some((.., new)) = RENAMED.iter().find(|(of, old, _)| *of == command && old == typed) {
         return Some(format!("{typed} is called {new} now"));
     }

@@ -1,6 +1,7 @@
 //! The workers that send a load instead of this process, from the options that ask for them.
 
 use crate::cli::{FleetOptions, LoadOptions, RayOptions, WorkerLossWord};
+use crate::defaults;
 use crate::failure::wrong_usage;
 use crate::progress::Progress;
 use crate::signals::Stop;
@@ -77,7 +78,7 @@ fn as_usage(error: RemoteError) -> anyhow::Error {
 }
 
 fn start_nodes(ray: &RayOptions, stop: &Stop, progress: &mut Progress) -> Result<Nodes> {
-    let python = ray.python.as_deref().unwrap_or("python3");
+    let python = ray.python.as_deref().unwrap_or(defaults::PYTHON);
     Ok(Nodes::start(&ray_plan(ray)?, python, stop.flag(), &mut |what| progress.show(what))?)
 }
 
@@ -94,9 +95,9 @@ fn ray_plan(ray: &RayOptions) -> Result<RayPlan> {
         binary,
         address: ray.address.clone(),
         workers: ray.workers.map(|count| count.0),
-        worker_cpus: ray.worker_cpus.unwrap_or(1.0),
+        worker_cpus: ray.worker_cpus.unwrap_or(defaults::WORKER_CPUS as f64),
         prefix: ray.worker_prefix.clone(),
         arguments,
-        wait_s: ray.node_timeout.map_or(60.0, |time| time.0.as_secs_f64()),
+        wait_s: ray.node_timeout.map_or(defaults::NODE_TIMEOUT, |time| time.0).as_secs_f64(),
     })
 }

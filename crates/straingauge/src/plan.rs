@@ -9,11 +9,13 @@ use crate::cli::{
     PathWord, ScenarioToml, ServerOptions, WatchingOptions, WorkloadOptions,
 };
 use crate::cpus;
+use crate::defaults;
 use crate::failure::wrong_usage;
-use crate::quantity::Count;
+use crate::input::read_file;
+use crate::quantity::{Count, Time};
 use crate::url::Target;
 use crate::workload::{Resolved, Supplied};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use record::path::PathError;
 use record::scenario::SweepPlan;
 use record::{Arrival, Criteria, LoadPlan, Pace, PathMechanism, PathPlan, WhatIf};
@@ -100,7 +102,8 @@ impl LoadKind {
     }
 
     fn default_warmup_ns(self) -> u64 {
-        if self.is_sweep() { 200_000_000 } else { 1_000_000_000 }
+        let warmup = if self.is_sweep() { defaults::POINT_DURATION / 5 } else { defaults::WARMUP };
+        warmup.as_nanos() as u64
     }
 }
 
@@ -166,18 +169,6 @@ pub fn path_plan(options: &PathOptions, seed: u64) -> Result<Option<PathPlan>> {
     Ok(Some(plan))
 }
 
-/// Reads a file that must not be larger than `limit`.
-pub fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>> {
-    use std::io::Read;
-    let file = std::fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let mut bytes = Vec::new();
-    file.take(limit + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read {}", path.display()))?;
-    if bytes.len() as u64 > limit {
-        return Err(wrong_usage(format!("{} has more than {limit} bytes: is it the right file?", path.display())));
-    }
-    Ok(bytes)
-}
-
 /// Makes the engine's plan from what was typed, and what the engine reads while it runs. `addresses`: the server's;
 /// `client_cpus`: for the engine's threads where none were typed, empty = not pinned.
 pub fn load_plan(
@@ -193,7 +184,7 @@ pub fn load_plan(
         None => Pace::Closed,
         Some(rate) if rate.0 > 0.0 => Pace::Open {
             rate_per_sec: rate.0,
-            arrival: match options.arrival.unwrap_or(ArrivalWord::Poisson) {
+            arrival: match options.arrival.unwrap_or_default() {
                 ArrivalWord::Constant => Arrival::Constant,
                 ArrivalWord::Poisson => Arrival::Poisson,
             },
@@ -204,7 +195,10 @@ pub fn load_plan(
     if pace == Pace::Closed && options.arrival.is_some() {
         return Err(wrong_usage("--arrival is about the open loop: give --rate too"));
     }
-    let default_connections = default_connections.unwrap_or(if pace == Pace::Closed { 10 } else { 256 });
+    let default_connections = default_connections.unwrap_or(match pace {
+        Pace::Closed => defaults::CONNECTIONS,
+        Pace::Open { .. } => defaults::OPEN_LOOP_CONNECTIONS,
+    });
     let connections = positive("--connections", options.connections, default_connections)?;
     if connections > MAX_CONNECTIONS {
         return Err(wrong_usage(format!(
@@ -223,12 +217,12 @@ pub fn load_plan(
         pinned => pinned,
     };
     let threads = positive("--threads", options.threads, default_threads as u64)?.min(connections).min(1024);
-    let duration_ns = duration_ns.or(options.duration.map(|time| time.nanos())).unwrap_or(10_000_000_000);
+    let duration_ns = duration_ns.unwrap_or(Time::nanos_or(options.duration, defaults::DURATION));
     if duration_ns < 10_000_000 {
         return Err(wrong_usage("--duration must be at least 10ms: shorter windows measure nothing"));
     }
-    let timeout_ns = options.timeout.map_or(10_000_000_000, |time| time.nanos());
-    let connect_timeout_ns = options.connect_timeout.map_or(5_000_000_000, |time| time.nanos());
+    let timeout_ns = Time::nanos_or(options.timeout, defaults::TIMEOUT);
+    let connect_timeout_ns = Time::nanos_or(options.connect_timeout, defaults::CONNECT_TIMEOUT);
     if timeout_ns < 1_000_000 || connect_timeout_ns < 1_000_000 {
         return Err(wrong_usage("--timeout and --connect-timeout must be at least 1ms"));
     }
@@ -273,7 +267,7 @@ pub fn load_plan(
         connect_timeout_ns,
         connect_rate_per_sec: options.connect_rate.map_or(0.0, |rate| rate.0),
         source_addresses: options.source_address.clone(),
-        seed: options.seed.unwrap_or(1),
+        seed: options.seed.unwrap_or(defaults::SEED),
         precise: options.precise,
         clients: clients::client_plan(&run.clients, options, target)?,
         workload,
@@ -343,27 +337,30 @@ pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan
         ..defaults
     };
     if criteria.bracket_ratio < 0.001 {
-        return Err(wrong_usage("--bracket must be at least 0.1%: finer than that is noise"));
+        return Err(wrong_usage("bracket of [find] must be at least 0.1%: finer than that is noise"));
     }
-    let connections_min = positive("--min-connections", options.min_connections, 1)?;
-    let connections_max = positive("--max-connections", options.max_connections, 4096)?;
+    let connections_min = positive("--min-connections", options.min_connections, defaults::MIN_CONNECTIONS)?;
+    let connections_max = positive("--max-connections", options.max_connections, defaults::MAX_CONNECTIONS)?;
     if connections_min > connections_max || connections_max > MAX_CONNECTIONS {
         return Err(wrong_usage(format!(
             "--min-connections {connections_min} and --max-connections {connections_max} are not a range up to {MAX_CONNECTIONS}"
         )));
     }
-    let budget_ns = options.budget.map_or(90_000_000_000, |time| time.nanos());
+    let budget_ns = Time::nanos_or(options.budget, defaults::BUDGET);
     if budget_ns < 5_000_000_000 {
         return Err(wrong_usage("--budget must be at least 5s: less finds nothing"));
     }
     Ok(SweepPlan {
         connections_min,
         connections_max,
-        repeats: u32::try_from(positive("--repeats", options.repeats, 5)?).unwrap_or(u32::MAX).min(1000),
-        point_duration_ns: load.duration.map_or(1_000_000_000, |time| time.nanos()).max(10_000_000),
+        repeats: u32::try_from(positive("--repeats", options.repeats, defaults::REPEATS)?)
+            .unwrap_or(u32::MAX)
+            .min(1000),
+        point_duration_ns: Time::nanos_or(load.duration, defaults::POINT_DURATION).max(10_000_000),
+        warmup_ns: load.warmup.map(|time| time.nanos()),
         budget_ns,
-        open_connections: positive("--open-connections", options.open_connections, 1024)?,
-        arrival: match load.arrival.unwrap_or(ArrivalWord::Poisson) {
+        open_connections: positive("--open-connections", options.open_connections, defaults::OPEN_CONNECTIONS)?,
+        arrival: match load.arrival.unwrap_or_default() {
             ArrivalWord::Constant => Arrival::Constant,
             ArrivalWord::Poisson => Arrival::Poisson,
         },

@@ -162,6 +162,11 @@ quantity! {
 }
 
 impl Time {
+    /// What was typed, or else this, in nanoseconds.
+    pub fn nanos_or(typed: Option<Time>, default: Duration) -> u64 {
+        typed.unwrap_or(Time(default)).nanos()
+    }
+
     /// The length in nanoseconds; 365 days, the most that parses, fit easily.
     pub fn nanos(self) -> u64 {
         self.0.as_nanos() as u64

@@ -16,6 +16,7 @@ mod help;
 mod interruption;
 mod load_counts;
 mod mixes;
+mod modules;
 mod planted;
 mod predict;
 mod profile_input;

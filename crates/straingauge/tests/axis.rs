@@ -87,7 +87,9 @@ fn connections_that_conform_are_counted_and_searched() {
     let dir = open_dir();
     let out = dir.path().join("run");
     let mut command = straingauge(["find", &server.url("10k.bin"), "--axis", "conforming", "--max-connections", "4"]);
-    command.args(["--asked-bandwidth", "800k", "--demanded-bandwidth", "400k", "--conforming-share", "50%"]);
+    let scenario = dir.path().join("half.toml");
+    std::fs::write(&scenario, "[find]\nconforming-share = '50%'\n").expect("our own folder");
+    command.args(["--asked-bandwidth", "800k", "--demanded-bandwidth", "400k", "--scenario"]).arg(&scenario);
     command.args(["--duration", "500ms", "--repeats", "1", "--json", "--quiet", "--out"]).arg(&out);
     let json = run(&mut command).exits_with(0).json();
     let conforming = member(&json, "conforming");

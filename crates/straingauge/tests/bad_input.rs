@@ -189,7 +189,7 @@ fn wrong_usage_of_find_is_said() {
         (&["--max-connections", "0"], &["--max-connections"]),
         (&["--connections", "10"], &["--max-connections"]),
         (&["--repeats", "0"], &["--repeats"]),
-        (&["--bracket", "0%"], &["--bracket"]),
+        (&["--bracket", "1%"], &["--bracket", "bracket = ...", "[find]", "--scenario"]),
         (&["--isolate", "sometimes"], &["sometimes", "never"]),
     ];
     for (options, words) in cases {

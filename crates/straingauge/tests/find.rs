@@ -150,7 +150,7 @@ fn a_server_that_is_there_already_is_driven_and_its_report_drawn_again_from_the_
     let moved = dir.path().join("nur");
     std::fs::rename(&out, &moved).expect("our own folder");
     let again = dir.path().join("again.html");
-    let said = run(straingauge(["report"]).arg(&moved).arg("--out").arg(&again)).exits_with(0);
+    let said = run(straingauge(["report"]).arg(&moved).arg("--page").arg(&again)).exits_with(0);
     let redrawn = std::fs::read(&again).expect("the page is there");
     let json = run(straingauge(["report", "--json"]).arg(&moved)).exits_with(0).json();
     assert!(member(&json, "doubts").is_array(), "{json:#}");
@@ -163,7 +163,7 @@ fn a_server_that_is_there_already_is_driven_and_its_report_drawn_again_from_the_
     let copy = std::fs::File::create(dir.path().join("copy")).expect("our own folder");
     let mut cat = std::process::Command::new("timeout");
     let mut reader = cat.args(["60", "cat"]).arg(&pipe).stdout(copy).spawn().expect("cat starts");
-    let written = run(straingauge(["report"]).arg(&moved).arg("--out").arg(&pipe)).exits_with(0);
+    let written = run(straingauge(["report"]).arg(&moved).arg("--page").arg(&pipe)).exits_with(0);
     assert!(!std::fs::symlink_metadata(&pipe).expect("the pipe is there").is_file(), "{}", written.err);
     assert!(reader.wait().is_ok_and(|status| status.success()));
     let through = std::fs::read(dir.path().join("copy")).expect("the copy is there");

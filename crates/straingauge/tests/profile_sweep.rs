@@ -46,7 +46,7 @@ fn the_microbenchmark_is_profiled_against_its_connections() {
     skip_unless!(is_root(), "needs root, for namespaces and to sample stacks with BPF");
     let dir = open_dir();
     let out = dir.path().join("run");
-    let more = ["--connections", "2,16", "--rate", "4k", "--repeats", "3", "--json", "-q"];
+    let more = ["--axis-values", "2,16", "--packet-rate", "4k", "--repeats", "3", "--json", "-q"];
     let said = run(&mut sweep_of("600ms", "connections", &out, &more));
     if !is_done(&said) {
         return;
@@ -100,8 +100,8 @@ fn the_microbenchmark_is_profiled_against_delay_and_rate() {
     skip_unless!(is_root(), "needs root, for namespaces and to sample stacks with BPF");
     let dir = open_dir();
     for (axis, more, values, unit) in [
-        ("delay", ["--delay", "0ms,5ms", "--connections", "4", "--rate", "2k"], [0.0, 5e6], "delay"),
-        ("packet-rate", ["--rate", "1k,3k", "--connections", "2", "--delay", "1ms"], [1e3, 3e3], "segments/s"),
+        ("delay", ["--axis-values", "0ms,5ms", "--connections", "4", "--packet-rate", "2k"], [0.0, 5e6], "delay"),
+        ("packet-rate", ["--axis-values", "1k,3k", "--connections", "2", "--delay", "1ms"], [1e3, 3e3], "segments/s"),
     ] {
         let out = dir.path().join(axis);
         let said = run(sweep(axis, &out, &["--repeats", "1", "-q"]).args(more));
@@ -128,7 +128,7 @@ fn a_web_server_is_profiled_against_its_connections() {
     let url = format!("http://127.0.0.1:{port}/1k.bin");
     // Long enough for some hundred samples of a server that has only a part of a CPU.
     let mut command =
-        sweep_of("2s", "connections", &out, &[&url, "--connections", "8,32", "--repeats", "1", "-q", "--"]);
+        sweep_of("2s", "connections", &out, &[&url, "--axis-values", "8,32", "--repeats", "1", "-q", "--"]);
     command.args(serve_words(Kind::Nginx, port, &dir.path().join("state"), "0.0.0.0"));
     let said = run(&mut command);
     if !is_done(&said) {
@@ -152,7 +152,8 @@ fn an_ended_or_killed_sweep_keeps_its_points_and_leaves_nothing() {
     for signal in [libc::SIGINT, libc::SIGKILL] {
         let dir = open_dir();
         let out = dir.path().join("run");
-        let mut command = sweep("connections", &out, &["--connections", "1,2", "--rate", "1k", "--repeats", "100"]);
+        let mut command =
+            sweep("connections", &out, &["--axis-values", "1,2", "--packet-rate", "1k", "--repeats", "100"]);
         let mut running = Running::start(&mut command);
         let pid = running.pid();
         while on_axis(&out).is_empty() && !running.has_ended() {
@@ -175,7 +176,7 @@ fn an_ended_or_killed_sweep_keeps_its_points_and_leaves_nothing() {
             run(&mut sweep(
                 "delay",
                 &dir.path().join("next"),
-                &["--delay", "0ms", "--repeats", "1", "--connections", "1"],
+                &["--axis-values", "0ms", "--repeats", "1", "--connections", "1"],
             ))
             .exits_with(0);
         }
@@ -190,16 +191,24 @@ fn an_ended_or_killed_sweep_keeps_its_points_and_leaves_nothing() {
 fn nonsense_is_refused_before_anything_is_started() {
     let many = (1..=65).map(|n: u32| n.to_string()).collect::<Vec<_>>().join(",");
     let url = "http://127.0.0.1:8080/";
-    let cases: [(&[&str], &[&str]); 14] = [
+    let cases: [(&[&str], &[&str]); 22] = [
         (&["--axis", "connections", url], &["-- SERVER"]),
         (&["--axis", "connections", "--", "nginx"], &["URL"]),
         (&["--axis", "connections", "--accounting", "exact"], &["--accounting"]),
-        (&["--axis", "connections", "--connections", "0"], &["--connections 0"]),
-        (&["--axis", "connections", "--connections", &many], &["64"]),
-        (&["--axis", "connections", "--rate", "1k,2k"], &["--rate", "list"]),
-        (&["--axis", "connections", "--rate", "5", url, "--", "nginx"], &["--rate", "packet-rate"]),
-        (&["--axis", "delay", "--delay", "20s"], &["--delay", "10s"]),
-        (&["--axis", "packet-rate", "--rate", "-5"], &["--rate"]),
+        (&["--axis", "connections", "--axis-values", "0"], &["--axis-values", "nothing"]),
+        (&["--axis", "connections", "--axis-values", &many], &["64"]),
+        (&["--axis", "connections", "--connections", "4"], &["--connections", "--axis-values"]),
+        (&["--axis", "delay", "--connections", "4,8"], &["--connections"]),
+        (&["--axis", "connections", "--packet-rate", "0"], &["--packet-rate 0"]),
+        (&["--axis", "connections", "--rate", "5"], &["segments", "--packet-rate"]),
+        (&["--axis", "rate"], &["segments", "--axis packet-rate"]),
+        (&["--axis", "packet-rate", url, "--", "nginx"], &["requests", "--axis rate"]),
+        (&["--axis", "connections", "--packet-rate", "5", url, "--", "nginx"], &["requests", "--rate"]),
+        (&["--axis", "connections", "--rate", "5", url, "--", "nginx"], &["--rate", "--axis rate"]),
+        (&["--axis", "delay", "--axis-values", "20s"], &["--axis-values", "10s"]),
+        (&["--axis", "packet-rate", "--axis-values", "-5"], &["--axis-values"]),
+        (&["--axis", "packet-rate", "--axis-values", "20M"], &["--axis-values"]),
+        (&["--axis", "cold"], &["cold", "packet-rate"]),
         (&["--axis", "connections", "--repeats", "0"], &["--repeats"]),
         (&["--axis", "connections", "--duration", "1ms"], &["--duration", "200ms"]),
         (&["--axis", "connections", "--budget", "1ms"], &["--budget"]),
@@ -211,6 +220,6 @@ fn nonsense_is_refused_before_anything_is_started() {
     }
     let dir = open_dir();
     let out = dir.path().join("run");
-    run(&mut sweep("connections", &out, &["--connections", "900k", "-q"])).exits_with(1).complains_of(&["descriptors"]);
+    run(&mut sweep("connections", &out, &["--axis-values", "900k", "-q"])).exits_with(1).complains_of(&["descriptors"]);
     assert!(!out.join("run.json").exists());
 }

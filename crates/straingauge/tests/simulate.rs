@@ -50,8 +50,8 @@ fn guests(mark: &str) -> usize {
 /// The microbenchmark at two loads with everything that can be counted; twice as many packets as short runs need would change nothing.
 fn everything(connections: &str) -> Vec<String> {
     let packets = if long_run() { "5000" } else { "500" };
-    let options = ["--packets", packets, "--warmup-packets", "100", "--delay", "1ms", "--l2", "128KiB,4MiB"];
-    let more = ["--repack", "tcp_sock", "--cost", "1,12,350", "--connections", connections];
+    let options = ["--packets", packets, "--delay", "1ms", "--l2", "128KiB,4MiB"];
+    let more = ["--repack", "tcp_sock", "--cost", "1,12,350", "--axis", "connections", "--axis-values", connections];
     options.iter().chain(&more).map(|word| word.to_string()).collect()
 }
 
@@ -346,7 +346,8 @@ fn a_log_is_replayed_in_the_guest_as_a_scenario_says_and_one_that_ends_early_is_
     std::fs::write(&scenario, text).expect("a scenario");
     let place = at.join("run").display().to_string();
     // What is typed wins over the file.
-    let words = ["--scenario", &scenario, "--connections", "1,64", "--no-caches", "--out", &place];
+    let words =
+        ["--scenario", &scenario, "--axis", "connections", "--axis-values", "1,64", "--no-caches", "--out", &place];
     nginx.simulate(&words).exits_with(1).complains_of(&["the load ended in the guest before the count did", "log"]);
     // The point before is kept.
     let json = run(&mut straingauge(["report", &place, "--json"])).exits_with(0).json();
@@ -367,7 +368,7 @@ fn a_log_is_replayed_in_the_guest_as_a_scenario_says_and_one_that_ends_early_is_
 #[test]
 fn a_guest_without_time_says_so() {
     needs_guest!();
-    simulate(&["--timeout", "1ms"]).exits_with(1).complains_of(&["did not end within", "--timeout"]);
+    simulate(&["--guest-timeout", "1ms"]).exits_with(1).complains_of(&["did not end within", "--guest-timeout"]);
 }
 
 #[test]
@@ -408,23 +409,34 @@ fn what_cannot_be_simulated_is_refused_in_a_sentence() {
     let refused = |arguments: &[&str], code: i32, words: &[&str]| {
         simulate(arguments).exits_with(code).complains_of(words);
     };
-    refused(&["--l2", "100KiB", "--l2-ways", "7"], 2, &["--l2", "do not divide"]);
-    refused(&["--l1", "64KiB", "--line", "48"], 2, &["--l1", "power of two"]);
-    refused(&["--l2-ways", "12", "--l2", "384KiB", "--replacement", "plru"], 2, &["tree-PLRU"]);
+    let folder = crate::rig::open_dir();
+    let scenario = |machine: &str| {
+        let path = folder.path().join("machine.toml");
+        std::fs::write(&path, format!("[simulate]\n{machine}\n")).expect("a scenario");
+        path.display().to_string()
+    };
+    refused(&["--scenario", &scenario("l2-ways = 7"), "--l2", "100KiB"], 2, &["--l2", "do not divide"]);
+    refused(&["--scenario", &scenario("line = 48"), "--l1", "64KiB"], 2, &["--l1", "power of two"]);
+    let twelve = scenario("l2-ways = 12\nreplacement = 'plru'");
+    refused(&["--scenario", &twelve, "--l2", "384KiB"], 2, &["tree-PLRU"]);
+    refused(&["--scenario", &scenario("tlb = 7")], 2, &["tlb"]);
+    refused(&["--l2-ways", "12"], 2, &["--l2-ways", "[simulate]", "--scenario"]);
     refused(&["--l2", "1k,2k,3k,4k,5k,6k,7k,8k,9k"], 2, &["at most 8"]);
-    refused(&["--connections", "0"], 2, &["--connections"]);
+    refused(&["--connections", "0"], 2, &["connections"]);
+    refused(&["--axis", "delay"], 2, &["--axis-values"]);
+    refused(&["--axis", "rate", "--axis-values", "1k"], 2, &["--axis packet-rate"]);
+    refused(&["--rate", "1k"], 2, &["--packet-rate"]);
     refused(&["--seeds", "0"], 2, &["--seeds"]);
-    refused(&["--rate", "100,0"], 2, &["--rate"]);
+    refused(&["--axis", "packet-rate", "--axis-values", "100,0"], 2, &["--axis-values"]);
     refused(&["--cost", "1,2"], 2, &["--cost", "three numbers"]);
     refused(&["--cost", "1,-2,3"], 2, &["--cost"]);
     refused(&["--no-caches", "--objects"], 2, &["--objects"]);
     refused(&["--memory", "1MiB"], 2, &["--memory"]);
-    refused(&["--tlb", "7"], 2, &["--tlb"]);
     refused(&["--packets", "5", "--", "/bin/true"], 2, &["--packets"]);
     refused(&["--trace", "access.log"], 2, &["-- SERVER"]);
     refused(&["--speed", "max", "--", "/bin/true"], 2, &["--speed", "--trace"]);
     refused(&["--mix", "no-such-mix", "--", "/bin/true"], 2, &["no-such-mix"]);
-    refused(&["--tls-insecure", "--", "/bin/true"], 2, &["--tls-insecure", "https"]);
+    refused(&["--tls-insecure", "--", "/bin/true"], 2, &["--tls-insecure", "[clients]"]);
     refused(&["--trace", "/no/such/log", "--", "/bin/true"], 1, &["/no/such/log"]);
     refused(&["--", "no-such-server-here"], 1, &["no-such-server-here"]);
     refused(&["--qemu", "/does/not/exist"], 1, &["/does/not/exist"]);

@@ -2,8 +2,8 @@
 
 use super::layers::OVERALL;
 use super::{AxisFindings, Change};
+use crate::shown::percent;
 use crate::text::grouped;
-use crate::zones::percent;
 use record::Axis;
 use record::units::{format_bytes, format_nanos, format_si};
 

@@ -2,12 +2,13 @@
 //! fall on all values alike. Conforming connections are searched first: outward by doubling, then by bisection.
 
 use super::schedule::Schedule;
+use super::{Load, Planner, Step, ladder};
 use crate::axis::conforms;
 use crate::statistics::random;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use record::scenario::SweepPlan;
-use record::{Axis, AxisPlan, Point, Sweep, names};
+use record::{Axis, AxisPlace, AxisPlan, Point, Sweep, names};
 
 /// Geometric values, unless others are given.
 const GEOMETRIC_FACTOR: f64 = 2.0;
@@ -16,32 +17,7 @@ const MAX_VALUES: usize = 64;
 /// Offered rates as shares of the capacity; those beyond the overload asked for are left out.
 const RATES: [f64; 12] = [0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 8.0];
 
-/// What the axis wants next.
-#[derive(Debug, Clone, PartialEq)]
-pub enum AxisStep {
-    /// Measure a point at this value.
-    Measure {
-        /// In the axis's unit.
-        value: f64,
-        /// Repeat that the point belongs to; 0 while conforming connections are searched.
-        repeat: u32,
-        /// Length of the window.
-        duration_ns: u64,
-        /// Load before the window.
-        warmup_ns: u64,
-        /// One phrase for the progress line.
-        why: String,
-    },
-    /// Run the yardstick.
-    Yardstick,
-    /// The axis is measured.
-    Done {
-        /// Why it stopped, in words.
-        reason: String,
-    },
-}
-
-/// Plans an axis. Ask [`next`](Self::next) until it says [`AxisStep::Done`].
+/// Plans an axis.
 #[derive(Debug)]
 pub struct AxisSweep {
     axis: AxisPlan,
@@ -82,7 +58,7 @@ impl AxisSweep {
         AxisSweep {
             axis: axis.clone(),
             repeats: plan.repeats.max(1),
-            schedule: Schedule::new(plan.point_duration_ns, plan.budget_ns, 1.0),
+            schedule: Schedule::new(plan, 1.0),
             random: random(seed ^ 0x6178_6973),
             values: if is_searched { Vec::new() } else { values },
             queue: Vec::new(),
@@ -97,60 +73,14 @@ impl AxisSweep {
         self.values.iter().copied().fold(self.search.map_or(0.0, |search| search.high), f64::max)
     }
 
-    /// The next step, given all points of the run so far and the time since the run began.
-    pub fn next(&mut self, points: &[Point], elapsed_ns: u64) -> AxisStep {
-        if let Some(reason) = &self.done {
-            return AxisStep::Done { reason: reason.clone() };
-        }
-        let left_ns = self.schedule.left_ns(elapsed_ns);
-        if left_ns == 0 {
-            let during = if self.repeat == 0 {
-                "while searching".into()
-            } else {
-                format!("in repeat {} of {}", self.repeat, self.repeats)
-            };
-            return self.end(format!("the time budget was spent {during}"));
-        }
-        if let Some(search) = self.search {
-            match self.searched(search, points) {
-                Some(value) => {
-                    let duration_ns = self.schedule.full_ns();
-                    return self.measure(value, duration_ns, "search".into());
-                }
-                None => self.search = None,
-            }
-        }
-        if let Some(value) = self.queue.pop() {
-            let why = format!("repeat {} of {}, {} to go", self.repeat, self.repeats, self.queue.len());
-            let duration_ns = self.schedule.full_ns();
-            return self.measure(value, duration_ns, why);
-        }
-        if self.values.is_empty() {
-            return self.end("there is no value to measure".into());
-        }
-        if self.repeat >= self.repeats {
-            return self.end(format!("all {} repeats were measured", self.repeats));
-        }
-        let repeat_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.values.len() as u64);
-        // A repeat that cannot be measured whole has no use: its values could not be compared.
-        if self.repeat > 0 && left_ns < repeat_ns / 10 * 9 {
-            return self.end(format!("the time budget was spent after repeat {} of {}", self.repeat, self.repeats));
-        }
-        self.repeat += 1;
-        self.queue = self.values.clone();
-        self.queue.shuffle(&mut self.random);
-        AxisStep::Yardstick
+    fn measure(&mut self, value: f64) -> Step {
+        let place = AxisPlace { axis: self.axis.axis, value };
+        self.schedule.measure(Load::Place(place), self.repeat, self.schedule.full_ns())
     }
 
-    fn measure(&mut self, value: f64, duration_ns: u64, why: String) -> AxisStep {
-        self.schedule.issue(duration_ns);
-        let warmup_ns = Schedule::warmup_ns(duration_ns);
-        AxisStep::Measure { value, repeat: self.repeat, duration_ns, warmup_ns, why }
-    }
-
-    fn end(&mut self, reason: String) -> AxisStep {
+    fn end(&mut self, reason: String) -> Step {
         self.done = Some(reason.clone());
-        AxisStep::Done { reason }
+        Step::Done { reason }
     }
 
     /// The next value of the search; `None` when it is over, with the values to repeat set.
@@ -193,19 +123,61 @@ impl AxisSweep {
     }
 }
 
+impl Planner for AxisSweep {
+    fn subject(&self) -> &str {
+        self.axis.axis.word()
+    }
+
+    fn next(&mut self, points: &[Point], elapsed_ns: u64) -> Step {
+        if let Some(reason) = &self.done {
+            return Step::Done { reason: reason.clone() };
+        }
+        let left_ns = self.schedule.left_ns(elapsed_ns);
+        if left_ns == 0 {
+            let during = if self.repeat == 0 {
+                "while searching".into()
+            } else {
+                format!("in repeat {} of {}", self.repeat, self.repeats)
+            };
+            return self.end(format!("the time budget was spent {during}"));
+        }
+        if let Some(search) = self.search {
+            match self.searched(search, points) {
+                Some(value) => return self.measure(value),
+                None => self.search = None,
+            }
+        }
+        if let Some(value) = self.queue.pop() {
+            return self.measure(value);
+        }
+        if self.values.is_empty() {
+            return self.end("there is no value to measure".into());
+        }
+        if self.repeat >= self.repeats {
+            return self.end(format!("all {} repeats were measured", self.repeats));
+        }
+        let repeat_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.values.len() as u64);
+        // A repeat that cannot be measured whole has no use: its values could not be compared.
+        if self.repeat > 0 && left_ns < repeat_ns / 10 * 9 {
+            return self.end(format!("the time budget was spent after repeat {} of {}", self.repeat, self.repeats));
+        }
+        self.repeat += 1;
+        self.queue = self.values.clone();
+        self.queue.shuffle(&mut self.random);
+        Step::Yardstick
+    }
+}
+
+/// Cold connections; the papers' figure goes to 2,000.
+pub const COLD: [f64; 6] = [0.0, 100.0, 250.0, 500.0, 1000.0, 2000.0];
+/// TIME_WAIT sockets.
+pub const TIME_WAIT: [f64; 2] = [0.0, 20_000.0];
 /// From a machine room to the other side of the world, each way.
-const DELAYS_MS: [f64; 7] = [0.0, 1.0, 5.0, 10.0, 20.0, 50.0, 100.0];
+pub const DELAYS_MS: [f64; 7] = [0.0, 1.0, 5.0, 10.0, 20.0, 50.0, 100.0];
 
 fn own_values(axis: &AxisPlan, plan: &SweepPlan, capacity_per_sec: Option<f64>) -> Vec<f64> {
     match axis.axis {
-        Axis::Connections => {
-            let (low, high) = (plan.connections_min.max(1) as f64, plan.connections_max.max(1) as f64);
-            let mut values = vec![low];
-            while let Some(last) = values.last().copied().filter(|last| *last < high && values.len() < MAX_VALUES) {
-                values.push((last * GEOMETRIC_FACTOR).min(high));
-            }
-            values
-        }
+        Axis::Connections => ladder(plan).into_iter().map(|load| load as f64).collect(),
         Axis::Rate => {
             let capacity = capacity_per_sec.filter(|rate| rate.is_finite() && *rate > 0.0).unwrap_or(100.0);
             let most = axis.overload_ratio.max(RATES[0]);
@@ -214,9 +186,8 @@ fn own_values(axis: &AxisPlan, plan: &SweepPlan, capacity_per_sec: Option<f64>) 
             // Round rates read better, and three digits are more than the capacity is known to.
             shares.into_iter().map(|share| rounded(share * capacity)).collect()
         }
-        // The papers' figure goes to 2,000.
-        Axis::Cold => vec![0.0, 100.0, 250.0, 500.0, 1000.0, 2000.0],
-        Axis::TimeWait => vec![0.0, 20_000.0],
+        Axis::Cold => COLD.into(),
+        Axis::TimeWait => TIME_WAIT.into(),
         Axis::Delay => DELAYS_MS.map(|delay_ms| delay_ms * 1e6).to_vec(),
         _ => Vec::new(),
     }

@@ -1,9 +1,8 @@
 //! The sweep over connections: a quick geometric pass finds the region, then repeats in random order, refined where zones
 //! change, until the yield point's interval is narrow or the time is spent.
 
-use super::Step;
-use super::is_mostly_quiet;
 use super::schedule::Schedule;
+use super::{Load, Planner, Step, failed_twice, is_mostly_quiet, ladder};
 use crate::disturbance::is_disturbed;
 use crate::statistics::random;
 use crate::zones::{self, SweepFindings, percent};
@@ -24,13 +23,13 @@ const MIN_REPEATS: u32 = 3;
 
 #[derive(Debug)]
 enum Phase {
-    /// The next load of the first pass; `None` when it is through.
-    FirstPass(Option<u64>),
+    /// What is left of the ladder.
+    FirstPass(std::vec::IntoIter<u64>),
     Repeats,
     Done(String),
 }
 
-/// Plans the closed-loop sweep. Ask [`next`](Self::next) until it says [`Step::Done`].
+/// Plans the closed-loop sweep.
 #[derive(Debug)]
 pub struct ConnectionSweep {
     plan: SweepPlan,
@@ -49,9 +48,9 @@ impl ConnectionSweep {
     pub fn new(plan: &SweepPlan, seed: u64) -> Self {
         ConnectionSweep {
             plan: plan.clone(),
-            schedule: Schedule::new(plan.point_duration_ns, plan.budget_ns, BUDGET_SHARE),
+            schedule: Schedule::new(plan, BUDGET_SHARE),
             random: random(seed),
-            phase: Phase::FirstPass(Some(plan.connections_min.max(1))),
+            phase: Phase::FirstPass(ladder(plan).into_iter()),
             loads: BTreeSet::new(),
             queue: Vec::new(),
             repeat: 0,
@@ -63,59 +62,6 @@ impl ConnectionSweep {
     pub fn with_budget_share(mut self, share: f64) -> Self {
         self.schedule.set_share(share);
         self
-    }
-
-    /// The next step, given all points of the run so far and the time since the run began.
-    pub fn next(&mut self, points: &[Point], elapsed_ns: u64) -> Step {
-        let left_ns = self.schedule.left_ns(elapsed_ns);
-        loop {
-            if let Phase::Done(reason) = &self.phase {
-                return Step::Done { reason: reason.clone() };
-            }
-            if left_ns == 0 {
-                self.phase = Phase::Done(self.spent());
-                continue;
-            }
-            match self.phase {
-                Phase::FirstPass(Some(load)) if !self.failed_twice(points) => {
-                    self.phase = Phase::FirstPass(self.after(load));
-                    self.loads.insert(load);
-                    return self.measure(load, self.schedule.short_ns(), "first pass, to find the region".into());
-                }
-                Phase::FirstPass(_) => {
-                    let Some(findings) = self.findings(points) else {
-                        self.phase = Phase::Done("nothing could be measured".into());
-                        continue;
-                    };
-                    self.phase = Phase::Repeats;
-                    self.start_repeat(&findings, left_ns, elapsed_ns);
-                    return Step::Yardstick;
-                }
-                Phase::Repeats => {
-                    self.measure_again(points, left_ns, elapsed_ns);
-                    if let Some(load) = self.queue.pop() {
-                        let why =
-                            format!("repeat {} of at most {}, {} to go", self.repeat, self.repeats(), self.queue.len());
-                        return self.measure(load, self.schedule.full_ns(), why);
-                    }
-                    let findings = self.findings(points);
-                    let point_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.loads.len() as u64);
-                    self.phase = match findings {
-                        None => Phase::Done("nothing could be measured".into()),
-                        Some(findings) => match self.stop(&findings) {
-                            Some(reason) => Phase::Done(reason),
-                            // A repeat of which less than half can be measured is not worth its beginning.
-                            None if left_ns < point_ns / 2 => Phase::Done(self.spent()),
-                            None => {
-                                self.start_repeat(&findings, left_ns, elapsed_ns);
-                                return Step::Yardstick;
-                            }
-                        },
-                    };
-                }
-                Phase::Done(_) => {}
-            }
-        }
     }
 
     /// Puts the load just measured at the end of the repeat once more, where other work disturbed it and there is time: not
@@ -143,29 +89,8 @@ impl ConnectionSweep {
         }
     }
 
-    fn measure(&mut self, connections: u64, duration_ns: u64, why: String) -> Step {
-        self.schedule.issue(duration_ns);
-        Step::Measure {
-            connections,
-            repeat: self.repeat,
-            duration_ns,
-            warmup_ns: Schedule::warmup_ns(duration_ns),
-            why,
-        }
-    }
-
-    fn after(&self, load: u64) -> Option<u64> {
-        let largest = self.plan.connections_max.max(self.plan.connections_min);
-        (load < largest).then(|| load.saturating_mul(2).min(largest))
-    }
-
-    /// Whether the first pass's last two loads both failed.
-    fn failed_twice(&self, points: &[Point]) -> bool {
-        let mut first: Vec<&Point> =
-            points.iter().filter(|point| point.sweep == Sweep::Connections && point.repeat == 0).collect();
-        first.sort_by_key(|point| point.connections);
-        let failed = |point: &&Point| zones::fails(point, &self.plan.criteria);
-        first.len() >= 2 && first.iter().rev().take(2).all(failed)
+    fn measure(&mut self, connections: u64, duration_ns: u64) -> Step {
+        self.schedule.measure(Load::Connections(connections), self.repeat, duration_ns)
     }
 
     fn findings(&self, points: &[Point]) -> Option<SweepFindings> {
@@ -240,5 +165,60 @@ impl ConnectionSweep {
             }
         }
         (self.repeat >= self.repeats()).then(|| format!("all {} repeats were measured", self.repeat))
+    }
+}
+
+impl Planner for ConnectionSweep {
+    fn subject(&self) -> &str {
+        "connections"
+    }
+
+    fn next(&mut self, points: &[Point], elapsed_ns: u64) -> Step {
+        let left_ns = self.schedule.left_ns(elapsed_ns);
+        loop {
+            if let Phase::Done(reason) = &self.phase {
+                return Step::Done { reason: reason.clone() };
+            }
+            if left_ns == 0 {
+                self.phase = Phase::Done(self.spent());
+                continue;
+            }
+            match &mut self.phase {
+                Phase::FirstPass(rest) => {
+                    if let Some(load) = rest.next().filter(|_| !failed_twice(points, &self.plan.criteria)) {
+                        self.loads.insert(load);
+                        return self.measure(load, self.schedule.short_ns());
+                    }
+                    let Some(findings) = self.findings(points) else {
+                        self.phase = Phase::Done("nothing could be measured".into());
+                        continue;
+                    };
+                    self.phase = Phase::Repeats;
+                    self.start_repeat(&findings, left_ns, elapsed_ns);
+                    return Step::Yardstick;
+                }
+                Phase::Repeats => {
+                    self.measure_again(points, left_ns, elapsed_ns);
+                    if let Some(load) = self.queue.pop() {
+                        return self.measure(load, self.schedule.full_ns());
+                    }
+                    let findings = self.findings(points);
+                    let point_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.loads.len() as u64);
+                    self.phase = match findings {
+                        None => Phase::Done("nothing could be measured".into()),
+                        Some(findings) => match self.stop(&findings) {
+                            Some(reason) => Phase::Done(reason),
+                            // A repeat of which less than half can be measured is not worth its beginning.
+                            None if left_ns < point_ns / 2 => Phase::Done(self.spent()),
+                            None => {
+                                self.start_repeat(&findings, left_ns, elapsed_ns);
+                                return Step::Yardstick;
+                            }
+                        },
+                    };
+                }
+                Phase::Done(_) => {}
+            }
+        }
     }
 }

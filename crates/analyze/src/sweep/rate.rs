@@ -1,9 +1,8 @@
 //! The search over rate, in the spirit of MLRsearch (Polak and Konstantynowicz, "Multiple Loss Ratio Search", RFC 9971): outward in growing steps with short trials, then bisection with trials that grow to full length as
 //! the bracket narrows; then blocks in random order that confirm both bounds and draw the curve.
 
-use super::RateStep;
-use super::is_mostly_quiet;
 use super::schedule::Schedule;
+use super::{Load, Planner, Step, is_mostly_quiet};
 use crate::disturbance::is_disturbed;
 use crate::statistics::random;
 use crate::zones::{self, SweepFindings, percent};
@@ -24,7 +23,7 @@ const MIN_CONFIRMATIONS: u32 = 3;
 const HIGHEST_PER_SEC: f64 = 1e8;
 const LOWEST_PER_SEC: f64 = 0.1;
 
-/// Plans the open-loop search. Ask [`next`](Self::next) until it says [`RateStep::Done`].
+/// Plans the open-loop search.
 #[derive(Debug)]
 pub struct RateSearch {
     plan: SweepPlan,
@@ -48,7 +47,7 @@ impl RateSearch {
         let hint = capacity_hint_per_sec.filter(|hint| hint.is_finite() && *hint > 0.0);
         RateSearch {
             plan: plan.clone(),
-            schedule: Schedule::new(plan.point_duration_ns, plan.budget_ns, 1.0),
+            schedule: Schedule::new(plan, 1.0),
             random: random(seed ^ 0x7261_7465),
             start_per_sec: hint.map_or(BLIND_START_PER_SEC, |hint| 0.9 * hint).clamp(LOWEST_PER_SEC, HIGHEST_PER_SEC),
             outward_factor: if hint.is_some() { 1.15 } else { 2.0 },
@@ -58,43 +57,6 @@ impl RateSearch {
             queue: Vec::new(),
             again: Vec::new(),
             done: None,
-        }
-    }
-
-    /// The next step, given all points of the run so far and the time since the run began.
-    pub fn next(&mut self, points: &[Point], elapsed_ns: u64) -> RateStep {
-        if let Some(reason) = &self.done {
-            return RateStep::Done { reason: reason.clone() };
-        }
-        if self.schedule.left_ns(elapsed_ns) == 0 {
-            let during =
-                if self.repeat == 0 { "during the search".into() } else { format!("in block {}", self.repeat) };
-            return self.finish(format!("the time budget was spent {during}"));
-        }
-        self.measure_again(points, elapsed_ns);
-        if let Some(rate) = self.queue.pop() {
-            let why = format!("block {} of at most {}, {} to go", self.repeat, self.blocks(), self.queue.len());
-            return self.measure(rate, self.schedule.full_ns(), why);
-        }
-        let Some(findings) = zones::find(points, &self.plan.criteria).rate else {
-            if self.outward > 0 {
-                return self.finish("nothing could be measured".into());
-            }
-            self.outward += 1;
-            return self.measure(self.start_per_sec, self.schedule.short_ns(), "first trial".into());
-        };
-        if let Some(rate) = self.client_limit(points, &findings) {
-            return self.finish(format!(
-                "the client was saturated at {}/s before the server failed",
-                record::units::format_si(rate)
-            ));
-        }
-        let Bounds { lower, upper } = bounds(&findings);
-        match (lower, upper) {
-            (Some(lower), Some(upper)) => self.between(points, lower, upper),
-            (Some(lower), None) => self.outward(lower * self.step(), "outward until a rate fails"),
-            (None, Some(upper)) => self.outward(upper / self.step(), "inward until a rate holds"),
-            (None, None) => self.finish("no trial could be judged".into()),
         }
     }
 
@@ -120,17 +82,17 @@ impl RateSearch {
         self.outward_factor.powi(1 << self.outward.saturating_sub(1).min(3)).min(4.0)
     }
 
-    fn outward(&mut self, rate: f64, why: &str) -> RateStep {
+    fn outward(&mut self, rate: f64) -> Step {
         self.outward += 1;
         if self.outward > MAX_OUTWARD || !(LOWEST_PER_SEC..=HIGHEST_PER_SEC).contains(&rate) {
             return self
                 .finish(format!("no change from holding to failing up to {}/s", record::units::format_si(rate)));
         }
-        self.measure(rate, self.schedule.short_ns(), why.into())
+        self.measure(rate, self.schedule.short_ns())
     }
 
     /// Both bounds are known: bisect while they are apart, else confirm them block by block.
-    fn between(&mut self, points: &[Point], lower: f64, upper: f64) -> RateStep {
+    fn between(&mut self, points: &[Point], lower: f64, upper: f64) -> Step {
         let width = upper / lower - 1.0;
         let wanted = self.plan.criteria.bracket_ratio.max(0.001);
         if width > wanted * (1.0 + 1e-9) && self.bisections < MAX_BISECTIONS {
@@ -142,8 +104,7 @@ impl RateSearch {
             } else {
                 self.schedule.short_ns()
             };
-            let why = format!("bisection, failure is bracketed within {}", percent(width));
-            return self.measure((lower * upper).sqrt(), duration_ns, why);
+            return self.measure((lower * upper).sqrt(), duration_ns);
         }
         let needed = self.blocks().min(MIN_CONFIRMATIONS);
         let confirmed = self.full_trials(points, lower).min(self.full_trials(points, upper));
@@ -167,7 +128,7 @@ impl RateSearch {
         self.queue.extend([lower, upper]);
         self.queue.retain(|rate| (LOWEST_PER_SEC..=HIGHEST_PER_SEC).contains(rate));
         self.queue.shuffle(&mut self.random);
-        RateStep::Yardstick
+        Step::Yardstick
     }
 
     /// Full-length trials at exactly this rate.
@@ -189,20 +150,54 @@ impl RateSearch {
         (level.client_limited && bounded.upper.is_none() && bounded.lower != Some(rate)).then_some(rate)
     }
 
-    fn measure(&mut self, rate_per_sec: f64, duration_ns: u64, why: String) -> RateStep {
-        self.schedule.issue(duration_ns);
-        RateStep::Measure {
-            rate_per_sec,
-            duration_ns,
-            warmup_ns: Schedule::warmup_ns(duration_ns),
-            repeat: self.repeat,
-            why,
-        }
+    fn measure(&mut self, rate_per_sec: f64, duration_ns: u64) -> Step {
+        self.schedule.measure(Load::Rate(rate_per_sec), self.repeat, duration_ns)
     }
 
-    fn finish(&mut self, reason: String) -> RateStep {
+    fn finish(&mut self, reason: String) -> Step {
         self.done = Some(reason.clone());
-        RateStep::Done { reason }
+        Step::Done { reason }
+    }
+}
+
+impl Planner for RateSearch {
+    fn subject(&self) -> &str {
+        "rate"
+    }
+
+    fn next(&mut self, points: &[Point], elapsed_ns: u64) -> Step {
+        if let Some(reason) = &self.done {
+            return Step::Done { reason: reason.clone() };
+        }
+        if self.schedule.left_ns(elapsed_ns) == 0 {
+            let during =
+                if self.repeat == 0 { "during the search".into() } else { format!("in block {}", self.repeat) };
+            return self.finish(format!("the time budget was spent {during}"));
+        }
+        self.measure_again(points, elapsed_ns);
+        if let Some(rate) = self.queue.pop() {
+            return self.measure(rate, self.schedule.full_ns());
+        }
+        let Some(findings) = zones::find(points, &self.plan.criteria).rate else {
+            if self.outward > 0 {
+                return self.finish("nothing could be measured".into());
+            }
+            self.outward += 1;
+            return self.measure(self.start_per_sec, self.schedule.short_ns());
+        };
+        if let Some(rate) = self.client_limit(points, &findings) {
+            return self.finish(format!(
+                "the client was saturated at {}/s before the server failed",
+                record::units::format_si(rate)
+            ));
+        }
+        let Bounds { lower, upper } = bounds(&findings);
+        match (lower, upper) {
+            (Some(lower), Some(upper)) => self.between(points, lower, upper),
+            (Some(lower), None) => self.outward(lower * self.step()),
+            (None, Some(upper)) => self.outward(upper / self.step()),
+            (None, None) => self.finish("no trial could be judged".into()),
+        }
     }
 }
 

@@ -1,5 +1,8 @@
 //! Time: how long a point takes, and whether another one fits into the sweep's share of the budget.
 
+use super::{Load, Step, Trial};
+use record::scenario::SweepPlan;
+
 /// The first pass and the search's first steps use points this much shorter than a full one.
 const SHORT_SHARE: f64 = 0.25;
 const SHORTEST_NS: u64 = 200_000_000;
@@ -8,6 +11,8 @@ const SHORTEST_NS: u64 = 200_000_000;
 #[derive(Debug, Clone)]
 pub(super) struct Schedule {
     full_ns: u64,
+    /// Load before every window; `None`: a fifth of the window.
+    warmup_ns: Option<u64>,
     budget_ns: u64,
     share: f64,
     started_ns: Option<u64>,
@@ -16,9 +21,17 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    pub fn new(full_ns: u64, budget_ns: u64, share: f64) -> Self {
-        let full_ns = full_ns.clamp(1_000_000, 3_600_000_000_000);
-        Schedule { full_ns, budget_ns, share, started_ns: None, planned_ns: 0, issued: 0 }
+    /// Of a planner that takes this share of the time left at its first call.
+    pub fn new(plan: &SweepPlan, share: f64) -> Self {
+        Schedule {
+            full_ns: plan.point_duration_ns.clamp(1_000_000, 3_600_000_000_000),
+            warmup_ns: plan.warmup_ns,
+            budget_ns: plan.budget_ns,
+            share,
+            started_ns: None,
+            planned_ns: 0,
+            issued: 0,
+        }
     }
 
     pub fn set_share(&mut self, share: f64) {
@@ -46,20 +59,22 @@ impl Schedule {
     }
 
     /// Load before a window of this length.
-    pub fn warmup_ns(duration_ns: u64) -> u64 {
-        (duration_ns / 5).clamp(50_000_000, 2_000_000_000).min(duration_ns)
+    fn warmup_before_ns(&self, duration_ns: u64) -> u64 {
+        self.warmup_ns.unwrap_or((duration_ns / 5).clamp(50_000_000, 2_000_000_000).min(duration_ns))
     }
 
-    /// Notes that a point of this length was asked for.
-    pub fn issue(&mut self, duration_ns: u64) {
-        self.planned_ns = self.planned_ns.saturating_add(duration_ns.saturating_add(Self::warmup_ns(duration_ns)));
+    /// The step that measures a point of this length.
+    pub fn measure(&mut self, load: Load, repeat: u32, duration_ns: u64) -> Step {
+        let warmup_ns = self.warmup_before_ns(duration_ns);
+        self.planned_ns = self.planned_ns.saturating_add(duration_ns.saturating_add(warmup_ns));
         self.issued += 1;
+        Step::Measure(Trial { load, repeat, duration_ns, warmup_ns })
     }
 
     /// What a full-length point takes, with the overhead (connecting, yardsticks, writing) seen so far.
     pub fn point_ns(&self, elapsed_ns: u64) -> u64 {
         let spent_ns = elapsed_ns.saturating_sub(self.started_ns.unwrap_or(elapsed_ns));
         let overhead_ns = spent_ns.saturating_sub(self.planned_ns) / self.issued.max(1);
-        self.full_ns.saturating_add(Self::warmup_ns(self.full_ns)).saturating_add(overhead_ns)
+        self.full_ns.saturating_add(self.warmup_before_ns(self.full_ns)).saturating_add(overhead_ns)
     }
 }

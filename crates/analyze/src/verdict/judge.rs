@@ -6,6 +6,7 @@ use super::evidence::{Evidence, at_least, pooled, typical};
 use super::rules::*;
 use crate::text::{grouped, plain};
 use crate::zones::{load_words, percent};
+use record::machine::{WAITED_CALL, WAITED_FILE};
 use record::units::format_si;
 use record::{Point, Sweep, names};
 
@@ -127,14 +128,9 @@ pub fn slow_file(evidence: &Evidence<'_>) -> Option<Told> {
     if is_chance || asleep < FILE_SLEEPERS || evidence.is_saturated(&points) == Some(true) {
         return None;
     }
-    let fact = evidence.run.record.server_facts.get("waited_for").map(|fact| plain(fact, 240));
-    let (call, file) = match fact
-        .as_deref()
-        .and_then(|fact| fact.split_once(" of ").or(fact.split_once(" to ")).or(fact.split_once(" from ")))
-    {
-        Some((call, file)) => (call.to_string(), file.to_string()),
-        None => ("write, sync or read".into(), "a file".into()),
-    };
+    let fact = |name: &str| evidence.run.record.server_facts.get(name).map(|fact| plain(fact, 240));
+    let call = fact(WAITED_CALL).unwrap_or_else(|| "write, sync or read".into());
+    let file = fact(WAITED_FILE).unwrap_or_else(|| "a file".into());
     let iowait = typical(&points, names::MACHINE_IOWAIT).filter(|ratio| *ratio >= 0.05);
     let iowait =
         iowait.map(|ratio| format!("; the machine's CPUs waited for disks for {} of the time", percent(ratio)));
@@ -225,7 +221,10 @@ pub fn scalable_select(evidence: &Evidence<'_>) -> Option<Told> {
     let server = of_server(run);
     let (scale, both) = (
         format!("straingauge scale -- {server}"),
-        format!("straingauge scale --compare {} --cold {idle:.0} -- {server}", quoted(&run.record.scenario.url())),
+        format!(
+            "straingauge find {} --compare-with scale --cold {idle:.0} -- {server}",
+            quoted(&run.record.scenario.url())
+        ),
     );
     told(
         format!(

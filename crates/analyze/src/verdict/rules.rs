@@ -225,7 +225,7 @@ pub const RULES: [Rule; 17] = [
         cause: "select or poll over many idle connections",
         evidence: "`server.select_or_poll_waits_ratio`, `server.select_set_descriptors`, growth of CPU per request, cold connections",
         threshold: "90 % of 5 or more sleeps, sets of 64 or more, and 1.25 times the CPU per request (medians, and within repeats) or 64 cold connections",
-        refuted_by: "`straingauge scale --compare` shows no difference",
+        refuted_by: "`straingauge find --compare-with scale` shows no difference",
         remedy: "`straingauge scale -- SERVER`",
         source: "Banga and Mogul (1998)",
         is_counted: false,

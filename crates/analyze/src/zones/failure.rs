@@ -83,18 +83,6 @@ fn offered_per_sec(point: &Point) -> Option<f64> {
     Some(if seconds > 0.0 && issued > 0.0 { issued.min(nominal) } else { nominal }).filter(|rate| *rate > 0.0)
 }
 
-/// A ratio as a percentage, with decimals where it is small: `98 %`, `1.5 %`, `0.05 %`.
-pub fn percent(ratio: f64) -> String {
-    let percent = ratio * 100.0;
-    if percent != 0.0 && percent.abs() < 0.095 {
-        format!("{percent:.2} %")
-    } else if percent.abs() < 9.95 && percent.fract().abs() > 1e-9 {
-        format!("{percent:.1} %")
-    } else {
-        format!("{percent:.0} %")
-    }
-}
-
 /// One trial of a load: whether it failed, the repeat it belongs to, and its weight (share of a full-length point).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Trial {
@@ -202,6 +190,7 @@ pub(super) fn repeats_at(trials: &[Trial], bracket: Bracket) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shown::percent;
 
     fn trial(load: f64, repeat: u32, failed: bool) -> Trial {
         Trial { load, repeat, failed, weight: 1.0 }

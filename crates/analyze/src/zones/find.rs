@@ -2,9 +2,9 @@
 
 use super::curve::{BlockCurve, Crossing};
 use super::doubts;
-use super::failure::{self, Bracket, Trial, percent};
+use super::failure::{self, Bracket, Trial};
 use super::{CpuGrowth, Drift, Findings, Level, Peak, Place, PointFinding, SweepFindings, Zone, levels};
-use crate::shown::{cost_us, rate};
+use crate::shown::{cost_us, percent, rate};
 use crate::statistics::{DRAWS, coefficient_of_variation, interval_of, median, random};
 use record::{Criteria, Point, RunDir, Sweep, names};
 
@@ -42,11 +42,11 @@ fn sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> Option<SweepFin
     let trials = levels::trials(&groups, criteria);
     let bracket = failure::bracket(&trials);
     let throughput = BlockCurve::fit(&levels::readings(&groups, |point| point.value(names::THROUGHPUT)));
-    let cpu = BlockCurve::fit(&levels::readings(&groups, levels::cpu_us));
+    let cpu = BlockCurve::fit(&levels::readings(&groups, crate::point::cpu_us));
     let failure_point = failure_point(&trials, bracket, &levels, sweep, criteria);
     let mut yield_point = match sweep {
         Sweep::Rate => {
-            let busy = BlockCurve::fit(&levels::readings(&groups, levels::saturation));
+            let busy = BlockCurve::fit(&levels::readings(&groups, crate::point::saturation));
             open_yield(busy.as_ref(), others_cpus(&groups), criteria)
         }
         _ => closed_yield(throughput.as_ref(), &levels, criteria),

@@ -3,8 +3,9 @@
 use super::failure::{Trial, crossed, fails};
 use super::{Level, Spread, Zone, curve::Reading};
 use crate::disturbance::{DISTURBED_WEIGHT, is_disturbed, quiet_first};
+use crate::point::{client_limited, cpu_us, softirq_beside_us};
 use crate::statistics::{median, range};
-use record::{Criteria, DoubtKind, Point, Sweep, names};
+use record::{Criteria, Point, Sweep, names};
 
 /// The load of a point in its sweep's unit; `None` where it has none (a closed-loop point in the sweep over rate).
 pub(super) fn load_of(point: &Point) -> Option<f64> {
@@ -23,44 +24,6 @@ pub(super) fn group(points: &[Point], sweep: Sweep) -> Vec<(f64, Vec<&Point>)> {
         points.iter().filter(|point| point.sweep == sweep).filter_map(|point| Some((load_of(point)?, point))).collect();
     loaded.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.repeat.cmp(&b.1.repeat)).then(a.1.index.cmp(&b.1.index)));
     loaded.chunk_by(|a, b| a.0 == b.0).map(|same| (same[0].0, same.iter().map(|(_, point)| *point).collect())).collect()
-}
-
-/// Whether the busiest thread of the server, or the CPUs it may use, were saturated; `None` when neither was measured.
-pub fn server_is_saturated(point: &Point, criteria: &Criteria) -> Option<bool> {
-    saturation(point).map(|share| share >= criteria.saturation_ratio)
-}
-
-/// The larger of the busiest thread's share of a CPU and the busy share of the server's CPUs.
-pub(super) fn saturation(point: &Point) -> Option<f64> {
-    let thread = point.value(names::SERVER_BUSIEST_THREAD);
-    let cpus = point.value(names::SERVER_CPU_BUSY);
-    match (thread, cpus) {
-        (Some(thread), Some(cpus)) => Some(thread.max(cpus)),
-        (thread, cpus) => thread.or(cpus),
-    }
-}
-
-/// Whether the load generator had no CPU, port or descriptor left for what was asked of it.
-pub fn client_is_saturated(point: &Point, criteria: &Criteria) -> bool {
-    let busy = point.value(names::CLIENT_UTILISATION).is_some_and(|share| share >= criteria.saturation_ratio);
-    let doubted = point.doubts.iter().any(|doubt| doubt.kind == DoubtKind::ClientSaturated);
-    let requests = point.outcomes.requests().max(1) as f64;
-    busy || doubted || point.outcomes.local_limit as f64 / requests > criteria.error_ratio
-}
-
-/// The client was the limit and the server was not, as far as one can tell.
-pub(crate) fn client_limited(point: &Point, criteria: &Criteria) -> bool {
-    client_is_saturated(point, criteria) && server_is_saturated(point, criteria) != Some(true)
-}
-
-/// CPU of a request: the server group's own, and the softirq time of its CPUs that is not in it already.
-pub fn cpu_us(point: &Point) -> Option<f64> {
-    Some(point.value(names::SERVER_CPU)? + softirq_beside_us(point).unwrap_or(0.0)).filter(|cpu| *cpu > 0.0)
-}
-
-/// Softirq time of a request beside the group's own CPU time. Older runs do not say how much of it that contains.
-pub(crate) fn softirq_beside_us(point: &Point) -> Option<f64> {
-    point.value(names::SERVER_SOFTIRQ_BESIDE).or_else(|| point.value(names::SERVER_SOFTIRQ))
 }
 
 /// Points of nearly the full length: the first pass's short ones, and those that other work disturbed, speak only where

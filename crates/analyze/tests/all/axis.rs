@@ -2,7 +2,7 @@
 
 use crate::fixture::{axis_plan, axis_point};
 use analyze::axis;
-use analyze::sweep::{AxisStep, AxisSweep};
+use analyze::sweep::{AxisSweep, Load, Planner, Step};
 use record::{Axis, AxisPlan, Criteria, Point};
 
 /// Drives the planner to its end.
@@ -12,12 +12,14 @@ fn measured(plan: &AxisPlan, connections_max: u64, budget_s: u64) -> (Vec<Point>
     let (mut points, mut elapsed_ns) = (Vec::new(), 0);
     for _ in 0..1000 {
         match planner.next(&points, elapsed_ns) {
-            AxisStep::Measure { value, repeat, duration_ns, warmup_ns, .. } => {
-                points.push(axis_point(plan.axis, value, repeat, points.len() as u32));
-                elapsed_ns += duration_ns + warmup_ns + 50_000_000;
+            Step::Measure(trial) => {
+                let Load::Place(place) = trial.load else { panic!("{trial:?}") };
+                points.push(axis_point(place.axis, place.value, trial.repeat, points.len() as u32));
+                elapsed_ns += trial.duration_ns + trial.warmup_ns + 50_000_000;
             }
-            AxisStep::Yardstick => elapsed_ns += 400_000_000,
-            AxisStep::Done { reason } => return (points, reason),
+            Step::Yardstick => elapsed_ns += 400_000_000,
+            Step::Serve { .. } => panic!("there is one server"),
+            Step::Done { reason } => return (points, reason),
         }
     }
     panic!("never ends");

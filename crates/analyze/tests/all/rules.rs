@@ -109,7 +109,9 @@ fn a_lock_is_named_where_waiting_for_it_grows_with_load_on_idle_cpus() {
 #[test]
 fn a_slow_log_is_named_with_its_file_and_hides_the_lock_before_it() {
     let mut record = fixture::record();
-    record.server_facts.insert("waited_for".into(), "sync of /var/log/acc 'ess.log".into());
+    record.server_facts.insert("waited_call".into(), "write".into());
+    // The words of a sentence in a file's name are a part of the name.
+    record.server_facts.insert("waited_file".into(), "/var/log of it/acc 'ess.log".into());
     let sleeps = |point: &mut Point| {
         let waiting = 1.0 - 1.0 / point.connections as f64;
         set(point, names::SERVER_THREADS, 32.0, 1);
@@ -119,7 +121,12 @@ fn a_slow_log_is_named_with_its_file_and_hides_the_lock_before_it() {
     };
     let verdict = judged(waits(), record, sleeps);
     assert_eq!(found(&verdict), ["slow-file"], "{:?}", verdict.sentences);
-    assert_eq!(verdict.causes[0].commands, [r"findmnt -T '/var/log/acc '\''ess.log'"]);
+    assert_eq!(verdict.causes[0].commands, [r"findmnt -T '/var/log of it/acc '\''ess.log'"]);
+    assert!(
+        verdict.causes[0].because.contains("in write (/var/log of it/acc 'ess.log;"),
+        "{}",
+        verdict.causes[0].because
+    );
     assert!(verdict.causes[0].because.contains("1.0 of its 32 threads"), "{}", verdict.causes[0].because);
     let seldom = judged(waits(), fixture::record(), |point| {
         set(point, names::SERVER_THREADS, 1.0, 1);

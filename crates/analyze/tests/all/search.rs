@@ -1,6 +1,7 @@
 //! The planners against synthetic servers: the true points lie within the intervals in most runs.
 
 use crate::server::{Bench, Server, plan};
+use analyze::sweep::{ConnectionSweep, Load, Planner, RateSearch, Step, Turns};
 use analyze::zones::{self, Findings};
 use record::{Criteria, DoubtKind, names};
 
@@ -132,13 +133,76 @@ fn the_true_failure_rate_lies_within_its_interval_in_most_runs() {
 }
 
 #[test]
-fn a_dead_server_ends_both_searches() {
+fn a_dead_server_ends_every_search() {
     let plan = plan(600);
-    let mut sweep = analyze::sweep::ConnectionSweep::new(&plan, 1);
-    let mut search = analyze::sweep::RateSearch::new(&plan, None, 1);
-    let ends = |done: &mut dyn FnMut() -> bool| (0..500).any(|_| done());
-    assert!(ends(&mut || matches!(sweep.next(&[], 0), analyze::sweep::Step::Done { .. })));
-    assert!(ends(&mut || matches!(search.next(&[], 0), analyze::sweep::RateStep::Done { .. })));
+    let planners: [Box<dyn Planner>; 3] = [
+        Box::new(ConnectionSweep::new(&plan, 1)),
+        Box::new(RateSearch::new(&plan, None, 1)),
+        Box::new(Turns::new(&plan, 1)),
+    ];
+    for mut planner in planners {
+        assert!((0..500).any(|_| matches!(planner.next(&[], 0), Step::Done { .. })), "{}", planner.subject());
+    }
+}
+
+#[test]
+fn a_warm_up_that_was_asked_for_stands_before_every_point() {
+    let warmups = |warmup_ns: Option<u64>| -> std::collections::BTreeSet<(u64, u64)> {
+        let plan = record::scenario::SweepPlan { warmup_ns, ..plan(60) };
+        let (mut bench, mut sweep) = (Bench::new(Server::default(), 1), ConnectionSweep::new(&plan, 1));
+        let steps = std::iter::from_fn(|| match sweep.next(&bench.points, bench.elapsed_ns) {
+            Step::Done { .. } => None,
+            step => {
+                match step {
+                    Step::Measure(trial) => bench.measure(trial),
+                    _ => bench.yardstick(0),
+                }
+                Some(step)
+            }
+        });
+        let trials = steps.filter_map(|step| match step {
+            Step::Measure(trial) => Some((trial.duration_ns, trial.warmup_ns)),
+            _ => None,
+        });
+        trials.collect()
+    };
+    assert_eq!(warmups(None), [(250_000_000, 50_000_000), (1_000_000_000, 200_000_000)].into());
+    let asked = 700_000_000;
+    assert_eq!(warmups(Some(asked)), [(250_000_000, asked), (1_000_000_000, asked)].into());
+}
+
+/// Two synthetic servers in turn; the points of each.
+fn in_turn(servers: [Server; 2], budget_s: u64) -> [Vec<record::Point>; 2] {
+    let mut benches = servers.map(|server| Bench::new(server, 5));
+    let plan = record::scenario::SweepPlan { connections_max: 64, ..plan(budget_s) };
+    let (mut planner, mut now, mut elapsed_ns) = (Turns::new(&plan, 1), 0, 0);
+    for _ in 0..2000 {
+        let bench = &mut benches[now];
+        match planner.next(&bench.points, elapsed_ns) {
+            Step::Serve { server } => now = server,
+            Step::Measure(trial) => bench.measure(trial),
+            Step::Yardstick => bench.yardstick(0),
+            Step::Done { .. } => return benches.map(|bench| bench.points),
+        }
+        elapsed_ns = benches.iter().map(|bench| bench.elapsed_ns).sum();
+    }
+    panic!("the turns do not end");
+}
+
+#[test]
+fn two_servers_in_turn_are_measured_at_the_loads_that_the_first_one_takes() {
+    let fails_early = Server { path: 2e-3, refuses_beyond: 6.0, ..Server::default() };
+    let [of_a, of_b] = in_turn([fails_early, Server::default()], 600);
+    let loads = |points: &[record::Point], repeat: u32| {
+        let of_round =
+            points.iter().filter(|point| point.sweep == record::Sweep::Connections && point.repeat == repeat);
+        of_round.map(|point| point.connections).collect::<Vec<_>>()
+    };
+    assert_eq!(loads(&of_a, 0), [1, 2, 4, 8, 16], "upward until two loads in a row fail");
+    for round in 1..5 {
+        assert_eq!(loads(&of_a, round), loads(&of_b, round), "round {round}");
+        assert_eq!(loads(&of_a, round).len(), 5, "round {round}");
+    }
 }
 
 #[test]
@@ -154,13 +218,14 @@ fn the_same_seed_gives_the_same_sweep() {
 /// Sweeps with a planner while other work disturbs some points; says how often each load was measured in the first repeat.
 fn visits_beside_other_work(disturbs: impl Fn(u64, u32, usize) -> bool) -> std::collections::BTreeMap<u64, usize> {
     let plan = plan(90);
-    let mut sweep = analyze::sweep::ConnectionSweep::new(&plan, 3);
+    let mut sweep = ConnectionSweep::new(&plan, 3);
     let mut bench = Bench::new(Server { noise: 0.02, drift: 0.05, ..Server::default() }, 3);
     let mut visits = std::collections::BTreeMap::new();
     for _ in 0..2000 {
         match sweep.next(&bench.points, bench.elapsed_ns) {
-            analyze::sweep::Step::Measure { connections, repeat, duration_ns, .. } => {
-                bench.closed(connections, repeat, duration_ns);
+            Step::Measure(trial) => {
+                let (Load::Connections(connections), repeat) = (trial.load, trial.repeat) else { panic!("{trial:?}") };
+                bench.measure(trial);
                 let visit = visits.entry((repeat, connections)).or_insert(0usize);
                 *visit += 1;
                 if disturbs(connections, repeat, *visit) {
@@ -173,8 +238,9 @@ fn visits_beside_other_work(disturbs: impl Fn(u64, u32, usize) -> bool) -> std::
                     bench.points.last_mut().unwrap().doubts.push(doubt);
                 }
             }
-            analyze::sweep::Step::Yardstick => bench.yardstick(0),
-            analyze::sweep::Step::Done { .. } => {
+            Step::Yardstick => bench.yardstick(0),
+            Step::Serve { .. } => panic!("there is one server"),
+            Step::Done { .. } => {
                 return visits
                     .into_iter()
                     .filter(|((repeat, _), _)| *repeat == 1)

@@ -1,7 +1,7 @@
 //! Synthetic servers: throughput, cost and latency by formula, with noise and drift; and a driver that lets the planners
 //! sweep them.
 
-use analyze::sweep::{ConnectionSweep, RateSearch, RateStep, Step};
+use analyze::sweep::{ConnectionSweep, Load, Planner, RateSearch, Step, Trial};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use record::scenario::SweepPlan;
@@ -179,38 +179,40 @@ impl Bench {
         point.figures.set(names::YARDSTICK_CPU, Figure::new(speed, "1/s", 30_000_000, Origin::Timed));
     }
 
-    /// Lets the planner sweep over connections; returns why it stopped.
-    pub fn sweep_connections(&mut self, plan: &SweepPlan, seed: u64) -> String {
-        let mut sweep = ConnectionSweep::new(plan, seed);
+    /// Measures what a planner asked for.
+    pub fn measure(&mut self, trial: Trial) {
+        match trial.load {
+            Load::Connections(connections) => self.closed(connections, trial.repeat, trial.duration_ns),
+            Load::Rate(rate_per_sec) => self.open(rate_per_sec, trial.repeat, trial.duration_ns),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Asks a planner until it is through; returns why it stopped.
+    pub fn run(&mut self, planner: &mut dyn Planner) -> String {
         let mut repeat_now = 0;
         for _ in 0..2000 {
-            match sweep.next(&self.points, self.elapsed_ns) {
-                Step::Measure { connections, repeat, duration_ns, .. } => {
-                    repeat_now = repeat;
-                    self.closed(connections, repeat, duration_ns);
+            match planner.next(&self.points, self.elapsed_ns) {
+                Step::Measure(trial) => {
+                    repeat_now = trial.repeat;
+                    self.measure(trial);
                 }
                 Step::Yardstick => self.yardstick(repeat_now),
                 Step::Done { reason } => return reason,
+                Step::Serve { .. } => panic!("there is one server"),
             }
         }
-        panic!("the sweep does not end");
+        panic!("it does not end");
     }
 
-    /// Lets the planner search over rate; returns why it stopped.
+    /// Sweeps over connections; returns why it stopped.
+    pub fn sweep_connections(&mut self, plan: &SweepPlan, seed: u64) -> String {
+        self.run(&mut ConnectionSweep::new(plan, seed))
+    }
+
+    /// Searches over rate; returns why it stopped.
     pub fn search_rate(&mut self, plan: &SweepPlan, hint: Option<f64>, seed: u64) -> String {
-        let mut search = RateSearch::new(plan, hint, seed);
-        let mut repeat_now = 0;
-        for _ in 0..2000 {
-            match search.next(&self.points, self.elapsed_ns) {
-                RateStep::Measure { rate_per_sec, repeat, duration_ns, .. } => {
-                    repeat_now = repeat;
-                    self.open(rate_per_sec, repeat, duration_ns);
-                }
-                RateStep::Yardstick => self.yardstick(repeat_now),
-                RateStep::Done { reason } => return reason,
-            }
-        }
-        panic!("the search does not end");
+        self.run(&mut RateSearch::new(plan, hint, seed))
     }
 }
 
@@ -240,6 +242,7 @@ pub fn plan(budget_s: u64) -> SweepPlan {
         connections_max: 4096,
         repeats: 5,
         point_duration_ns: 1_000_000_000,
+        warmup_ns: None,
         budget_ns: budget_s * 1_000_000_000,
         open_connections: 1024,
         arrival: Arrival::Poisson,

@@ -92,7 +92,8 @@ fn threads_that_sleep_for_a_lock_and_for_a_pipe_are_told_apart() {
         }
     }
     assert!(seen.0.is_some_and(|share| share < 1.0) && seen.1.is_some_and(|share| share < 1.0), "{seen:?}");
-    assert_eq!(observer.server_facts().get("waited_for").map(String::as_str), Some("write to a pipe"));
+    let facts = observer.server_facts();
+    assert_eq!((facts["waited_call"].as_str(), facts["waited_file"].as_str()), ("write", "a pipe"));
     actor.end();
 }
 

@@ -17,14 +17,14 @@ pub struct ClientOptions {
     /// Each connection has this fixed bandwidth, in bits per second, as in 400k (SPECweb99) [default: none]
     #[arg(long, value_name = "BITS", allow_hyphen_values = true, conflicts_with = "read_rate")]
     pub asked_bandwidth: Option<Bits>,
-    /// A connection conforms when it gets this bandwidth [default: 80% of --asked-bandwidth]
+    /// A connection conforms when it gets this bandwidth [default: {demanded_share} of --asked-bandwidth]
     #[arg(long, value_name = "BITS", allow_hyphen_values = true)]
     pub demanded_bandwidth: Option<Bits>,
     /// With --requests-per-connection, who closes after the last one and so keeps the TIME_WAIT [default: the server, asked
-    /// by 'Connection: close'; the client where it has not done so after 250ms]
+    /// by 'Connection: close', and the client where it does not]
     #[arg(long, value_enum)]
     pub close_first: Option<CloseWord>,
-    /// https: resume the TLS sessions of earlier connections [default: on]
+    /// https: resume the TLS sessions of earlier connections [default: {tls_resumption}]
     #[arg(long, value_enum)]
     pub tls_resumption: Option<SwitchWord>,
     /// https: trust the authorities in this PEM file [default: the system's]
@@ -46,10 +46,11 @@ pub enum CloseWord {
 }
 
 /// On or off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SwitchWord {
     /// Yes
+    #[default]
     On,
     /// No
     Off,

@@ -13,10 +13,10 @@ pub struct CompareArgs {
     /// Run directory of what is compared with it (B)
     #[arg(value_name = "RUN_B")]
     pub b: PathBuf,
-    /// Worse by more than this is a regression (exit code 3); an interval that holds it cannot tell (exit code 4)
-    #[arg(long, value_name = "SHARE", default_value = "5%")]
-    pub threshold: Share,
-    /// Print JSON instead of text
-    #[arg(long)]
+    /// Worse by more than this is a regression (exit code 3); an interval that holds it cannot tell (exit code 4) [default: {threshold}]
+    #[arg(long, value_name = "SHARE", help_heading = "Limits")]
+    pub threshold: Option<Share>,
+    /// Print JSON, not tables
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
 }

@@ -5,7 +5,7 @@ use clap::Args;
 /// `straingauge doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// Print JSON instead of a table
-    #[arg(long)]
+    /// Print JSON, not tables
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
 }

@@ -18,8 +18,12 @@ pub struct DriveArgs {
     /// Where to send requests: http://HOST:PORT/PATH
     #[arg(help_heading = None)]
     pub url: Option<String>,
-    /// Read options from a TOML file (sections load, workload, clients, fleet, path, find, server, watching; keys are the long options); the command line wins
-    #[arg(long, value_name = "FILE", help_heading = None)]
+    /// Read options from a TOML file
+    ///
+    /// Sections load, workload, clients, fleet, path, find, server, watching; keys are the long options. The command line wins. Options for
+    /// few are there alone: connect-rate of [load]; elastic-gain, saturation,
+    /// efficiency-loss, bracket, conforming-share of [find].
+    #[arg(long, value_name = "FILE", help_heading = "Scenario")]
     pub scenario: Option<PathBuf>,
     #[command(flatten)]
     pub load: LoadOptions,
@@ -49,7 +53,7 @@ pub struct DriveArgs {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Server under test (with -- SERVER ...)")]
 pub struct ServerOptions {
-    /// Give client and server network namespaces of their own, joined by veth [default: auto]
+    /// Give client and server network namespaces of their own, joined by veth [default: {isolate}]
     #[arg(long, value_enum)]
     pub isolate: Option<IsolateWord>,
     /// Pin the server to these CPUs
@@ -57,7 +61,7 @@ pub struct ServerOptions {
     /// [default: the half that the client does not get]
     #[arg(long, value_name = "LIST")]
     pub server_cpus: Option<String>,
-    /// Wait this long for the server to accept connections [default: 10s]
+    /// Wait this long for the server to accept connections [default: {server_timeout}]
     #[arg(long, value_name = "TIME")]
     pub server_timeout: Option<Time>,
 }
@@ -68,13 +72,13 @@ pub struct ServerOptions {
 pub struct OutputOptions {
     /// Keep the run in this directory
     ///
-    /// It must not hold a run. [default: find: runs/TIME-NAME; load: not kept]
+    /// It must not hold a run. [default: {out}]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Name of the run, part of its directory's name [default: from the URL]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Print JSON instead of tables
+    /// Print JSON, not tables
     #[arg(long)]
     pub json: bool,
     /// No progress
@@ -86,12 +90,13 @@ pub struct OutputOptions {
 }
 
 /// Whether the server gets a network namespace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IsolateWord {
     /// Where permitted
+    #[default]
     Auto,
-    /// Or fail
+    /// Fail if not permitted
     Always,
     /// Share the machine's network
     Never,

@@ -1,30 +1,31 @@
 //! `straingauge files`.
 
+use crate::quantity::Bytes;
 use clap::Args;
 use std::path::PathBuf;
 
 /// `straingauge files`.
 #[derive(Debug, Args)]
 pub struct FilesArgs {
-    /// Size mix: webstone, surge, or fitted (to the log of --trace)
-    #[arg(long, value_name = "NAME")]
+    /// Documents of a size mix: webstone, surge, or fitted (to the log)
+    #[arg(long, value_name = "NAME", help_heading = "Workload")]
     pub mix: Option<String>,
-    /// Access log whose documents to make, plain or gzip
-    #[arg(long, value_name = "LOG")]
+    /// An access log, plain or gzip: its documents
+    #[arg(long, value_name = "LOG", help_heading = "Workload")]
     pub trace: Option<PathBuf>,
-    /// auto, common, combined, nginx, vhost, w3c, or the server's own format string
-    #[arg(long, value_name = "FORMAT", default_value = "auto")]
-    pub trace_format: String,
-    /// Directory to make them in: absent, empty, or an earlier run of the same command
-    #[arg(long, value_name = "DIR")]
-    pub out: PathBuf,
-    /// Refuse to make more bytes than this
-    #[arg(long, value_name = "SIZE", default_value = "10GiB", value_parser = record::units::parse_bytes)]
-    pub limit: u64,
-    /// Print JSON instead of text
-    #[arg(long)]
+    /// Format of the log: auto, common, combined, nginx, vhost, w3c, or the server's own format string [default: {trace_format}]
+    #[arg(long, value_name = "FORMAT", help_heading = "Workload")]
+    pub trace_format: Option<String>,
+    /// Folder to make them in: absent, empty, or made by the same command
+    #[arg(long, value_name = "FOLDER", help_heading = "Output")]
+    pub into: PathBuf,
+    /// Refuse to make more bytes than this [default: {limit}]
+    #[arg(long, value_name = "BYTES", help_heading = "Output")]
+    pub limit: Option<Bytes>,
+    /// Print JSON, not tables
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
     /// No progress
-    #[arg(long, short = 'q')]
+    #[arg(long, short = 'q', help_heading = "Output")]
     pub quiet: bool,
 }

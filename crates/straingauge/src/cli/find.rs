@@ -1,5 +1,6 @@
 //! `straingauge find`, and the options of the sweeps.
 
+use super::axis::{AxisWord, OF_FIND};
 use super::drive::DriveArgs;
 use super::overlay;
 use crate::quantity::{Count, Share, Time};
@@ -25,68 +26,68 @@ pub struct FindArgs {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Sweeps and zones")]
 pub struct FindOptions {
-    /// Which sweeps: closed loop over connections, open loop over rate, or both [default: both]
+    /// Which sweeps: closed loop over connections, open loop over rate, or both [default: {sweep}]
     #[arg(long, value_enum)]
     pub sweep: Option<SweepWord>,
-    /// Vary one: cold, delay, rate, connections, ...
+    /// Vary one thing: cold, delay, rate, ...
     ///
     /// Instead of the sweeps over connections and rate.
-    #[arg(long, value_enum)]
+    #[arg(long, value_name = "AXIS", value_parser = OF_FIND)]
     pub axis: Option<AxisWord>,
-    /// Values along the axis, as 0,750,2k [default: cold: 0 to 2000; time-wait: 0,20000; delay: 0 to 100ms; connections: doubled; rate: shares
-    /// of the capacity; conforming: searched]
+    /// Values along the axis, as 0,750,2k [default: cold: {axis_cold}; time-wait: {axis_time_wait}; delay: {axis_delay};
+    /// connections: doubled; rate: shares of the capacity; conforming: searched]
     #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     pub axis_values: Option<String>,
-    /// --axis rate: offer up to this multiple of the capacity [default: 3x]
+    /// Offer up to this multiple of the capacity, with --axis rate [default: {overload}x]
     #[arg(long, value_name = "MULTIPLE", allow_hyphen_values = true)]
     pub overload: Option<String>,
-    /// --axis conforming: share of the connections that must conform [default: 100%]
-    #[arg(long, value_name = "SHARE")]
+    // In scenario files alone, as all that is skipped here: the share of the connections that must conform.
+    #[arg(skip)]
     pub conforming_share: Option<Share>,
-    /// Fewest connections of the closed loop [default: 1]
+    /// Fewest connections of the closed loop [default: {min_connections}]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub min_connections: Option<Count>,
-    /// Most connections [default: 4096]
+    /// Most connections [default: {max_connections}]
     ///
     /// Of the closed loop.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub max_connections: Option<Count>,
-    /// Most connections of the open loop [default: 1024]
+    /// Most connections of the open loop [default: {open_connections}]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub open_connections: Option<Count>,
-    /// Time for the whole search [default: 90s]
+    /// Time for the whole run [default: {budget}]
     ///
     /// Refinement stops when it is spent.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub budget: Option<Time>,
-    /// Repeats of every point [default: 5]
+    /// Repeats of every point [default: {repeats}]
     ///
     /// At least 3 for an interval; fewer where the budget ends before.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub repeats: Option<Count>,
-    /// Failure: response time beyond this at the 99th percentile [default: 100ms]
+    /// Failure: response time beyond this at the 99th percentile [default: {p99_limit}]
     #[arg(long, value_name = "TIME")]
     pub p99_limit: Option<Time>,
-    /// Failure: more failed requests than this [default: 0.1%]
+    /// Failure: more failed requests than this [default: {error_limit}]
     #[arg(long, value_name = "SHARE")]
     pub error_limit: Option<Share>,
-    /// Failure: less than this of the offered rate completed [default: 98%]
+    /// Failure: less than this of the offered rate completed [default: {goodput_limit}]
     #[arg(long, value_name = "SHARE")]
     pub goodput_limit: Option<Share>,
-    /// Elastic: doubling the connections raises throughput by at least this [default: 20%]
-    #[arg(long, value_name = "SHARE")]
+    // Doubling the connections raises throughput by at least this while it is elastic.
+    #[arg(skip)]
     pub elastic_gain: Option<Share>,
-    /// Saturated: a server CPU this busy [default: 95%]
-    #[arg(long, value_name = "SHARE")]
+    // A server CPU this busy is saturated.
+    #[arg(skip)]
     pub saturation: Option<Share>,
-    /// Efficiency lost: CPU per request this much above its lowest [default: 15%]
-    #[arg(long, value_name = "SHARE")]
+    // CPU per request this much above its lowest is efficiency lost.
+    #[arg(skip)]
     pub efficiency_loss: Option<Share>,
-    /// Say in every point what the layers of the network stack cost, by sampling at 199 Hz [default: auto]
+    /// Say in every point what the layers of the network stack cost, by sampling at 199 Hz [default: {profile}]
     #[arg(long, value_enum)]
     pub profile: Option<ProfileWord>,
-    /// Width to which the failure rate is bracketed [default: 5%]
-    #[arg(long, value_name = "SHARE")]
+    // The width to which the failure rate is bracketed.
+    #[arg(skip)]
     pub bracket: Option<Share>,
     /// Measure a second server in turn
     ///
@@ -94,17 +95,17 @@ pub struct FindOptions {
     /// for a shell.
     #[arg(long, value_name = "SERVER", conflicts_with_all = ["axis", "client", "watch_with"], help_heading = "Two servers side by side")]
     pub compare_with: Option<String>,
-    /// Exit with code 3 when the second is worse than the first by more than this and not by chance, with 4 when that can be neither
-    /// shown nor excluded [default: 5%]
+    /// Worse by more than this is a regression (exit code 3); an interval that holds it cannot tell (exit code 4) [default: {threshold}]
     #[arg(long, value_name = "SHARE", requires = "compare_with", help_heading = "Two servers side by side")]
     pub threshold: Option<Share>,
 }
 
 /// The words for sweeps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SweepWord {
     /// Closed loop, then open loop
+    #[default]
     Both,
     /// Closed loop over connections
     Connections,
@@ -113,33 +114,16 @@ pub enum SweepWord {
 }
 
 /// Whether points are profiled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProfileWord {
     /// Where permitted
+    #[default]
     Auto,
-    /// Or fail
+    /// Fail if not permitted
     Always,
     /// Not at all
     Never,
-}
-
-/// The words for axes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum AxisWord {
-    /// Connections of the closed loop
-    Connections,
-    /// Offered rate of the open loop, also far beyond the capacity
-    Rate,
-    /// Cold connections beside the load
-    Cold,
-    /// Connections of fixed bandwidth: how many conform
-    Conforming,
-    /// TIME_WAIT sockets on the server
-    TimeWait,
-    /// One-way delay of the path between client and server
-    Delay,
 }
 
 impl FindOptions {

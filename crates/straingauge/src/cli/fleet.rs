@@ -16,7 +16,7 @@ pub struct FleetOptions {
     /// are split, results added up)
     #[arg(long = "client", value_name = "COMMAND")]
     pub client: Vec<String>,
-    /// When a worker is lost: stop the others, or go on without it [default: end]
+    /// When a worker is lost: stop the others, or go on without it [default: {on_worker_loss}]
     #[arg(long, value_enum)]
     pub on_worker_loss: Option<WorkerLossWord>,
     /// Target that several clients may send to (repeatable); loopback needs none
@@ -55,6 +55,7 @@ pub enum FleetCommand {
 
 /// Where the workers of a fleet run, and how.
 #[derive(Debug, Default, Clone, Args)]
+#[command(next_help_heading = "Ray cluster")]
 pub struct RayOptions {
     /// The Ray cluster, as HOST:6379 [default: $RAY_ADDRESS, or the one that this machine is a node of]
     #[arg(long, value_name = "HOST:PORT")]
@@ -62,10 +63,10 @@ pub struct RayOptions {
     /// Workers, each on a node of its own [default: one on every node]
     #[arg(long, value_name = "N")]
     pub workers: Option<Count>,
-    /// CPUs that Ray sets aside on each node for its worker [default: 1]
+    /// CPUs that Ray sets aside on each node for its worker [default: {worker_cpus}]
     #[arg(long, value_name = "N")]
     pub worker_cpus: Option<f64>,
-    /// Let each worker connect from every address of this interface of its node, for more ports
+    /// Connect from every address of this interface, for more ports, on each node
     #[arg(long, value_name = "NAME")]
     pub source_interface: Option<String>,
     /// Words before the worker's command, as 'numactl -N 0'; {number} is the worker's number, from 1
@@ -74,19 +75,20 @@ pub struct RayOptions {
     /// straingauge for the nodes, where they are another kind of machine than this [default: this one]
     #[arg(long, value_name = "FILE")]
     pub worker_binary: Option<PathBuf>,
-    /// Wait this long for nodes and their workers [default: 60s]
+    /// Wait this long for nodes and their workers [default: {node_timeout}]
     #[arg(long, value_name = "TIME")]
     pub node_timeout: Option<Time>,
-    /// Python that has Ray and the package straingauge [default: python3]
+    /// Python that has Ray and the package straingauge [default: {python}]
     #[arg(long, value_name = "FILE")]
     pub python: Option<String>,
 }
 
 /// The words for what a lost worker means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WorkerLossWord {
     /// The others stop, what was measured is kept
+    #[default]
     End,
     /// The others go on
     GoOn,

@@ -10,11 +10,11 @@ use std::path::PathBuf;
 /// `straingauge load`.
 #[derive(Debug, Args)]
 pub struct LoadArgs {
-    /// Take plans from standard input and answer on standard output, for a straingauge that was given --client;
+    /// Serve another straingauge on standard input and output: send the load that --client asks for;
     /// --source-address counts for this worker
     #[arg(long, conflicts_with_all = ["url", "scenario", "client", "out"], help_heading = "Other machines")]
     pub worker: bool,
-    /// With --worker: connect from every address of this interface, for more ports
+    /// Connect from every address of this interface, for more ports, with --worker
     #[arg(long, value_name = "NAME", requires = "worker", help_heading = "Other machines")]
     pub source_interface: Option<String>,
     #[command(flatten)]
@@ -36,7 +36,7 @@ pub struct LoadArgs {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Load")]
 pub struct LoadOptions {
-    /// Connections [default: 10; with --rate: 256]
+    /// Connections [default: {connections}; with --rate: {open_loop_connections}]
     ///
     /// Held open; each sends its next request when a response is complete (closed loop). With --rate: the most that may be used.
     #[arg(long, short = 'c', value_name = "N", allow_hyphen_values = true)]
@@ -46,22 +46,22 @@ pub struct LoadOptions {
     /// Sent by a schedule that does not wait for responses.
     #[arg(long, short = 'r', value_name = "RATE", allow_hyphen_values = true)]
     pub rate: Option<Rate>,
-    /// Gaps of the open loop's schedule [default: poisson]
+    /// Gaps of the open loop's schedule [default: {arrival}]
     #[arg(long, value_enum)]
     pub arrival: Option<ArrivalWord>,
-    /// Length of the window [load: 10s, find: 1s]
+    /// Length of the window [default: {duration}]
     ///
     /// After the warm-up. A bare number is seconds.
     #[arg(long, short = 'd', value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds)]
     #[serde(deserialize_with = "crate::quantity::some_seconds")]
     pub duration: Option<Time>,
-    /// Load before the window [default: 1s; find: 200ms]
+    /// Load before the window [default: {warmup}]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub warmup: Option<Time>,
     /// Threads [default: one a CPU of the client]
     #[arg(long, short = 't', value_name = "N", allow_hyphen_values = true)]
     pub threads: Option<Count>,
-    /// Idle connections beside the load [default: 0]
+    /// Cold connections beside the load [default: none]
     ///
     /// They are established before it and send nothing, as most connections on the Internet do.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
@@ -71,16 +71,16 @@ pub struct LoadOptions {
     /// And open another; 1 = no keep-alive. [default: never]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub requests_per_connection: Option<Count>,
-    /// Give a request up after this long [default: 10s]
+    /// Give a request up after this long [default: {timeout}]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub timeout: Option<Time>,
-    /// Give a connection attempt up after this long [default: 5s]
+    /// Give a connection attempt up after this long [default: {connect_timeout}]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub connect_timeout: Option<Time>,
-    /// Open at most this many connections per second [default: as fast as the server accepts]
-    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    // In scenario files alone: open at most this many connections per second.
+    #[arg(skip)]
     pub connect_rate: Option<Rate>,
-    /// Request method [default: GET]
+    /// Request method [default: GET; with a body: POST]
     #[arg(long, short = 'X', value_name = "METHOD")]
     pub method: Option<String>,
     /// Extra header field, as 'Name: value'
@@ -99,13 +99,13 @@ pub struct LoadOptions {
     /// One a line, or paths; with a weight after any of them, in proportion to the weights.
     #[arg(long, value_name = "FILE")]
     pub urls: Option<PathBuf>,
-    /// Pin the engine's threads to these CPUs, as in 0 or 0,2-3 [default: with a server to start, half of them]
+    /// Pin the client to these CPUs, as 0 or 0,2-3 [default: with a server to start, half of them]
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<String>,
     /// Local address to connect from (repeatable) [default: the kernel's choice; on loopback more are added as needed]
     #[arg(long = "source-address", value_name = "ADDRESS")]
     pub source_address: Vec<std::net::IpAddr>,
-    /// Seed of the schedule's random gaps [default: 1]
+    /// Seed of what is random: gaps, orders, losses [default: {seed}]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Poll instead of sleeping in the last microseconds before a send; wants a CPU of its own
@@ -114,12 +114,13 @@ pub struct LoadOptions {
 }
 
 /// The words for arrival processes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ArrivalWord {
     /// Equal gaps
     Constant,
     /// Exponential gaps, as of many independent users
+    #[default]
     Poisson,
 }
 

@@ -1,6 +1,7 @@
 //! The command line as typed, one file a command. What it means is decided in [`crate::plan`]; nothing here opens,
 //! resolves or measures.
 
+mod axis;
 mod clients;
 mod compare;
 mod doctor;
@@ -21,30 +22,33 @@ mod watch;
 mod watching;
 mod workload;
 
+pub use axis::AxisWord;
 pub use clients::{ClientOptions, CloseWord, SwitchWord};
 pub use compare::CompareArgs;
 pub use doctor::DoctorArgs;
 pub use drive::{DriveArgs, IsolateWord, OutputOptions, ServerOptions};
 pub use files::FilesArgs;
-pub use find::{AxisWord, FindArgs, FindOptions, ProfileWord, SweepWord};
+pub use find::{FindArgs, FindOptions, ProfileWord, SweepWord};
 pub use fleet::{FleetArgs, FleetCommand, FleetOptions, RayOptions, WorkerLossWord};
 pub use load::{ArrivalWord, LoadArgs, LoadOptions};
 pub use path::{PathOptions, PathWord};
 pub use predict::{PredictArgs, RateWord};
 pub use profile::ProfileArgs;
 #[cfg(feature = "bpf")]
-pub use profile::{Method, SweepArgs, SweepAxis};
+pub use profile::{Method, SweepArgs};
 pub use report::ReportArgs;
 pub use scale::ScaleArgs;
 pub use scenario::ScenarioToml;
-pub use simulate::{ReplacementWord, SimulateArgs};
+pub use simulate::{ReplacementWord, SimulateArgs, SimulateToml};
 pub use wan::WanArgs;
 #[cfg_attr(not(feature = "bpf"), allow(unused_imports))]
 pub use watch::{WatchArgs, WatchModeWord};
 pub use watching::{WatchWord, WatchingOptions};
 pub use workload::WorkloadOptions;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use crate::defaults;
+use clap::builder::StyledStr;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 /// Finds the load at which a network server yields, and says why.
 ///
@@ -113,9 +117,66 @@ pub fn parse() -> Result<Cli, clap::Error> {
     Cli::from_arg_matches(&command(is_short).try_get_matches()?)
 }
 
+/// What a name in help stands for, by command where the commands differ.
+fn default_words(command: &str) -> Vec<(String, String)> {
+    fn word<T: ValueEnum + Default>() -> String {
+        T::default().to_possible_value().map_or(String::new(), |value| value.get_name().to_string())
+    }
+    let mut words = vec![
+        ("sweep".to_string(), word::<SweepWord>()),
+        ("profile".into(), word::<ProfileWord>()),
+        ("isolate".into(), word::<IsolateWord>()),
+        ("arrival".into(), word::<ArrivalWord>()),
+        ("on_worker_loss".into(), word::<WorkerLossWord>()),
+        ("detail".into(), word::<WatchModeWord>()),
+        ("tls_resumption".into(), word::<SwitchWord>()),
+        #[cfg(feature = "bpf")]
+        ("accounting".into(), word::<Method>()),
+    ];
+    if command == "find" {
+        words.push(("duration".into(), defaults::typed(&defaults::POINT_DURATION)));
+        words.push(("warmup".into(), "a fifth of the window".into()));
+    }
+    words.push(("out".into(), if command == "load" { "not kept" } else { "runs/TIME-NAME" }.into()));
+    words.extend(defaults::words());
+    words
+}
+
+/// Puts the values of defaults where help names them.
+fn with_defaults(mut command: clap::Command) -> clap::Command {
+    let words = default_words(command.get_name());
+    let filled = |text: Option<&StyledStr>| {
+        text.map(|text| {
+            let mut text = text.to_string();
+            // The first of a name counts: a command's own.
+            for (name, value) in &words {
+                text = text.replace(&format!("{{{name}}}"), value);
+            }
+            text
+        })
+    };
+    let is_find = command.get_name() == "find";
+    command = command.mut_args(|argument| {
+        let (mut help, long) = (filled(argument.get_help()), filled(argument.get_long_help()));
+        if is_find && ["connections", "rate"].iter().any(|id| argument.get_id() == id) {
+            help = help.map(|help| format!("{help}; only beside an --axis"));
+        }
+        let argument = match help {
+            Some(help) => argument.help(help),
+            None => argument,
+        };
+        match long {
+            Some(long) => argument.long_help(long),
+            None => argument,
+        }
+    });
+    let names: Vec<String> = command.get_subcommands().map(|one| one.get_name().to_string()).collect();
+    names.iter().fold(command, |command, name| command.mut_subcommand(name, with_defaults))
+}
+
 /// The commands; those of [`SHORT_HELP`] with these options alone in their help, where it is to be short.
 fn command(is_short: bool) -> clap::Command {
-    let all = Cli::command();
+    let all = with_defaults(Cli::command());
     if !is_short {
         return all;
     }
@@ -209,6 +270,104 @@ mod tests {
     fn the_command_line_is_well_formed() {
         command(false).debug_assert();
         command(true).debug_assert();
+    }
+
+    /// Every option of every command that a person may call, with the command.
+    fn options(cli: &clap::Command) -> Vec<(String, clap::Arg)> {
+        let mut found = Vec::new();
+        for command in cli.get_subcommands().filter(|command| !command.is_hide_set()) {
+            let name = command.get_name();
+            found.extend(options(command).into_iter().map(|(of, option)| (format!("{name} {of}"), option)));
+            let own = command.get_arguments().filter(|option| option.get_long().is_some());
+            found.extend(own.map(|option| (name.to_string(), option.clone())));
+        }
+        found
+    }
+
+    /// The sentence that an option has in every command: a command's own addition follows a mark.
+    fn sentence(option: &clap::Arg) -> String {
+        let help = option.get_help().map(ToString::to_string).unwrap_or_default();
+        help.split([',', ':', ';', '(', '[']).next().unwrap_or_default().trim().to_string()
+    }
+
+    #[test]
+    fn an_option_has_one_meaning_in_all_commands() {
+        let mut kinds = std::collections::BTreeMap::<String, Vec<(String, String)>>::new();
+        let mut letters = std::collections::BTreeMap::<char, Vec<(String, String)>>::new();
+        for (command, option) in options(&with_defaults(Cli::command())) {
+            let long = option.get_long().unwrap_or_default().to_string();
+            let kind = format!(
+                "{:?} {:?} {:?}: {}",
+                option.get_value_names().unwrap_or_default(),
+                option.get_num_args(),
+                option.get_value_delimiter(),
+                sentence(&option)
+            );
+            kinds.entry(long.clone()).or_default().push((kind, command.clone()));
+            if let Some(short) = option.get_short() {
+                letters.entry(short).or_default().push((long, command));
+            }
+        }
+        assert!(kinds.len() > 100, "only {} options were found", kinds.len());
+        let is_mixed = |uses: &Vec<(String, String)>| uses.iter().any(|(what, _)| *what != uses[0].0);
+        let mixed: Vec<_> = kinds.iter().filter(|(_, uses)| is_mixed(uses)).collect();
+        assert!(mixed.is_empty(), "several meanings: {mixed:#?}");
+        let mixed: Vec<_> = letters.iter().filter(|(_, uses)| is_mixed(uses)).collect();
+        assert!(mixed.is_empty(), "letters of several options: {mixed:#?}");
+    }
+
+    #[test]
+    fn every_option_stands_in_a_group() {
+        let lost: Vec<String> = options(&Cli::command())
+            .into_iter()
+            .filter(|(_, option)| option.get_help_heading().is_none())
+            .map(|(command, option)| format!("{command} --{}", option.get_long().unwrap_or_default()))
+            .collect();
+        assert!(lost.is_empty(), "{lost:?}");
+    }
+
+    /// Numbers and words in `[default: ...]` come from where the code has them, by name.
+    #[test]
+    fn defaults_in_help_are_those_of_the_code() {
+        let texts = |option: &clap::Arg| {
+            let texts = [option.get_help(), option.get_long_help()].into_iter().flatten();
+            texts.map(ToString::to_string).collect::<Vec<_>>()
+        };
+        for (command, option) in options(&Cli::command()) {
+            let name = format!("{command} --{}", option.get_long().unwrap_or_default());
+            assert!(option.get_default_values().is_empty(), "{name}: say it as [default: {{name}}]");
+            let words = option.get_possible_values();
+            for text in texts(&option) {
+                for said in text.split("[default").skip(1).map(|rest| rest.split(']').next().unwrap_or_default()) {
+                    let own = said.split('{').map(|part| part.split_once('}').map_or(part, |(_, after)| after));
+                    let own = own.collect::<String>();
+                    let mut said_words = own.split([' ', ',', ':', ';']);
+                    let has_number = said_words.any(|word| word.starts_with(|letter: char| letter.is_ascii_digit()));
+                    let is_word = words.iter().any(|word| own.trim_matches([':', ' ']) == word.get_name());
+                    assert!(!has_number && !is_word, "{name}: '[default{said}]' is not the code's: name it");
+                }
+            }
+        }
+        for (command, option) in options(&with_defaults(Cli::command())) {
+            for text in texts(&option) {
+                let is_open = text.contains('{') && !text.contains("{number}");
+                assert!(!is_open, "{command} --{}: {text}", option.get_long().unwrap_or_default());
+            }
+        }
+    }
+
+    #[test]
+    fn old_words_are_gone_and_the_new_ones_are_there() {
+        let all = options(&Cli::command());
+        let has = |of: &str, word: &str| {
+            all.iter().any(|(command, option)| command == of && option.get_long() == word.strip_prefix("--"))
+        };
+        for (command, old, new) in crate::failure::RENAMED {
+            assert!(!has(command, old) && has(command, new), "{command} {old} {new}");
+        }
+        for (command, _, moved) in crate::failure::IN_SCENARIO {
+            assert!(moved.iter().all(|option| !has(command, option)), "{command} {moved:?}");
+        }
     }
 
     #[test]

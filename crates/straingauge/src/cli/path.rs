@@ -5,12 +5,15 @@ use crate::quantity::{Bandwidth, Share, Time};
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
+/// The group of these options.
+pub const PATH_HEADING: &str = "Wide-area path between client and server (needs root)";
+
 /// What lies between client and server.
 #[derive(Debug, Default, Clone, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-#[command(next_help_heading = "Wide-area path between client and server (needs root)")]
+#[command(next_help_heading = PATH_HEADING)]
 pub struct PathOptions {
-    /// One-way delay of an emulated path (root)
+    /// One-way delay of an emulated path
     ///
     /// In each direction: a round trip takes twice this. [default: no delay]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]

@@ -14,32 +14,32 @@ pub struct PredictArgs {
     /// Run directories of one server, each with a closed-loop sweep (find)
     #[arg(required = true, value_name = "RUN")]
     pub runs: Vec<PathBuf>,
-    /// Closed loop with so many connections
-    #[arg(long, value_name = "N", conflicts_with = "rate")]
+    /// Connections, in a closed loop
+    #[arg(long, short = 'c', value_name = "N", conflicts_with = "rate", help_heading = "What if")]
     pub connections: Option<Count>,
-    /// Open loop at this rate: requests per second, or 2x for twice the run's highest throughput
-    #[arg(long, value_name = "RATE")]
+    /// Requests per second (open loop), or 2x for twice the run's highest throughput
+    #[arg(long, short = 'r', value_name = "RATE", help_heading = "What if")]
     pub rate: Option<RateWord>,
-    /// The server with so many CPUs
-    #[arg(long, value_name = "N")]
+    /// CPUs of the server
+    #[arg(long, value_name = "N", help_heading = "What if")]
     pub cores: Option<Count>,
     /// A path whose round trip takes this much longer
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = "What if")]
     pub round_trip: Option<Time>,
     /// Cold connections beside the load (needs runs with different numbers of them)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = "What if")]
     pub cold: Option<Count>,
     /// With scalable select: nothing grows with cold connections (needs runs that show such growth)
-    #[arg(long)]
+    #[arg(long, help_heading = "What if")]
     pub scaled_select: bool,
     /// Another mix: shares of the size classes, by label or number, as in '1=90%,2=9%,3=1%' (needs a run for each class, with different mixes)
-    #[arg(long, value_name = "CLASS=SHARE,...")]
+    #[arg(long, value_name = "CLASS=SHARE,...", help_heading = "What if")]
     pub class_shares: Option<MixWord>,
-    /// Answer the what-ifs in the predict section of this scenario file; without it and without a question, those kept with the run
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["connections", "rate", "cores", "round_trip", "cold", "scaled_select", "class_shares"])]
+    /// Read options from a TOML file: the questions in its section predict; without it and without a question, those kept with the run
+    #[arg(long, value_name = "FILE", help_heading = "What if", conflicts_with_all = ["connections", "rate", "cores", "round_trip", "cold", "scaled_select", "class_shares"])]
     pub scenario: Option<PathBuf>,
-    /// Print JSON instead of text
-    #[arg(long)]
+    /// Print JSON, not tables
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
 }
 

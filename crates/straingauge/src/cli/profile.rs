@@ -1,14 +1,16 @@
 //! `straingauge profile`.
 
-use crate::quantity::{Count, Time};
+use super::axis::{AxisWord, OF_THE_STACK};
+use crate::quantity::{Count, Rate, Time};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 /// How layers are measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Method {
     /// calibrated where this kernel permits it, else sampled
     Auto,
+    #[default]
     /// a timer interrupts every CPU and the stacks are counted
     Sampled,
     /// hooks at the functions where one layer calls another, in bursts
@@ -22,89 +24,86 @@ pub enum Method {
 pub struct ProfileArgs {
     /// The server's port: :8080; with --axis and -- SERVER its URL
     pub port: Option<String>,
-    /// Length of the window [default: 10s; of a point of --axis 4s]
-    #[arg(long, short = 'd', value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds)]
+    /// Length of the window [default: {profile_duration}; of a point of --axis {profile_point}]
+    #[arg(long, short = 'd', value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds, help_heading = "Measurement")]
     pub duration: Option<Time>,
-    /// How to measure; hooks cost the server something, so they are asked for [default: sampled]
-    #[arg(long, value_enum, value_name = "HOW", conflicts_with_all = ["diff", "kernel_scaling"])]
+    /// How to measure; hooks cost the server something, so they are asked for [default: {accounting}]
+    #[arg(long, value_enum, value_name = "HOW", conflicts_with_all = ["diff", "kernel_scaling"], help_heading = "Measurement")]
     pub accounting: Option<Method>,
-    /// Length of one of the ten bursts of exact [default: 100ms]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    /// Length of one of the ten bursts of exact [default: {burst}]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = "Measurement")]
     pub burst: Option<Time>,
-    /// Samples a second on each CPU; 199 to 997 is usual [default: 997]
-    #[arg(long, short = 'F', value_name = "N", allow_hyphen_values = true)]
+    /// Samples a second on each CPU; 199 to 997 is usual [default: {frequency}]
+    #[arg(long, short = 'F', value_name = "N", allow_hyphen_values = true, help_heading = "Measurement")]
     pub frequency: Option<Count>,
-    /// Look for the server in the network namespace of this process [default: in this one]
-    #[arg(long, value_name = "PID")]
+    /// Find the server in the network namespace of this process [default: in this one]
+    #[arg(long, value_name = "PID", help_heading = "Measurement")]
     pub netns_of: Option<u32>,
     /// Sum functions as a group, as in 'acks=tcp_ack*,tcp_send_ack' or 'parse=user:ngx_http_parse_*' (repeatable)
-    #[arg(long, value_name = "NAME=PATTERN")]
+    #[arg(long, value_name = "NAME=PATTERN", help_heading = "Output")]
     pub group: Vec<String>,
     /// Write the stacks, one a line, for flame graph viewers
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub folded: Option<PathBuf>,
     /// Draw the stacks, coloured by layer; with --against or --diff by what grew
-    #[arg(long, value_name = "FILE.svg")]
+    #[arg(long, value_name = "FILE.svg", help_heading = "Output")]
     pub flame: Option<PathBuf>,
     /// Say what grew since an earlier profile, kept with --folded
-    #[arg(long, value_name = "FILE", conflicts_with = "diff")]
+    #[arg(long, value_name = "FILE", conflicts_with = "diff", help_heading = "Comparison")]
     pub against: Option<PathBuf>,
     /// Compare two files of --folded and measure nothing
-    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with_all = ["port", "folded"])]
+    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with_all = ["port", "folded"], help_heading = "Comparison")]
     pub diff: Option<Vec<PathBuf>>,
     /// Measure what select, poll, epoll_wait, accept and descriptors cost on this kernel; needs no server
-    #[arg(long, conflicts_with_all = ["port", "folded", "flame", "against", "diff"])]
+    #[arg(long, conflicts_with_all = ["port", "folded", "flame", "against", "diff"], help_heading = "Measurement")]
     pub kernel_scaling: bool,
-    /// Print JSON instead of tables
-    #[arg(long)]
+    /// Print JSON, not tables
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
     #[command(flatten)]
     pub sweep: SweepArgs,
-}
-
-/// What is varied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum SweepAxis {
-    /// Full segments a second of the microbenchmark (with a server: requests a second)
-    PacketRate,
-    /// Connections, at the same total rate (with a server: in a closed loop)
-    Connections,
-    /// One-way delay of the path between both ends
-    Delay,
 }
 
 /// Options of the experiments.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Experiments of Kim and Rixner (need root)")]
 pub struct SweepArgs {
-    /// Profile one value of this after another: of the microbenchmark (full segments at a constant rate to a reader that
-    /// acknowledges each), or with a URL and -- SERVER of a web server
-    #[arg(long, value_enum, conflicts_with_all = ["diff", "kernel_scaling", "folded", "flame", "against", "group", "netns_of", "burst"])]
-    pub axis: Option<SweepAxis>,
-    /// Connections; --axis connections takes a list [default: 4,32,128,512,2048; packet-rate: 1; delay: 2048; of a
-    /// server: 4,32,128,512,1024; 256]
-    #[arg(long, value_name = "N,...", value_delimiter = ',', requires = "axis", allow_hyphen_values = true)]
-    pub connections: Vec<Count>,
-    /// Packets (with a server: requests) a second over all connections; --axis packet-rate takes a list [default: 33333
-    /// packets, 400 Mbit/s; packet-rate: 8333 to 66667; of a server: shares of its capacity, else a closed loop]
-    #[arg(long, value_name = "N,...", value_delimiter = ',', requires = "axis", allow_hyphen_values = true)]
-    pub rate: Vec<Count>,
-    /// One-way delay of the path; --axis delay takes a list [default: 0ms; delay: 0ms,5ms,10ms,20ms,40ms]
-    #[arg(long, value_name = "TIME,...", value_delimiter = ',', requires = "axis", allow_hyphen_values = true)]
-    pub delay: Vec<Time>,
-    /// Repeats of every value, each in a random order; at least 3 for an interval [default: 5]
+    /// Vary one thing, and profile one value after another
+    ///
+    /// Of the microbenchmark (full segments at a constant rate to a reader that acknowledges each), or with a URL and -- SERVER of a
+    /// web server.
+    #[arg(long, value_name = "AXIS", value_parser = OF_THE_STACK, conflicts_with_all = ["diff", "kernel_scaling", "folded", "flame", "against", "group", "netns_of", "burst"])]
+    pub axis: Option<AxisWord>,
+    /// Values along the axis, as 4,32,128 [default: connections: {profile_connections}; of a server:
+    /// {profile_web_connections}; packet-rate: {profile_packet_rates}; rate: shares of the capacity; delay: {profile_delays}]
+    #[arg(long, value_name = "LIST", requires = "axis", allow_hyphen_values = true)]
+    pub axis_values: Option<String>,
+    /// Connections, beside another axis [default: packet-rate: {profile_held_connections}; delay: {profile_delay_connections};
+    /// of a server: {profile_web_held_connections}]
+    #[arg(long, short = 'c', value_name = "N", requires = "axis", allow_hyphen_values = true)]
+    pub connections: Option<Count>,
+    /// Requests per second (open loop), of a server beside another axis [default: closed loop]
+    #[arg(long, short = 'r', value_name = "RATE", requires = "axis", allow_hyphen_values = true)]
+    pub rate: Option<Rate>,
+    /// Full segments per second of the microbenchmark, over all connections [default: {profile_packet_rate}]
+    #[arg(long, value_name = "RATE", requires = "axis", allow_hyphen_values = true)]
+    pub packet_rate: Option<Rate>,
+    /// One-way delay of an emulated path, beside another axis [default: no delay]
+    #[arg(long, value_name = "TIME", requires = "axis", allow_hyphen_values = true)]
+    pub delay: Option<Time>,
+    /// Repeats of every point, in a random order; at least 3 for an interval [default: {repeats}]
     #[arg(long, value_name = "N", requires = "axis", allow_hyphen_values = true)]
     pub repeats: Option<Count>,
-    /// Time for the whole; no repeat is begun that does not fit [default: 175s]
+    /// Time for the whole run; no repeat is begun that does not fit [default: {profile_budget}]
     #[arg(long, value_name = "TIME", requires = "axis", allow_hyphen_values = true)]
     pub budget: Option<Time>,
-    /// Pin the profiled side to these CPUs [default: the half that the other side does not get]
+    /// Pin the server to these CPUs (or the sender of the microbenchmark) [default: the half that the client does not get]
     #[arg(long, value_name = "LIST", requires = "axis")]
     pub server_cpus: Option<String>,
-    /// Pin the other side to these CPUs [default: half of them]
+    /// Pin the client to these CPUs [default: half of them]
     #[arg(long, value_name = "LIST", requires = "axis")]
     pub cpus: Option<String>,
-    /// Keep the run in this directory, which must not hold one [default: runs/TIME-NAME]
+    /// Keep the run in this directory, which must not hold one [default: {out}]
     #[arg(long, value_name = "DIR", requires = "axis")]
     pub out: Option<PathBuf>,
     /// No progress

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 pub struct ReportArgs {
     /// Run directory
     pub run: PathBuf,
-    /// Where to write the page [default: report.html in the run directory]
-    #[arg(long, value_name = "FILE")]
-    pub out: Option<PathBuf>,
-    /// Print the findings as JSON instead of tables
-    #[arg(long)]
+    /// Write the page to this file [default: report.html in the run directory]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub page: Option<PathBuf>,
+    /// Print JSON, not tables
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
 }

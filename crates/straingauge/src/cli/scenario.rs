@@ -7,6 +7,7 @@ use super::fleet::FleetOptions;
 use super::load::LoadOptions;
 use super::path::PathOptions;
 use super::predict::WhatIfsToml;
+use super::simulate::SimulateToml;
 use super::watching::WatchingOptions;
 use super::workload::WorkloadOptions;
 use crate::quantity::Time;
@@ -36,6 +37,8 @@ pub struct ScenarioToml {
     pub server: ServerToml,
     /// How its requests are watched.
     pub watching: WatchingOptions,
+    /// The machine that `simulate` models.
+    pub simulate: SimulateToml,
     /// Questions for `predict`.
     pub predict: WhatIfsToml,
 }

@@ -1,6 +1,6 @@
 //! `straingauge wan`.
 
-use super::path::PathOptions;
+use super::path::{PATH_HEADING, PathOptions};
 use crate::quantity::Time;
 use clap::Args;
 
@@ -19,19 +19,19 @@ The exit code is COMMAND's, or 128 + N when signal N ended it.";
 pub struct WanArgs {
     #[command(flatten)]
     pub path: PathOptions,
-    /// Seed of the losses
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
+    /// Seed of what is random: losses [default: {seed}]
+    #[arg(long, value_name = "N", help_heading = PATH_HEADING)]
+    pub seed: Option<u64>,
     /// Shell command that starts the server at the other end; COMMAND starts as soon as it listens
     #[arg(long, value_name = "SHELL COMMAND", help_heading = "Server at the other end")]
     pub server: Option<String>,
-    /// Wait this long for the server to listen [default: 10s]
+    /// Wait this long for the server to accept connections [default: {server_timeout}]
     #[arg(long, value_name = "TIME", help_heading = "Server at the other end")]
     pub server_timeout: Option<Time>,
-    /// Print path, self-test and counts as one line of JSON on standard error at the end
+    /// Print JSON: path, self-test and counts, one line on standard error at the end
     #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// Say nothing about the path
+    /// No progress: nothing about the path
     #[arg(long, short = 'q', help_heading = "Output")]
     pub quiet: bool,
     /// Program to run, and its arguments: everything after --

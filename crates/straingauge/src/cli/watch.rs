@@ -10,86 +10,86 @@ pub struct WatchArgs {
     /// Port of the server, as :8080
     #[arg(value_name = "PORT")]
     pub port: String,
-    /// Watch for a straingauge that was given --watch-with: it says when on standard input, and is answered on standard
-    /// output
-    #[arg(long, conflicts_with_all = ["out", "prometheus", "json", "duration"])]
+    /// Serve another straingauge on standard input and output: watch when --watch-with asks
+    #[arg(long, help_heading = "Other machines", conflicts_with_all = ["out", "prometheus", "json", "duration"])]
     pub worker: bool,
-    /// How closely [default: default]
-    #[arg(long, value_enum)]
+    /// How closely to watch [default: {detail}]
+    #[arg(long, value_enum, help_heading = "How closely")]
     pub detail: Option<WatchModeWord>,
-    /// Most it may cost of the server's CPU [default: 1%]
+    /// Share of the server's CPU time that watching may cost [default: {overhead}]
     ///
     /// On average.
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", help_heading = "How closely")]
     pub overhead: Option<Share>,
-    /// Time between readings [default: 1s]
-    #[arg(long, value_name = "TIME")]
+    /// Time between readings [default: {interval}]
+    #[arg(long, value_name = "TIME", help_heading = "Readings")]
     pub interval: Option<Time>,
-    /// End after this long [default: at Ctrl-C]
+    /// Length of the window: of the watch [default: until Ctrl-C]
     ///
     /// A bare number is seconds.
-    #[arg(long, short = 'd', value_name = "TIME", value_parser = crate::quantity::seconds)]
+    #[arg(long, short = 'd', value_name = "TIME", value_parser = crate::quantity::seconds, help_heading = "Readings")]
     pub duration: Option<Time>,
-    /// Boundaries of the size classes by bytes of response, as 10KiB,50KiB,640KiB (the default)
-    #[arg(long, value_name = "SIZES")]
+    /// Boundaries of the size classes by bytes of response [default: {response_classes}]
+    #[arg(long, value_name = "SIZES", help_heading = "How closely")]
     pub response_classes: Option<String>,
     /// Process of the server, if another listens
     ///
     /// Its first one.
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", help_heading = "Server")]
     pub pid: Option<u32>,
     /// The server is this control group
     ///
     /// Of version 2, as /sys/fs/cgroup/system.slice/nginx.service.
-    #[arg(long, value_name = "DIR", conflicts_with = "pid")]
+    #[arg(long, value_name = "DIR", conflicts_with = "pid", help_heading = "Server")]
     pub cgroup: Option<PathBuf>,
     /// Time between readings of the machine's counters, for all or by kind, as 5s,disk=30s: cpu, interrupts, disk, paging,
-    /// memory, server (disk bytes of the server's processes, its control group) [default: 1s]
-    #[arg(long, value_name = "TIMES")]
+    /// memory, server (disk bytes of the server's processes, its control group) [default: as --interval]
+    #[arg(long, value_name = "TIMES", help_heading = "Readings")]
     pub system_interval: Option<String>,
-    /// Watch in the network namespace of this process [default: in this one]
-    #[arg(long, value_name = "PID")]
+    /// Find the server in the network namespace of this process [default: in this one]
+    #[arg(long, value_name = "PID", help_heading = "Server")]
     pub netns_of: Option<u32>,
     /// Let the parse phase end at the first send only: some windows hook system calls, to end it where files are opened
-    #[arg(long)]
+    #[arg(long, help_heading = "How closely")]
     pub no_splits: bool,
-    /// Make room for this many connections [default: those at the start, and at least 4,096]
-    #[arg(long, value_name = "COUNT")]
+    /// Make room for this many connections [default: those at the start, and some thousands]
+    #[arg(long, value_name = "COUNT", help_heading = "How closely")]
     pub room: Option<Count>,
     /// Do not look into requests: otherwise the first KiB of a few reads a second is looked at, to say what is spoken
-    #[arg(long)]
+    #[arg(long, help_heading = "How closely")]
     pub no_looks: bool,
-    /// Time functions, too: nginx, apache or a file
+    /// Time functions of the server, too: nginx, apache, or a file
     ///
     /// In short windows, as phases of a request, where the server has symbols.
-    #[arg(long, value_name = "PACK")]
+    #[arg(long, value_name = "PACK", help_heading = "How closely")]
     pub pack: Option<String>,
     /// Serve metrics here, as 127.0.0.1:9100
     ///
     /// For Prometheus.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", help_heading = "Output")]
     pub prometheus: Option<std::net::SocketAddr>,
-    /// Keep the readings in this directory
+    /// Keep the run in this directory: every reading
     ///
     /// It must not hold a run.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub out: Option<PathBuf>,
-    /// Print each reading as a line of JSON
-    #[arg(long)]
+    /// Print JSON: each reading is a line
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
     /// Keep all privileges after the programs are attached
-    #[arg(long)]
+    #[arg(long, help_heading = "How closely")]
     pub keep_privileges: bool,
 }
 
 /// How closely to watch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum WatchModeWord {
     /// Connections only: nothing runs per request
     Zero,
     /// Every request counted: bytes, CPU and elapsed time by class
     Counts,
     /// The same, and phases in windows, within the budget
+    #[default]
     Default,
     /// Phases of every request
     Exact,

@@ -9,17 +9,18 @@ use serde::Deserialize;
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Watching the requests of a server, on this machine or with --watch-with")]
 pub struct WatchingOptions {
-    /// Count requests from the server's side in every point, and time their phases [default: default; load without --
-    /// SERVER or --watch-with: off]
+    /// How closely to watch, from the server's side, in every point [default: {detail}; load without -- SERVER or --watch-with: off]
     #[arg(long, value_enum)]
     pub detail: Option<WatchWord>,
-    /// Share of the server's CPU time that --detail default may cost in a point [default: 1%]
+    /// Share of the server's CPU time that watching may cost, with --detail default in a point [default: {overhead}]
     #[arg(long, value_name = "SHARE")]
     pub overhead: Option<Share>,
-    /// Boundaries of the size classes by bytes of response [default: 10KiB,50KiB,640KiB]
+    /// Boundaries of the size classes by bytes of response [default: {response_classes}]
     #[arg(long, value_name = "SIZES")]
     pub response_classes: Option<String>,
-    /// Time phases by functions of the server, too, in short windows of each point within the budget: nginx, apache, or a file
+    /// Time functions of the server, too: nginx, apache, or a file
+    ///
+    /// In short windows of each point within the budget.
     #[arg(long, value_name = "PACK")]
     pub pack: Option<String>,
 }

@@ -12,36 +12,36 @@ use std::path::PathBuf;
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Workload")]
 pub struct WorkloadOptions {
-    /// Ask for the documents of a size mix by their popularity: webstone, surge, or fitted (to the log of --trace);
+    /// Documents of a size mix, by their popularity: webstone, surge, or fitted (to the log);
     /// 'straingauge files' makes them
     #[arg(long, value_name = "NAME")]
     pub mix: Option<String>,
-    /// Tell results apart by size of document, with these largest sizes [default with a mix or a log: 64KiB,1MiB]
+    /// Tell results apart by size of document, with these largest sizes [default: with a mix or a log: {classes}]
     #[arg(long, value_name = "SIZES")]
     pub classes: Option<String>,
-    /// Share of the requests that goes to the URLs of --dynamic-urls [default with them: 30%]
+    /// Share of the requests that goes to the URLs of --dynamic-urls [default: with them: {dynamic_share}]
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     pub dynamic_share: Option<Share>,
-    /// Dynamic paths or URLs, one a line, with a weight behind each if wanted
+    /// Dynamic paths or URLs, one a line, with a weight after each if wanted
     #[arg(long, value_name = "FILE")]
     pub dynamic_urls: Option<PathBuf>,
-    /// Replay an access log, plain or gzip
+    /// An access log, plain or gzip: replay it
     ///
     /// Its requests, clients, connections and times.
     #[arg(long, value_name = "LOG")]
     pub trace: Option<PathBuf>,
-    /// Format of the log: auto, common, combined, nginx, vhost, w3c, or the server's own format string [default: auto]
+    /// Format of the log: auto, common, combined, nginx, vhost, w3c, or the server's own format string [default: {trace_format}]
     #[arg(long, value_name = "FORMAT")]
     pub trace_format: Option<String>,
-    /// How many times faster than in the log or the rate series, or max: as fast as the server answers [default: 1 with a
-    /// log; with a rate series, whatever plays the whole of it in the window]
+    /// How many times faster than in the log or the rate series, or max: as fast as the server answers [default: as
+    /// in the log; with a rate series, whatever plays the whole of it in the window]
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub speed: Option<Speed>,
-    /// Requests of one client share a connection while the gap between them in the log is at most this [default: 15s]
+    /// Requests of one client share a connection while the gap between them in the log is at most this [default: {session_gap}]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub session_gap: Option<Time>,
-    /// Let the rate follow a measured series: counts per second, one a line, or CSV of times and counts; --rate is its mean
-    /// [default: the series' own]
+    /// Let the rate follow a measured series: counts per second, one a line, or CSV of times and counts
+    /// [default: none; its mean is --rate, or its own]
     #[arg(long, value_name = "FILE")]
     pub rate_series: Option<PathBuf>,
 }

@@ -10,14 +10,15 @@ use std::process::ExitCode;
 /// Runs the command.
 pub fn run(args: CompareArgs) -> Result<ExitCode> {
     // A bare 5 is 500 %: with it nothing would ever be a regression.
-    if args.threshold.0 > 1.0 {
+    let threshold = args.threshold.unwrap_or(crate::defaults::THRESHOLD).0;
+    if threshold > 1.0 {
         return Err(wrong_usage(format!(
             "--threshold {0:.0}% is more than everything: write 5% or 0.05 for a twentieth",
-            args.threshold.0 * 100.0
+            threshold * 100.0
         )));
     }
     let (a, b) = (RunDir::open(&args.a)?, RunDir::open(&args.b)?);
-    let comparison = compare::runs(&a, &b, args.threshold.0)?;
+    let comparison = compare::runs(&a, &b, threshold)?;
     if args.json {
         print(&format!("{}\n", serde_json::to_string_pretty(&report::compare::json(&comparison))?))?;
     } else {

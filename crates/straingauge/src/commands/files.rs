@@ -1,6 +1,7 @@
 //! `straingauge files`: the document tree that a server needs to answer a size mix or a log.
 
 use crate::cli::FilesArgs;
+use crate::defaults;
 use crate::failure::{self, print, wrong_usage};
 use crate::progress::Progress;
 use anyhow::{Context, Result};
@@ -15,7 +16,7 @@ use workload::trace::{Format, SizeMeaning, TraceReader};
 /// Runs the command.
 pub fn run(args: FilesArgs) -> Result<ExitCode> {
     let mut progress = Progress::new(args.quiet);
-    let limits = Limits { bytes: args.limit, ..Limits::default() };
+    let limits = Limits { bytes: args.limit.unwrap_or(defaults::LIMIT).0, ..Limits::default() };
     let mut notes = Vec::new();
     let (workload, tree) = match (args.mix.as_deref(), args.trace.as_deref()) {
         (Some("fitted"), Some(log)) => ("fitted".into(), fitted(log, &args, &limits, &mut notes)?),
@@ -30,7 +31,7 @@ pub fn run(args: FilesArgs) -> Result<ExitCode> {
         (Some(_), Some(_)) => return Err(wrong_usage("--mix and --trace exclude each other, except for --mix fitted")),
         (None, None) => return Err(wrong_usage("say which files: --mix webstone, --mix surge, or --trace LOG")),
     };
-    let made = make(&tree, &args.out, &limits, |done, all| {
+    let made = make(&tree, &args.into, &limits, |done, all| {
         progress.show(&format!("{} of {}", format_bytes(done as f64), format_bytes(all as f64)));
     })?;
     progress.clear();
@@ -39,7 +40,12 @@ pub fn run(args: FilesArgs) -> Result<ExitCode> {
 }
 
 fn open(log: &Path, args: &FilesArgs) -> Result<TraceReader> {
-    let format: Format = args.trace_format.parse().map_err(|error| wrong_usage(format!("{error}")))?;
+    let format: Format = args
+        .trace_format
+        .as_deref()
+        .unwrap_or(defaults::TRACE_FORMAT)
+        .parse()
+        .map_err(|error| wrong_usage(format!("{error}")))?;
     Ok(TraceReader::open(log, &format)?)
 }
 

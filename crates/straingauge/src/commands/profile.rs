@@ -51,7 +51,7 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
     let bursts = burst_options(&args, &options)?;
     let before = args.against.as_deref().map(read_folded).transpose()?;
     let stop = Stop::on_signals()?;
-    let method = match args.accounting.unwrap_or(Method::Sampled) {
+    let method = match args.accounting.unwrap_or_default() {
         Method::Auto => match exact::why_not_possible() {
             None => Method::Calibrated,
             Some(why) => {
@@ -119,7 +119,7 @@ const SHORTEST_BURST: Duration = Duration::from_millis(20);
 const LONGEST_BURST: Duration = Duration::from_secs(10);
 
 fn burst_options(args: &ProfileArgs, options: &ProfileOptions) -> Result<BurstOptions> {
-    let burst = args.burst.as_ref().map_or(Duration::from_millis(100), |burst| burst.0);
+    let burst = args.burst.as_ref().map_or(crate::defaults::BURST, |burst| burst.0);
     if !(SHORTEST_BURST..=LONGEST_BURST).contains(&burst) {
         return Err(wrong_usage("--burst must lie between 20ms and 10s"));
     }

@@ -31,7 +31,7 @@ pub fn run(args: ReportArgs) -> Result<ExitCode> {
         print(&report::text::run(&run, &findings, &verdict))?;
         print(&report::predict::what_ifs_text(&analyze::predict::kept(&run)))?;
     }
-    let page = write_report(&run, args.out.as_deref())?;
+    let page = write_report(&run, args.page.as_deref())?;
     eprintln!("report: {}", page.display());
     Ok(ExitCode::from(failure::DONE))
 }
@@ -49,7 +49,7 @@ fn side_by_side(args: &ReportArgs, a: &RunDir, b: &RunDir) -> Result<ExitCode> {
     } else {
         print(&report::text::side_by_side(a, b, compared.as_ref()))?;
     }
-    let page = write_report(a, args.out.as_deref())?;
+    let page = write_report(a, args.page.as_deref())?;
     eprintln!("report: {}", page.display());
     Ok(ExitCode::from(failure::DONE))
 }
@@ -63,7 +63,7 @@ fn simulated(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
     } else {
         print(&report::simulated::text::run(&simulation, report::simulated::FUNCTIONS))?;
     }
-    let page = write_page(run, args.out.as_deref(), &report::simulated::page::html(run, &simulation))?;
+    let page = write_page(run, args.page.as_deref(), &report::simulated::page::html(run, &simulation))?;
     eprintln!("report: {}", page.display());
     Ok(ExitCode::from(failure::DONE))
 }
@@ -78,7 +78,7 @@ fn watched(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
         print(&report::watch::text::run(run, &findings))?;
     }
     let html = report::watch::page::html(run, &recording, &findings);
-    let page = write_page(run, args.out.as_deref(), &html)?;
+    let page = write_page(run, args.page.as_deref(), &html)?;
     eprintln!("report: {}", page.display());
     Ok(ExitCode::from(failure::DONE))
 }

@@ -11,7 +11,6 @@ use crate::measure::{Runner, Sender};
 use crate::plan::watching::request_watch_plan;
 use crate::plan::{self, LoadKind, RunOptions};
 use crate::progress::Progress;
-use crate::quantity::Time;
 use crate::server::{Server, ServerPlan};
 use crate::signals::Stop;
 use crate::url::Target;
@@ -22,7 +21,6 @@ use record::scenario::ServerCommand;
 use record::{Doubt, DoubtKind, LoadPlan, LoadRun, PathPlan, RunKind, RunRecord, Scenario, Severity, shell};
 use remote::{STATES_INTERVAL, Watcher};
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
 
 /// Everything that stands while points are measured.
 pub struct Session {
@@ -243,7 +241,7 @@ fn start_server(
     server_cpus: &[usize],
     stop: &Stop,
 ) -> Result<Server> {
-    let is_isolated = match run.server.isolate.unwrap_or(IsolateWord::Auto) {
+    let is_isolated = match run.server.isolate.unwrap_or_default() {
         IsolateWord::Never if path.is_some() => {
             return Err(wrong_usage(
                 "--isolate never leaves no place for a wide-area path: it lies between two network namespaces",
@@ -267,7 +265,7 @@ fn start_server(
             }
         },
     };
-    let timeout = run.server.server_timeout.unwrap_or(Time(Duration::from_secs(10))).0;
+    let timeout = run.server.server_timeout.map_or(crate::defaults::SERVER_TIMEOUT, |time| time.0);
     progress.show(&format!("starting {} on CPU {}", run.command[0], cpus::format_list(server_cpus)));
     let server_plan = ServerPlan {
         argv: &run.command,

@@ -3,14 +3,16 @@
 mod served;
 
 use super::session::repeat_command;
-use crate::cli::{ReplacementWord, SimulateArgs};
+use crate::cli::{ReplacementWord, SimulateArgs, SimulateToml};
+use crate::defaults;
 use crate::failure::{self, print, wrong_usage};
+use crate::plan::{self, axis};
 use crate::signals::Stop;
 use anyhow::Result;
 use record::run::{RunRecord, RunWriter, write_whole};
 use record::scenario::SimulateRun;
 use record::simulation::{Cost, FILE, PointPlan, Simulation};
-use record::{RunKind, Scenario, Status};
+use record::{Axis, RunKind, Scenario, Status};
 use simulate::SimulateError;
 use simulate::cache::{Geometry, MOST_L2, Replacement, Setup};
 use simulate::experiment::{self, Experiment, Step, Workload};
@@ -18,13 +20,11 @@ use simulate::machine::Limits;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
-/// Full segments a second that make 100 Mbit/s, as in the paper.
-const RATE: u64 = 8333;
-const CONNECTIONS: [u64; 4] = [4, 32, 128, 512];
 /// Beyond this the guest has no memory for the sockets.
 const MOST_CONNECTIONS: u64 = 8192;
+const MOST_RATE: u64 = 1_000_000;
+const MOST_DELAY_US: u64 = 2_000_000;
 const MOST_SEEDS: u64 = 100;
 const MOST_PACKETS: u64 = 10_000_000;
 const LEAST_MEMORY_MIB: u64 = 256;
@@ -34,7 +34,7 @@ const MOST_MEMORY_MIB: u64 = 3072;
 /// Runs the command.
 pub fn run(args: SimulateArgs) -> Result<ExitCode> {
     let experiment = resolve(&args)?;
-    let most_functions = args.functions.map_or(report::simulated::FUNCTIONS, |count| count.0 as usize);
+    let most_functions = args.functions.map_or(defaults::FUNCTIONS, |count| count.0) as usize;
     let mut kept = args.out.as_deref().map(|path| Kept::create(path, &experiment)).transpose()?;
     let stop = Stop::on_signals()?;
     let is_terminal = std::io::stderr().is_terminal();
@@ -104,47 +104,80 @@ impl Kept {
     }
 }
 
-fn resolve(args: &SimulateArgs) -> Result<Experiment> {
-    let served = served::resolve(args)?;
+/// The points: the values of the axis, everything else held.
+fn points(args: &SimulateArgs, served: Option<&served::Served>) -> Result<Vec<PointPlan>> {
     let is_server = served.is_some();
-    let connections: Vec<u64> = match (&args.connections[..], served.as_ref().and_then(|served| served.connections)) {
-        ([], None) => CONNECTIONS.into(),
-        ([], Some(count)) => vec![count.0],
-        (typed, _) => typed.iter().map(|count| count.0).collect(),
+    let connections = args.connections.or(served.and_then(|served| served.connections));
+    let axis = match (args.axis, connections) {
+        (Some(word), _) => Some(Axis::from(word)),
+        (None, Some(_)) => None,
+        (None, None) => Some(Axis::Connections),
     };
-    if let Some(wrong) = connections.iter().find(|count| !(1..=MOST_CONNECTIONS).contains(*count)) {
-        return Err(wrong_usage(format!("--connections {wrong} is not between 1 and {MOST_CONNECTIONS}")));
+    let is_rate = args.rate.is_some();
+    axis::refuse_the_other_rate(axis, is_server, is_rate, args.packet_rate.is_some())?;
+    let rate = match served {
+        Some(served) => args.rate.or(served.rate).map_or(0.0, |rate| rate.0),
+        None => args.packet_rate.map_or(defaults::SIMULATE_PACKET_RATE as f64, |rate| rate.0),
+    };
+    let delay = args.delay.or(served.and_then(|served| served.delay)).map_or(0, |time| time.nanos() / 1000);
+    let held = PointPlan {
+        connections: connections.map_or(defaults::SIMULATE_HELD_CONNECTIONS, |count| count.0),
+        rate_per_sec: if rate > 0.0 { (rate.round() as u64).max(1) } else { 0 },
+        delay_us: delay,
+    };
+    let values = match (axis, &args.axis_values) {
+        (None, None) => Vec::new(),
+        (None, Some(_)) => return Err(wrong_usage("--axis-values is about an axis: give --axis too")),
+        (Some(axis), Some(text)) => axis::values(text, axis)?,
+        (Some(Axis::Connections), None) => defaults::SIMULATE_CONNECTIONS.iter().map(|count| *count as f64).collect(),
+        (Some(axis), None) => {
+            return Err(wrong_usage(format!("--axis {} needs its values: give --axis-values", axis.word())));
+        }
+    };
+    let typed = match axis {
+        Some(Axis::Connections) => ("--connections", args.connections.is_some()),
+        Some(Axis::Rate) => ("--rate", is_rate),
+        Some(Axis::PacketRate) => ("--packet-rate", args.packet_rate.is_some()),
+        _ => ("--delay", axis == Some(Axis::Delay) && args.delay.is_some()),
+    };
+    axis::refuse_what_is_varied(axis.unwrap_or(Axis::Connections), &[typed])?;
+    let at = |value: f64| {
+        let mut point = held;
+        match axis {
+            Some(Axis::Connections) => point.connections = value as u64,
+            Some(Axis::Delay) => point.delay_us = value as u64 / 1000,
+            _ => point.rate_per_sec = (value.round() as u64).max(1),
+        }
+        point
+    };
+    let points = if axis.is_some() { values.into_iter().map(at).collect() } else { vec![held] };
+    if let Some(wrong) = points.iter().find(|point| !(1..=MOST_CONNECTIONS).contains(&point.connections)) {
+        let wrong = wrong.connections;
+        return Err(wrong_usage(format!(
+            "connections must lie between 1 and {MOST_CONNECTIONS}: {wrong} are not possible"
+        )));
     }
-    let rates: Vec<u64> = match (&args.rate[..], &served) {
-        ([], None) => vec![RATE],
-        ([], Some(served)) => vec![served.rate.map_or(0, |rate| rate.0.round().max(1.0) as u64)],
-        (typed, _) => typed.iter().map(|rate| rate.0).collect(),
-    };
-    if rates.iter().any(|rate| *rate == 0 && !is_server || *rate > 1_000_000) {
-        return Err(wrong_usage("--rate must lie between 1 and 1M packets a second"));
+    if points.iter().any(|point| point.rate_per_sec == 0 && !is_server || point.rate_per_sec > MOST_RATE) {
+        return Err(wrong_usage("--packet-rate and --rate must lie between 1 and 1M a second"));
     }
-    let delays: Vec<u64> = match (&args.delay[..], served.as_ref().and_then(|served| served.delay)) {
-        ([], None) => vec![0],
-        ([], Some(time)) => vec![time.nanos() / 1000],
-        (typed, _) => typed.iter().map(|time| time.nanos() / 1000).collect(),
-    };
-    if delays.iter().any(|delay| *delay > 2_000_000) {
+    if points.iter().any(|point| point.delay_us > MOST_DELAY_US) {
         return Err(wrong_usage("--delay must be at most 2s"));
     }
-    let seeds = args.seeds.map_or(1, |seeds| seeds.0);
+    Ok(points)
+}
+
+fn resolve(args: &SimulateArgs) -> Result<Experiment> {
+    let file = plan::read_scenario(args.scenario.as_deref())?;
+    let machine = file.simulate.clone();
+    let served = served::resolve(args, file)?;
+    let points = points(args, served.as_ref())?;
+    let seeds = args.seeds.map_or(defaults::SEEDS, |seeds| seeds.0);
     if !(1..=MOST_SEEDS).contains(&seeds) {
         return Err(wrong_usage(format!("--seeds must lie between 1 and {MOST_SEEDS}")));
     }
-    let memory_mib = args.memory.map_or(512, |memory| memory.0 >> 20);
+    let memory_mib = args.memory.unwrap_or(defaults::MEMORY).0 >> 20;
     if !(LEAST_MEMORY_MIB..=MOST_MEMORY_MIB).contains(&memory_mib) {
         return Err(wrong_usage(format!("--memory must lie between {LEAST_MEMORY_MIB} MiB and {MOST_MEMORY_MIB} MiB")));
-    }
-    let mut points = Vec::new();
-    for connections in connections {
-        for rate_per_sec in &rates {
-            let at = |delay_us: &u64| PointPlan { connections, rate_per_sec: *rate_per_sec, delay_us: *delay_us };
-            points.extend(delays.iter().map(at));
-        }
     }
     if let (Some(served), Some(first)) = (&served, points.first()) {
         served.check(first.connections, first.rate_per_sec)?;
@@ -160,57 +193,59 @@ fn resolve(args: &SimulateArgs) -> Result<Experiment> {
         points,
         cost,
         seeds,
-        caches: if args.no_caches { None } else { Some(caches(args)?) },
+        caches: if args.no_caches { None } else { Some(caches(args, &machine)?) },
         objects: args.objects || !args.repack.is_empty(),
         pack: args.repack.clone(),
         workload: match served {
             Some(served) => Workload::Server(Box::new(served.plan)),
-            None => bench(args)?,
+            None => bench(args, &machine)?,
         },
-        limits: Limits { memory_mib, timeout: args.timeout.map_or(Duration::from_secs(600), |time| time.0) },
+        limits: Limits { memory_mib, timeout: args.guest_timeout.map_or(defaults::GUEST_TIMEOUT, |time| time.0) },
         kernel: args.kernel.clone(),
         qemu: args.qemu.clone(),
     })
 }
 
-fn bench(args: &SimulateArgs) -> Result<Workload> {
-    let packets = args.packets.map_or(4000, |count| count.0);
-    let warmup_packets = args.warmup_packets.map_or(1000, |count| count.0);
+fn bench(args: &SimulateArgs, machine: &SimulateToml) -> Result<Workload> {
+    let packets = args.packets.map_or(defaults::PACKETS, |count| count.0);
+    let warmup_packets = machine.warmup_packets.map_or(defaults::WARMUP_PACKETS, |count| count.0);
     if !(1..=MOST_PACKETS).contains(&packets) || warmup_packets > MOST_PACKETS {
-        return Err(wrong_usage("--packets must lie between 1 and 10M, --warmup-packets between 0 and 10M"));
+        return Err(wrong_usage(
+            "--packets must lie between 1 and 10M, warmup-packets of [simulate] between 0 and 10M",
+        ));
     }
     Ok(Workload::Bench { warmup_packets, packets })
 }
 
-fn caches(args: &SimulateArgs) -> Result<Setup> {
-    let line = args.line.map_or(64, |line| line.0);
-    let replacement = match args.replacement {
-        Some(ReplacementWord::Plru) => Replacement::TreePlru,
-        Some(ReplacementWord::Lru) | None => Replacement::Lru,
+fn caches(args: &SimulateArgs, machine: &SimulateToml) -> Result<Setup> {
+    let line = machine.line.map_or(64, |line| line.0);
+    let replacement = match machine.replacement.unwrap_or_default() {
+        ReplacementWord::Plru => Replacement::TreePlru,
+        ReplacementWord::Lru => Replacement::Lru,
     };
     let level = |option: &str, size: u64, ways: u64| -> Result<Geometry> {
         let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
         Geometry::new(size, small(ways), small(line), replacement)
             .map_err(|why| wrong_usage(format!("{option}: {why}")))
     };
-    let l1_size = args.l1.map_or(64 << 10, |size| size.0);
-    let l1 = level("--l1", l1_size, args.l1_ways.map_or(2, |ways| ways.0))?;
-    let l2_ways = args.l2_ways.map_or(16, |ways| ways.0);
+    let l1_size = args.l1.map_or(defaults::L1.0, |size| size.0);
+    let l1 = level("--l1", l1_size, machine.l1_ways.map_or(2, |ways| ways.0))?;
+    let l2_ways = machine.l2_ways.map_or(16, |ways| ways.0);
     let l2_sizes: Vec<u64> = match &args.l2[..] {
-        [] => vec![256 << 10, 512 << 10, 1 << 20],
+        [] => defaults::L2.iter().map(|size| size.0).collect(),
         typed => typed.iter().map(|size| size.0).collect(),
     };
     if l2_sizes.len() > MOST_L2 {
         return Err(wrong_usage(format!("--l2 takes at most {MOST_L2} sizes")));
     }
     let l2 = l2_sizes.iter().map(|size| level("--l2", *size, l2_ways)).collect::<Result<_>>()?;
-    let l3 = args.l3.map(|size| level("--l3", size.0, args.l3_ways.map_or(16, |ways| ways.0))).transpose()?;
-    let tlb = match args.tlb.map_or(64, |entries| entries.0) {
+    let l3 = args.l3.map(|size| level("--l3", size.0, machine.l3_ways.map_or(16, |ways| ways.0))).transpose()?;
+    let tlb = match machine.tlb.map_or(64, |entries| entries.0) {
         0 => None,
         entries => {
-            let bytes = entries.checked_mul(4096).ok_or_else(|| wrong_usage("--tlb is too large"))?;
+            let bytes = entries.checked_mul(4096).ok_or_else(|| wrong_usage("tlb of [simulate] is too large"))?;
             let tlb = Geometry::new(bytes, 8, 4096, Replacement::Lru);
-            Some(tlb.map_err(|_| wrong_usage("--tlb must be a multiple of 8 entries, or 0"))?)
+            Some(tlb.map_err(|_| wrong_usage("tlb of [simulate] must be a multiple of 8 entries, or 0"))?)
         }
     };
     Ok(Setup {

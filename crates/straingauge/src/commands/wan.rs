@@ -4,7 +4,6 @@ use crate::cli::WanArgs;
 use crate::failure::wrong_usage;
 use crate::plan;
 use crate::process;
-use crate::quantity::Time;
 use anyhow::{Context, Result, bail};
 use record::PathPlan;
 use record::units::{format_nanos, format_si};
@@ -22,7 +21,7 @@ pub fn run(args: WanArgs) -> Result<ExitCode> {
             "wan needs a command: straingauge wan --delay 20ms -- COMMAND (for a shell: -- \"$SHELL\")",
         ));
     }
-    let path = plan::path_plan(&args.path, args.seed)?.unwrap_or_default();
+    let path = plan::path_plan(&args.path, args.seed.unwrap_or(crate::defaults::SEED))?.unwrap_or_default();
     for removed in wan::remove_stale() {
         say(&args, &format!("cleaned up after an earlier run: {removed}"));
     }
@@ -78,7 +77,7 @@ fn prepare(pair: &Pair, command: &mut Command) {
 
 /// Starts the server at the other end and waits until something listens there.
 fn start_server(pair: &Pair, line: &str, args: &WanArgs, signals: &Signals) -> Result<Child> {
-    let timeout = args.server_timeout.unwrap_or(Time(Duration::from_secs(10))).0;
+    let timeout = args.server_timeout.map_or(crate::defaults::SERVER_TIMEOUT, |time| time.0);
     let mut command = Command::new("sh");
     // Standard output is COMMAND's.
     let output = io::stderr().as_fd().try_clone_to_owned().context("cannot duplicate standard error")?;

@@ -23,13 +23,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 use view::View;
 
-const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Runs the command.
 pub fn run(args: WatchArgs) -> Result<ExitCode> {
     let options = options(&args)?;
-    let interval = args.interval.map_or(DEFAULT_INTERVAL, |interval| interval.0);
+    let interval = args.interval.map_or(crate::defaults::INTERVAL, |interval| interval.0);
     if interval < SHORTEST_INTERVAL {
         return Err(wrong_usage("--interval must be at least 100ms: shorter ones would mostly watch the watcher"));
     }

@@ -1,6 +1,7 @@
 //! The axis of `find`: which values, in which unit.
 
-use crate::cli::{AxisWord, FindOptions, LoadOptions};
+use crate::cli::{FindOptions, LoadOptions};
+use crate::defaults;
 use crate::failure::wrong_usage;
 use anyhow::Result;
 use record::{Axis, AxisPlan, LoadPlan, Pace, units};
@@ -16,56 +17,63 @@ pub fn axis_plan(options: &FindOptions, load: &LoadOptions) -> Result<Option<Axi
         let typed = [
             (options.axis_values.is_some(), "--axis-values"),
             (options.overload.is_some(), "--overload"),
-            (options.conforming_share.is_some(), "--conforming-share"),
+            (options.conforming_share.is_some(), "conforming-share of [find]"),
         ];
         return match typed.into_iter().find(|(is_typed, _)| *is_typed) {
             Some((_, option)) => Err(wrong_usage(format!("{option} is about an axis: give --axis too"))),
             None => Ok(None),
         };
     };
-    let axis = match word {
-        AxisWord::Connections => Axis::Connections,
-        AxisWord::Rate => Axis::Rate,
-        AxisWord::Cold => Axis::Cold,
-        AxisWord::Conforming => Axis::Conforming,
-        AxisWord::TimeWait => Axis::TimeWait,
-        AxisWord::Delay => Axis::Delay,
-    };
+    let axis = Axis::from(word);
     if options.sweep.is_some() {
         return Err(wrong_usage("--axis takes the place of the sweeps: leave --sweep out"));
     }
-    refuse_what_is_varied(axis, load)?;
+    let held = match axis {
+        Axis::Connections | Axis::Conforming => {
+            [("--connections", load.connections.is_some()), ("--rate", load.rate.is_some())]
+        }
+        Axis::Rate => [("--rate", load.rate.is_some()); 2],
+        _ => [("--cold", axis == Axis::Cold && load.cold.is_some()); 2],
+    };
+    refuse_what_is_varied(axis, &held)?;
     let overload_ratio = match &options.overload {
-        None => 3.0,
+        None => defaults::OVERLOAD as f64,
         Some(_) if axis != Axis::Rate => return Err(wrong_usage("--overload is about --axis rate")),
         Some(text) => multiple(text)?,
     };
     let conforming_ratio = match options.conforming_share {
-        None => 1.0,
+        None => defaults::CONFORMING_SHARE.0,
         Some(_) if axis != Axis::Conforming => {
-            return Err(wrong_usage("--conforming-share is about --axis conforming"));
+            return Err(wrong_usage("conforming-share of [find] is about --axis conforming"));
         }
-        Some(share) if share.0 > 1.0 => return Err(wrong_usage("--conforming-share goes up to 100%")),
+        Some(share) if share.0 > 1.0 => return Err(wrong_usage("conforming-share of [find] goes up to 100%")),
         Some(share) => share.0,
     };
     let values = options.axis_values.as_deref().map(|text| values(text, axis)).transpose()?.unwrap_or_default();
     Ok(Some(AxisPlan { axis, values, overload_ratio, conforming_ratio }))
 }
 
-/// What an axis varies cannot be held, too.
-fn refuse_what_is_varied(axis: Axis, load: &LoadOptions) -> Result<()> {
-    let refused = |option: &str| {
-        Err(wrong_usage(format!(
+/// What an axis varies cannot be held, too: options that hold it, and whether each was typed.
+pub fn refuse_what_is_varied(axis: Axis, held: &[(&str, bool)]) -> Result<()> {
+    match held.iter().find(|(_, is_typed)| *is_typed) {
+        Some((option, _)) => Err(wrong_usage(format!(
             "--axis {} varies what {option} would hold: leave {option} out, or give --axis-values",
             axis.word()
-        )))
-    };
-    match axis {
-        Axis::Connections | Axis::Conforming if load.connections.is_some() => refused("--connections"),
-        Axis::Connections | Axis::Conforming | Axis::Rate if load.rate.is_some() => refused("--rate"),
-        Axis::Cold if load.cold.is_some() => refused("--cold"),
-        _ => Ok(()),
+        ))),
+        None => Ok(()),
     }
+}
+
+/// Segments are the microbenchmark's, requests a server's: each has its own option and axis.
+pub fn refuse_the_other_rate(axis: Option<Axis>, is_server: bool, is_rate: bool, is_packet_rate: bool) -> Result<()> {
+    let why = match (axis, is_server) {
+        (Some(Axis::PacketRate), true) => "a server is sent requests: say --axis rate",
+        (Some(Axis::Rate), false) => "the microbenchmark sends segments: say --axis packet-rate",
+        (_, true) if is_packet_rate => "a server is sent requests: say --rate",
+        (_, false) if is_rate => "the microbenchmark sends segments: say --packet-rate",
+        _ => return Ok(()),
+    };
+    Err(wrong_usage(why))
 }
 
 /// `3x` or `3`.
@@ -80,14 +88,14 @@ fn multiple(text: &str) -> Result<f64> {
 }
 
 /// A list of values, sorted, without repetition.
-fn values(text: &str, axis: Axis) -> Result<Vec<f64>> {
+pub fn values(text: &str, axis: Axis) -> Result<Vec<f64>> {
     let wrong = |part: &str, why: String| {
         wrong_usage(format!("--axis-values: '{}' {why}; write them as 0,750,2k", part.escape_debug()))
     };
     let mut found = Vec::new();
     for part in text.split(',').map(str::trim) {
         let value = match axis {
-            Axis::Rate => units::parse_rate(part).map_err(|why| wrong(part, format!("({why})")))?,
+            Axis::Rate | Axis::PacketRate => units::parse_rate(part).map_err(|why| wrong(part, format!("({why})")))?,
             // A bare 0 is as good as 0ms.
             Axis::Delay => {
                 units::parse_duration(part).map_err(|why| wrong(part, format!("({why})")))?.as_nanos() as f64
@@ -101,7 +109,7 @@ fn values(text: &str, axis: Axis) -> Result<Vec<f64>> {
         if axis == Axis::Delay && value > record::path::MAX_DELAY_NS as f64 {
             return Err(wrong(part, "is longer than the 10s that a path may delay".into()));
         }
-        if value > MOST && !matches!(axis, Axis::Rate | Axis::Delay) {
+        if value > MOST && !matches!(axis, Axis::Rate | Axis::PacketRate | Axis::Delay) {
             return Err(wrong(part, format!("is more than {MOST}")));
         }
         found.push(value);
@@ -146,6 +154,7 @@ pub fn segments_at(axis: Axis, value: f64, base: &LoadPlan) -> LoadPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::AxisWord;
     use crate::quantity::Count;
 
     fn options(axis: AxisWord, values: &str) -> FindOptions {

@@ -6,9 +6,6 @@ use crate::url::Target;
 use anyhow::Result;
 use record::{ClientPlan, CloseFirst, FixedBandwidth, TlsPlan};
 
-/// What SPECweb99 demands of what it asks for: 320 of 400 kbit/s.
-const DEMANDED_SHARE: f64 = 0.8;
-
 /// Makes the clients' part of the engine's plan.
 pub fn client_plan(options: &ClientOptions, load: &LoadOptions, target: &Target) -> Result<ClientPlan> {
     let bandwidth = match (options.asked_bandwidth, options.demanded_bandwidth) {
@@ -17,7 +14,7 @@ pub fn client_plan(options: &ClientOptions, load: &LoadOptions, target: &Target)
             return Err(wrong_usage("--demanded-bandwidth is a part of what is asked for: give --asked-bandwidth too"));
         }
         (Some(asked), demanded) => {
-            let demanded = demanded.map_or(asked.0 * DEMANDED_SHARE, |demanded| demanded.0);
+            let demanded = demanded.map_or(asked.0 * crate::defaults::DEMANDED_SHARE.0, |demanded| demanded.0);
             Some(fixed_bandwidth(asked.0, demanded)?)
         }
     };

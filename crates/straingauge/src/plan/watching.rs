@@ -33,7 +33,7 @@ pub fn classes(typed: Option<&str>) -> Result<SizeClasses> {
 
 /// `--overhead`.
 pub fn overhead_ratio(typed: Option<Share>) -> Result<f64> {
-    let ratio = typed.map_or(0.01, |share| share.0);
+    let ratio = typed.unwrap_or(crate::defaults::OVERHEAD).0;
     if ratio <= 0.0 {
         return Err(wrong_usage("--overhead must be above 0, as in 1%; --detail zero costs least"));
     }

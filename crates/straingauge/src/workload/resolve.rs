@@ -3,8 +3,9 @@
 use super::supply::{LogFile, Supplied};
 use super::targets::{self, Requests};
 use crate::cli::{LoadOptions, WorkloadOptions};
+use crate::defaults;
 use crate::failure::wrong_usage;
-use crate::quantity::Speed;
+use crate::quantity::{Speed, Time};
 use crate::url::Target;
 use anyhow::{Context, Result};
 use record::scenario::RequestTarget;
@@ -101,7 +102,7 @@ fn follow(
     let asked_ns = load.duration.map(|time| time.nanos());
     let whole_ns = match speed {
         Some(speed) => ((series.span_ns() as f64 / speed) as u64).max(1),
-        None => asked_ns.unwrap_or(10_000_000_000),
+        None => asked_ns.unwrap_or(defaults::DURATION.as_nanos() as u64),
     };
     // Its own rate, on the clock of the window.
     let own_rate = series.total() as f64 * 1e9 / whole_ns as f64;
@@ -174,7 +175,7 @@ fn replay(options: &WorkloadOptions, load: &LoadOptions, target: &Target, is_swe
     };
     let classes = targets::size_classes(options)?.unwrap_or_else(SizeClasses::default);
     let first = shape.answered_target.clone().filter(|target| target.bytes().all(|byte| byte.is_ascii_graphic()));
-    let session_gap_ns = options.session_gap.map_or(15_000_000_000, |time| time.nanos());
+    let session_gap_ns = Time::nanos_or(options.session_gap, defaults::SESSION_GAP);
     Ok(Resolved {
         // Only asked for before a sweep, to see what answers.
         targets: vec![RequestTarget { path: first.unwrap_or_else(|| "/".into()) }],

@@ -2,7 +2,7 @@
 
 use crate::cli::WorkloadOptions;
 use crate::failure::wrong_usage;
-use crate::plan::read_file;
+use crate::input::read_file;
 use crate::url::Target;
 use anyhow::{Context, Result};
 use record::Workload;
@@ -141,7 +141,9 @@ pub fn requests(options: &WorkloadOptions, urls: Option<&Path>, target: &Target)
         (None, Some(_)) => {
             return Err(wrong_usage("--dynamic-share needs the URLs that get it: give --dynamic-urls FILE"));
         }
-        (Some(path), share) => add_dynamic(&mut wanted, path, share.map_or(0.3, |share| share.0), target)?,
+        (Some(path), share) => {
+            add_dynamic(&mut wanted, path, share.unwrap_or(crate::defaults::DYNAMIC_SHARE).0, target)?
+        }
     }
     Ok(wanted)
 }
@@ -216,6 +218,6 @@ fn fitted(log: &Path, options: &WorkloadOptions) -> Result<Mix> {
 
 /// The log's format as asked for.
 pub fn format(options: &WorkloadOptions) -> Result<Format> {
-    let text = options.trace_format.as_deref().unwrap_or("auto");
+    let text = options.trace_format.as_deref().unwrap_or(crate::defaults::TRACE_FORMAT);
     text.parse().map_err(|error| wrong_usage(format!("--trace-format: {error}")))
 }

@@ -1,18 +1,14 @@
-//! One quantity varied, everything else held.
+//! One quantity varied, everything else held: what that needs beside the engine's load.
 
-use super::{Ended, Search};
-use crate::cli::PathOptions;
+use super::search::Ended;
+use crate::cli::{LoadOptions, PathOptions};
+use crate::commands::session::Session;
+use crate::defaults::OVERLOAD_CONNECT_TIMEOUT;
 use crate::failure::wrong_usage;
-use crate::plan::axis;
 use crate::quantity::Time;
 use analyze::axis::value_words;
-use analyze::sweep::{AxisStep, AxisSweep};
 use anyhow::Result;
-use record::units::format_si;
-use record::{Axis, AxisPlace, AxisPlan, LoadPlan, Pace, Sweep, names};
-
-/// Connections of the closed loop that finds the capacity for an axis of rates.
-const CAPACITY_CONNECTIONS: u64 = 64;
+use record::{Axis, AxisPlace, AxisPlan, FixedBandwidth, LoadPlan};
 
 /// The longest delay that an axis of delays goes to by itself.
 const LONGEST_DELAY: std::time::Duration = std::time::Duration::from_millis(100);
@@ -30,80 +26,32 @@ pub(super) fn make_room_for_delay(path: &mut PathOptions, values: &[f64]) -> Res
     Ok(())
 }
 
-impl Search {
-    /// Measures the axis to its end.
-    pub(super) fn axis(&mut self, plan: &AxisPlan) -> Result<Ended> {
-        let mut capacity_per_sec = None;
-        if plan.axis == Axis::Rate && plan.values.is_empty() {
-            if let Some(ended) = self.capacity()? {
-                return Ok(ended);
-            }
-            capacity_per_sec = self.points.last().and_then(|point| point.value(names::GOODPUT));
-            if let Some(rate) = capacity_per_sec {
-                self.session.progress.say(&format!("capacity: about {}/s", format_si(rate)));
-            }
+/// What an axis needs of the plan, where nothing else was typed.
+pub(super) fn adapt(plan: &mut LoadPlan, axis: &AxisPlan, typed: &LoadOptions) -> Result<()> {
+    match axis.axis {
+        // An attempt of an overloaded client is given up early, and repeated for the next request (Banga and Druschel 1997).
+        Axis::Rate if typed.connect_timeout.is_none() => {
+            plan.connect_timeout_ns = OVERLOAD_CONNECT_TIMEOUT.as_nanos() as u64
         }
-        let seed = self.session.plan.seed;
-        let mut planner = AxisSweep::new(plan, &self.sweep, capacity_per_sec, seed);
-        loop {
-            let step = planner.next(&self.points, self.elapsed_ns());
-            let ended = match step {
-                AxisStep::Measure { value, repeat, duration_ns, warmup_ns, .. } => {
-                    let (arrival, open) = (self.sweep.arrival, self.sweep.open_connections);
-                    let at = match self.is_microbenchmark {
-                        true => axis::segments_at(plan.axis, value, &self.session.plan),
-                        false => axis::at(plan.axis, value, &self.session.plan, arrival, open),
-                    };
-                    let at = LoadPlan { duration_ns, warmup_ns, ..at };
-                    self.place = Some(AxisPlace { axis: plan.axis, value });
-                    match self.prepare(plan.axis, value, planner.most())? {
-                        Some(ended) => Some(ended),
-                        None => self.measure(at, Sweep::Axis, repeat)?,
-                    }
-                }
-                AxisStep::Yardstick => {
-                    if plan.axis == Axis::Delay {
-                        // The same work each time, whatever was measured before.
-                        self.hold(AxisPlace { axis: Axis::Delay, value: 0.0 }, planner.most())?;
-                    }
-                    self.yardstick()?
-                }
-                AxisStep::Done { reason } => {
-                    self.session.progress.say(&format!("{}: {reason}", plan.axis.word()));
-                    return Ok(Ended::Complete);
-                }
-            };
-            if let Some(ended) = ended {
-                return Ok(ended);
+        Axis::Conforming if plan.clients.bandwidth.is_none() => {
+            if plan.clients.read_bytes_per_sec > 0 {
+                return Err(wrong_usage(
+                    "--axis conforming needs a fixed bandwidth: give --asked-bandwidth instead of --read-rate",
+                ));
             }
+            plan.clients.bandwidth =
+                Some(FixedBandwidth { asked_bits_per_sec: 400_000.0, demanded_bits_per_sec: 320_000.0 });
         }
+        _ => {}
     }
+    Ok(())
+}
 
-    /// Puts in place what the axis adds beside the engine's load.
-    fn prepare(&mut self, axis: Axis, value: f64, most: f64) -> Result<Option<Ended>> {
-        self.hold(AxisPlace { axis, value }, most)?;
-        let session = &mut self.session;
-        if session.stop.is_set() {
-            return Ok(Some(Ended::Interrupted));
-        }
-        Ok(session.server_gone().map(|how| Ended::ServerGone(format!("{how} at {}", value_words(value, axis)))))
+/// Puts a place of the axis into effect; `most` is the highest value that the run will measure.
+pub(super) fn prepare(session: &mut Session, place: AxisPlace, most: f64) -> Result<Option<Ended>> {
+    session.runner.hold(&session.plan, place, most, &mut session.progress)?;
+    if session.stop.is_set() {
+        return Ok(Some(Ended::Interrupted));
     }
-
-    fn hold(&mut self, place: AxisPlace, most: f64) -> Result<()> {
-        let session = &mut self.session;
-        session.runner.hold(&session.plan, place, most, &mut session.progress)
-    }
-
-    /// What the server can do in a closed loop: the measure of the offered rates.
-    fn capacity(&mut self) -> Result<Option<Ended>> {
-        let connections = CAPACITY_CONNECTIONS.min(self.sweep.open_connections);
-        let plan = LoadPlan {
-            connections,
-            pace: Pace::Closed,
-            duration_ns: self.sweep.point_duration_ns,
-            warmup_ns: self.sweep.point_duration_ns / 4,
-            ..self.session.plan.clone()
-        };
-        self.measure(plan, Sweep::Single, 0)
-    }
+    Ok(session.server_gone().map(|how| Ended::ServerGone(format!("{how} at {}", value_words(place.value, place.axis)))))
 }

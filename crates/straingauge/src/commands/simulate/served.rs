@@ -1,7 +1,8 @@
 //! A server in the guest and the load on it. The load engine there is told what `load` would be told here: a scenario file of what
 //! was typed over what the scenario says, with the files that it names.
 
-use crate::cli::{ClientOptions, LoadOptions, PathOptions, SimulateArgs, WorkloadOptions};
+use crate::cli::{ClientOptions, LoadOptions, PathOptions, ScenarioToml, SimulateArgs, WorkloadOptions};
+use crate::defaults;
 use crate::failure::wrong_usage;
 use crate::plan::{self, LoadKind, RunOptions};
 use crate::quantity::{Count, Rate, Time};
@@ -92,19 +93,18 @@ struct InGuest<'a> {
 }
 
 /// The server that was asked for, if one was.
-pub fn resolve(args: &SimulateArgs) -> Result<Option<Served>> {
-    let file = plan::read_scenario(args.scenario.as_deref())?;
+pub fn resolve(args: &SimulateArgs, file: ScenarioToml) -> Result<Option<Served>> {
     let mut command = if args.server.is_empty() { file.server.command } else { args.server.clone() };
     let mut workload = args.workload.clone().over(file.workload);
-    let mut clients = args.clients.clone().over(file.clients);
+    let mut clients = file.clients;
     if command.is_empty() {
         let has_load = workload != WorkloadOptions::default() || clients != ClientOptions::default();
-        if args.scenario.is_some() || has_load {
+        if file.url.is_some() || has_load {
             return Err(wrong_usage("a load needs a server: add -- SERVER ..., or [server] command to the scenario"));
         }
         return Ok(None);
     }
-    if args.packets.is_some() || args.warmup_packets.is_some() {
+    if args.packets.is_some() || file.simulate.warmup_packets.is_some() {
         return Err(wrong_usage("--packets belongs to the microbenchmark; with a server say --duration"));
     }
     if (PathOptions { delay: None, quickack: false, ..file.path.clone() }).is_asked() {
@@ -131,7 +131,7 @@ pub fn resolve(args: &SimulateArgs) -> Result<Option<Served>> {
     (load.threads, load.cpus, load.precise) = (None, None, false);
     load.source_address.clear();
 
-    let asked = Target::parse(file.url.as_deref().unwrap_or("http://127.0.0.1:8080/"))?;
+    let asked = Target::parse(file.url.as_deref().unwrap_or(&format!("http://127.0.0.1:{}/", defaults::PORT)))?;
     if file.url.is_some() && !load.header.iter().any(|field| field.to_ascii_lowercase().starts_with("host:")) {
         load.header.push(format!("Host: {}", asked.host_field));
     }
@@ -143,7 +143,7 @@ pub fn resolve(args: &SimulateArgs) -> Result<Option<Served>> {
     let scheme = if asked.is_tls { "https" } else { "http" };
     let url = format!("{scheme}://{SERVER_ADDRESS}:{port}{path}");
 
-    let window_ms = duration.map_or(500, |time| time.nanos() / 1_000_000);
+    let window_ms = Time::nanos_or(duration, defaults::SIMULATE_DURATION) / 1_000_000;
     if window_ms == 0 {
         return Err(wrong_usage("--duration must be at least 1ms"));
     }
@@ -152,7 +152,7 @@ pub fn resolve(args: &SimulateArgs) -> Result<Option<Served>> {
     files.extend(command[1..].iter().filter(|word| word.starts_with('/') && Path::new(word).exists()).map(Into::into));
     files.extend(files_of(&mut load, &mut workload, &mut clients)?);
     let in_guest = InGuest { load: &load, workload: &workload, clients: &clients };
-    let warmup_ms = warmup.map_or(300, |time| time.nanos() / 1_000_000);
+    let warmup_ms = Time::nanos_or(warmup, defaults::SIMULATE_WARMUP) / 1_000_000;
     let engine = Engine {
         program: std::env::current_exe().context("cannot find this program's own file")?,
         scenario: toml::to_string(&in_guest).context("the load cannot be written for the guest")?,
@@ -216,7 +216,7 @@ fn opening(load: &LoadOptions, workload: &WorkloadOptions) -> Opening {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::{ArrivalWord, CloseWord, ScenarioToml};
+    use crate::cli::{ArrivalWord, CloseWord};
     use crate::quantity::{Bits, Bytes, Share, Speed};
 
     #[test]

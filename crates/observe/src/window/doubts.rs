@@ -1,8 +1,8 @@
 //! Reasons not to trust a window, each with its size and what to do.
 
+use super::Window;
+use super::neighbours::Neighbours;
 use crate::group::clock_ticks_per_sec;
-use crate::neighbours::Neighbours;
-use crate::window::Window;
 use record::Outside;
 use record::doubt::{Doubt, DoubtKind, Severity};
 

@@ -1,6 +1,6 @@
 //! Other work on the machine: what used CPUs beside the server, the client and the watcher.
 
-use crate::window::Window;
+use super::Window;
 use record::Outside;
 
 /// Other work in a window: a lower bound, and who did most of it.

@@ -1,0 +1,41 @@
+//! What one point says of its server and of its client.
+
+use record::{Criteria, DoubtKind, Point, names};
+
+/// Whether the busiest thread of the server, or the CPUs it may use, were saturated; `None` when neither was measured.
+pub fn server_is_saturated(point: &Point, criteria: &Criteria) -> Option<bool> {
+    saturation(point).map(|share| share >= criteria.saturation_ratio)
+}
+
+/// The larger of the busiest thread's share of a CPU and the busy share of the server's CPUs.
+pub(crate) fn saturation(point: &Point) -> Option<f64> {
+    let thread = point.value(names::SERVER_BUSIEST_THREAD);
+    let cpus = point.value(names::SERVER_CPU_BUSY);
+    match (thread, cpus) {
+        (Some(thread), Some(cpus)) => Some(thread.max(cpus)),
+        (thread, cpus) => thread.or(cpus),
+    }
+}
+
+/// Whether the load generator had no CPU, port or descriptor left for what was asked of it.
+pub fn client_is_saturated(point: &Point, criteria: &Criteria) -> bool {
+    let busy = point.value(names::CLIENT_UTILISATION).is_some_and(|share| share >= criteria.saturation_ratio);
+    let doubted = point.doubts.iter().any(|doubt| doubt.kind == DoubtKind::ClientSaturated);
+    let requests = point.outcomes.requests().max(1) as f64;
+    busy || doubted || point.outcomes.local_limit as f64 / requests > criteria.error_ratio
+}
+
+/// The client was the limit and the server was not, as far as one can tell.
+pub(crate) fn client_limited(point: &Point, criteria: &Criteria) -> bool {
+    client_is_saturated(point, criteria) && server_is_saturated(point, criteria) != Some(true)
+}
+
+/// CPU of a request: the server group's own, and the softirq time of its CPUs that is not in it already.
+pub fn cpu_us(point: &Point) -> Option<f64> {
+    Some(point.value(names::SERVER_CPU)? + softirq_beside_us(point).unwrap_or(0.0)).filter(|cpu| *cpu > 0.0)
+}
+
+/// Softirq time of a request beside the group's own CPU time. Older runs do not say how much of it that contains.
+pub(crate) fn softirq_beside_us(point: &Point) -> Option<f64> {
+    point.value(names::SERVER_SOFTIRQ_BESIDE).or_else(|| point.value(names::SERVER_SOFTIRQ))
+}

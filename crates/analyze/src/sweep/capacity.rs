@@ -1,0 +1,56 @@
+//! What the server can do in a closed loop: the measure of offered rates that are given as shares of it.
+
+use super::schedule::Schedule;
+use super::{Load, Planner, Step};
+use record::scenario::SweepPlan;
+use record::units::format_si;
+use record::{Point, Sweep, names};
+
+/// Enough to keep a server busy.
+const CONNECTIONS: u64 = 64;
+
+/// The best goodput that a closed loop saw so far.
+pub fn capacity(points: &[Point]) -> Option<f64> {
+    points
+        .iter()
+        .filter(|point| matches!(point.sweep, Sweep::Connections | Sweep::Single))
+        .filter_map(|point| point.value(names::GOODPUT))
+        .max_by(f64::total_cmp)
+}
+
+/// One closed-loop point.
+#[derive(Debug)]
+pub struct Capacity {
+    connections: u64,
+    schedule: Schedule,
+    is_asked: bool,
+}
+
+impl Capacity {
+    /// By plan.
+    pub fn new(plan: &SweepPlan) -> Self {
+        Capacity {
+            connections: CONNECTIONS.min(plan.open_connections),
+            schedule: Schedule::new(plan, 1.0),
+            is_asked: false,
+        }
+    }
+}
+
+impl Planner for Capacity {
+    fn subject(&self) -> &str {
+        "capacity"
+    }
+
+    fn next(&mut self, points: &[Point], _elapsed_ns: u64) -> Step {
+        if !self.is_asked {
+            self.is_asked = true;
+            return self.schedule.measure(Load::Capacity(self.connections), 0, self.schedule.full_ns());
+        }
+        let reason = match capacity(points) {
+            Some(rate) => format!("about {}/s", format_si(rate)),
+            None => "not known, as nothing was answered".into(),
+        };
+        Step::Done { reason }
+    }
+}

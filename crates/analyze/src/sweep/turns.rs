@@ -1,0 +1,230 @@
+//! Two servers in turn, round by round, at the same loads.
+//!
+//! In each round both servers are measured over all loads in one random order; the order of the two turns round (A B, B A, ...), so
+//! that what drifts falls on both. The loads are those that the first server takes in its first turn.
+
+use super::schedule::Schedule;
+use super::{Load, Planner, Step, failed_twice, ladder};
+use crate::statistics::random;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use record::Point;
+use record::scenario::SweepPlan;
+
+/// Rounds needed for an interval.
+const LEAST_ROUNDS: u32 = 2;
+
+#[derive(Debug)]
+enum Phase {
+    /// A turn begins.
+    Begin,
+    /// The first turn: upward until two loads in a row failed.
+    Search(std::vec::IntoIter<u64>),
+    /// What is left of the order, from its end.
+    Measure(Vec<u64>),
+    Done(String),
+}
+
+/// Plans the comparison of two servers.
+#[derive(Debug)]
+pub struct Turns {
+    plan: SweepPlan,
+    schedule: Schedule,
+    random: ChaCha8Rng,
+    phase: Phase,
+    loads: Vec<u64>,
+    /// Of this round.
+    order: Vec<u64>,
+    /// Turns that began.
+    turns: u32,
+    round_began_ns: u64,
+    longest_round_ns: u64,
+}
+
+impl Turns {
+    /// By plan; the seed decides the order within rounds.
+    pub fn new(plan: &SweepPlan, seed: u64) -> Self {
+        Turns {
+            plan: plan.clone(),
+            schedule: Schedule::new(plan, 1.0),
+            random: random(seed ^ 0x7475_726e),
+            phase: Phase::Begin,
+            loads: Vec::new(),
+            order: Vec::new(),
+            turns: 0,
+            round_began_ns: 0,
+            longest_round_ns: 0,
+        }
+    }
+
+    fn rounds(&self) -> u32 {
+        self.plan.repeats.max(LEAST_ROUNDS)
+    }
+
+    /// Why there is no further round, if so; called between two of them.
+    fn is_over(&mut self, round: u32, elapsed_ns: u64) -> Option<String> {
+        if round > 0 {
+            self.longest_round_ns = self.longest_round_ns.max(elapsed_ns.saturating_sub(self.round_began_ns));
+        }
+        self.round_began_ns = elapsed_ns;
+        if round >= self.rounds() {
+            return Some(format!("all {round} were measured"));
+        }
+        let is_late = elapsed_ns.saturating_add(self.longest_round_ns) > self.plan.budget_ns;
+        (round >= LEAST_ROUNDS && is_late).then(|| format!("{round}, as the next would not fit into the budget"))
+    }
+
+    /// Begins the next turn: which server's, and over which loads.
+    fn begin(&mut self, elapsed_ns: u64) -> Option<Step> {
+        let (round, turn) = (self.turns / 2, self.turns % 2);
+        if turn == 0
+            && let Some(reason) = self.is_over(round, elapsed_ns)
+        {
+            self.phase = Phase::Done(reason);
+            return None;
+        }
+        self.turns += 1;
+        if self.turns == 1 {
+            // The run began with this server.
+            self.phase = Phase::Search(ladder(&self.plan).into_iter());
+            return None;
+        }
+        // The same order for both servers; in the first round the first server's was that of the search.
+        if turn == 0 || round == 0 {
+            self.order = self.loads.clone();
+            self.order.shuffle(&mut self.random);
+        }
+        self.phase = Phase::Measure(self.order.clone());
+        Some(Step::Serve { server: ((round + turn) % 2) as usize })
+    }
+
+    fn measure(&mut self, load: u64, round: u32) -> Step {
+        self.schedule.measure(Load::Connections(load), round, self.schedule.full_ns())
+    }
+}
+
+impl Planner for Turns {
+    fn subject(&self) -> &str {
+        "rounds"
+    }
+
+    fn next(&mut self, points: &[Point], elapsed_ns: u64) -> Step {
+        loop {
+            let round = self.turns.saturating_sub(1) / 2;
+            match &mut self.phase {
+                Phase::Done(reason) => return Step::Done { reason: reason.clone() },
+                Phase::Begin => {
+                    if let Some(step) = self.begin(elapsed_ns) {
+                        return step;
+                    }
+                }
+                Phase::Search(rest) => match rest.next().filter(|_| !failed_twice(points, &self.plan.criteria)) {
+                    Some(load) => {
+                        self.loads.push(load);
+                        return self.measure(load, round);
+                    }
+                    None => {
+                        self.phase = Phase::Begin;
+                        return Step::Yardstick;
+                    }
+                },
+                Phase::Measure(rest) => match rest.pop() {
+                    Some(load) => return self.measure(load, round),
+                    None => {
+                        self.phase = Phase::Begin;
+                        return Step::Yardstick;
+                    }
+                },
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use record::{Arrival, Criteria};
+
+    pub fn plan() -> SweepPlan {
+        SweepPlan {
+            connections_min: 1,
+            connections_max: 64,
+            repeats: 4,
+            point_duration_ns: 1_000_000_000,
+            warmup_ns: None,
+            budget_ns: 900_000_000_000,
+            open_connections: 1024,
+            arrival: Arrival::Poisson,
+            criteria: Criteria::default(),
+            axis: None,
+        }
+    }
+
+    /// All steps where each takes so long, and no load fails.
+    fn steps(plan: &SweepPlan, seed: u64, step_ns: u64) -> Vec<Step> {
+        let mut planner = Turns::new(plan, seed);
+        let mut steps = Vec::new();
+        for at in 0..10_000 {
+            steps.push(planner.next(&[], at * step_ns));
+            if matches!(steps.last(), Some(Step::Done { .. })) {
+                return steps;
+            }
+        }
+        panic!("it does not end");
+    }
+
+    /// Server and loads of each turn.
+    fn turns(steps: &[Step]) -> Vec<(usize, Vec<u64>)> {
+        let mut turns = vec![(0, Vec::new())];
+        for step in steps {
+            match step {
+                Step::Serve { server } => turns.push((*server, Vec::new())),
+                Step::Measure(trial) => match trial.load {
+                    Load::Connections(load) => turns.last_mut().unwrap().1.push(load),
+                    other => panic!("{other:?}"),
+                },
+                Step::Yardstick | Step::Done { .. } => {}
+            }
+        }
+        turns
+    }
+
+    #[test]
+    fn both_servers_visit_the_same_loads_in_the_same_order_and_take_turns_at_being_first() {
+        let steps = steps(&plan(), 1, 1_000_000_000);
+        let turns = turns(&steps);
+        assert_eq!(turns.iter().map(|turn| turn.0).collect::<Vec<_>>(), [0, 1, 1, 0, 0, 1, 1, 0]);
+        assert_eq!(turns[0].1, [1, 2, 4, 8, 16, 32, 64], "the first server finds the loads, upward");
+        for pair in turns[2..].chunks(2) {
+            assert_eq!(pair[0].1, pair[1].1);
+        }
+        for (_, loads) in &turns {
+            let mut sorted = loads.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, turns[0].1, "whole");
+        }
+        assert!(turns[2].1 != turns[4].1 && turns[4].1 != turns[6].1, "another order in the next round: {turns:?}");
+        assert_eq!(steps.iter().filter(|step| **step == Step::Yardstick).count(), 8, "one at the end of each turn");
+        assert_eq!(steps.last(), Some(&Step::Done { reason: "all 4 were measured".into() }));
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_turns_and_another_seed_others() {
+        let with = |seed| steps(&plan(), seed, 1_000_000_000);
+        assert_eq!(with(3), with(3));
+        assert_ne!(with(3), with(4));
+    }
+
+    #[test]
+    fn a_round_that_would_not_fit_is_not_begun_but_two_always_are() {
+        // A round is 2 x 7 points, 2 yardsticks and the changes of server: some 18 steps.
+        let rounds = |budget_s: u64| {
+            let plan = SweepPlan { budget_ns: budget_s * 1_000_000_000, ..plan() };
+            let steps = steps(&plan, 1, 1_000_000_000);
+            let Some(Step::Done { reason }) = steps.last() else { panic!("{steps:?}") };
+            (turns(&steps).len() / 2, reason.clone())
+        };
+        assert_eq!(rounds(5), (2, "2, as the next would not fit into the budget".into()));
+        assert_eq!(rounds(60), (3, "3, as the next would not fit into the budget".into()));
+    }
+}

@@ -1,0 +1,127 @@
+//! What a search comes to: the runs are finished, their meaning is printed, the report is written, however the search ended.
+
+use super::search::{Ended, Search};
+use crate::commands::report::write_report;
+use crate::failure::{self, print};
+use crate::progress::Progress;
+use analyze::limit::Limit;
+use analyze::zones::Findings;
+use analyze::{compare, predict, verdict, zones};
+use anyhow::{Result, bail};
+use record::run::RunDir;
+use record::units::format_si;
+use record::{Doubt, DoubtKind, Severity, Status};
+use std::process::ExitCode;
+
+impl Search<'_> {
+    /// Writes the verdict and the report from what was measured.
+    pub fn conclude(mut self, ended: Result<Ended>, limits: &[Limit]) -> Result<ExitCode> {
+        // The server and its namespaces go before the slower work of drawing.
+        self.close();
+        let (status, why) = match &ended {
+            Ok(Ended::Complete) => (Status::Complete, None),
+            Ok(Ended::Interrupted) => (Status::Interrupted, Some("a signal".to_string())),
+            Ok(Ended::ServerGone(how)) => (Status::Interrupted, Some(format!("the server {how}"))),
+            Ok(Ended::ClientLost(lost)) => (Status::Interrupted, Some(lost.clone())),
+            Err(error) => (Status::Interrupted, Some(format!("{error:#}"))),
+        };
+        let (mut runs, mut finished) = (Vec::new(), Ok(()));
+        for mut side in std::mem::take(&mut self.sides) {
+            if let Some(why) = &why {
+                side.writer.record_mut().doubts.push(Doubt::new(
+                    DoubtKind::Interrupted,
+                    Severity::Warning,
+                    format!("the run ended early: {why}"),
+                    "the zones rest on the points measured until then; run it again to its end",
+                ));
+            }
+            finished = finished.and(side.writer.finish(status, why.clone()));
+            // From memory, not from the directory: a full disk must not lose what was measured.
+            runs.push(RunDir {
+                path: side.writer.path().to_path_buf(),
+                record: side.writer.record().clone(),
+                points: side.points,
+                reading_doubts: Vec::new(),
+            });
+        }
+        let first = &runs[0];
+        let compared = match (&self.plan.second, runs.as_slice()) {
+            (Some(second), [a, b]) => Some(compare::interleaved(a, b, second.threshold_ratio)),
+            _ => None,
+        };
+        let crossed: Vec<String> = match runs.as_slice() {
+            [one] => crossed_limits(limits, &zones::of_run(one)),
+            several => several
+                .iter()
+                .zip(["A", "B"])
+                .flat_map(|(run, name)| {
+                    let crossed = crossed_limits(limits, &zones::of_run(run));
+                    crossed.into_iter().map(move |text| format!("{name}: {text}"))
+                })
+                .collect(),
+        };
+        if self.drive.output.json {
+            let of = |run: &RunDir| {
+                let findings = zones::of_run(run);
+                report::json::run(run, &findings, &verdict::sentences(run, &findings))
+            };
+            let mut value = match (runs.as_slice(), &compared) {
+                ([a, b], Some(compared)) => report::json::side_by_side(of(a), of(b), compared.as_ref().ok()),
+                _ => {
+                    let mut value = of(first);
+                    value["what_ifs"] = serde_json::to_value(predict::kept(first))?;
+                    value
+                }
+            };
+            value["limits_crossed"] = serde_json::to_value(&crossed)?;
+            print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
+        } else {
+            match (runs.as_slice(), &compared) {
+                ([a, b], Some(compared)) => print(&report::text::side_by_side(a, b, compared.as_ref()))?,
+                _ => {
+                    let findings = zones::of_run(first);
+                    print(&report::text::run(first, &findings, &verdict::sentences(first, &findings)))?;
+                    print(&report::predict::what_ifs_text(&predict::kept(first)))?;
+                }
+            }
+        }
+        let mut progress = Progress::new(self.drive.output.quiet);
+        let written = finished.map_err(anyhow::Error::from).and_then(|()| write_report(first, None));
+        match &written {
+            Ok(page) => progress.say(&format!("report: {}\nrun:    {}", page.display(), first.path.display())),
+            Err(error) if ended.is_err() => progress.say(&failure::sentence(error)),
+            Err(_) => {}
+        }
+        let ended = ended?;
+        written?;
+        match ended {
+            Ended::Interrupted => return Ok(ExitCode::from(failure::INTERRUPTED)),
+            Ended::ServerGone(_) | Ended::ClientLost(_) => bail!(
+                "{}; the {} points measured until then are kept in {}",
+                why.unwrap_or_default(),
+                format_si(runs.iter().map(|run| run.points.len()).sum::<usize>() as f64),
+                first.path.display()
+            ),
+            Ended::Complete => {}
+        }
+        let code = match compared {
+            Some(compared) => crate::commands::compare::code(&compared?),
+            None => failure::DONE,
+        };
+        for text in &crossed {
+            eprintln!("straingauge: {text}");
+        }
+        Ok(ExitCode::from(if crossed.is_empty() { code } else { failure::LIMIT_CROSSED }))
+    }
+}
+
+/// The limits that the findings cross, in words.
+fn crossed_limits(limits: &[Limit], findings: &Findings) -> Vec<String> {
+    let figures = findings.figures();
+    limits
+        .iter()
+        .map(|limit| (limit, limit.check_figures(&figures)))
+        .filter(|(_, check)| check.is_crossed())
+        .map(|(_, check)| format!("limit crossed: {check}"))
+        .collect()
+}

@@ -1,0 +1,348 @@
+//! The loop of every search: ask the planner, do what it says, keep the point, ask again.
+
+use super::{Purpose, SearchPlan, axis};
+use crate::cli::SweepWord;
+use crate::commands::session::Session;
+use crate::measure::{Sender, label};
+use crate::plan::{LoadKind, RunOptions, axis as places};
+use analyze::compare::BESIDE;
+use analyze::sweep::{Load, Planner, Step, Trial};
+use anyhow::{Context, Result, bail};
+use record::run::RunWriter;
+use record::scenario::{FindRun, ProfileRun};
+use record::{Axis, AxisPlace, Doubt, DoubtKind, LoadPlan, Pace, Point, RunKind, Scenario, Severity, Sweep};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The yardstick's load: enough connections to keep a server busy, few enough to be elastic on most.
+const YARDSTICK_CONNECTIONS: u64 = 8;
+const YARDSTICK_NS: u64 = 300_000_000;
+/// Where the yardstick runs on an axis of delays: the same work each time, whatever was measured before.
+const UNDELAYED: AxisPlace = AxisPlace { axis: Axis::Delay, value: 0.0 };
+
+/// How a search ended.
+pub(super) enum Ended {
+    Complete,
+    Interrupted,
+    ServerGone(String),
+    /// A client was lost, and the run ends with it.
+    ClientLost(String),
+}
+
+/// A server that is measured: its run, and what is in it so far.
+pub(super) struct Side {
+    pub writer: RunWriter,
+    pub points: Vec<Point>,
+}
+
+/// A search that goes on.
+pub(super) struct Search<'a> {
+    pub drive: &'a RunOptions,
+    pub plan: &'a SearchPlan,
+    /// One, or two where servers are compared.
+    pub sides: Vec<Side>,
+    /// The side that is measured now.
+    now: usize,
+    /// Its server and its clients; `None` between two servers.
+    session: Option<Session>,
+    /// The highest value of the axis, as far as that is known.
+    pub highest_value: f64,
+    started: Instant,
+}
+
+impl<'a> Search<'a> {
+    /// Starts the first server and makes the run directory.
+    pub fn begin(drive: &'a RunOptions, plan: &'a SearchPlan) -> Result<Self> {
+        let started = Instant::now();
+        let mut search = Search { drive, plan, sides: Vec::new(), now: 0, session: None, highest_value: 0.0, started };
+        search.serve(0)?;
+        search.started = Instant::now();
+        Ok(search)
+    }
+
+    /// The seed of every random choice; it is kept with the run.
+    pub fn seed(&self) -> u64 {
+        self.session.as_ref().map_or(1, |session| session.plan.seed)
+    }
+
+    /// All points of the server that is measured now.
+    pub fn points(&self) -> &[Point] {
+        &self.sides[self.now].points
+    }
+
+    /// Does what the planner says until it is through.
+    pub fn run(&mut self, planner: &mut dyn Planner) -> Result<Ended> {
+        loop {
+            let elapsed_ns = self.elapsed_ns();
+            let ended = match planner.next(self.points(), elapsed_ns) {
+                Step::Serve { server } => self.change(server)?,
+                Step::Measure(trial) => self.trial(trial)?,
+                Step::Yardstick => self.yardstick()?,
+                Step::Done { reason } => {
+                    self.session()?.progress.say(&format!("{}: {reason}", planner.subject()));
+                    return Ok(Ended::Complete);
+                }
+            };
+            if let Some(ended) = ended {
+                return Ok(ended);
+            }
+        }
+    }
+
+    fn elapsed_ns(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64
+    }
+
+    fn session(&mut self) -> Result<&mut Session> {
+        self.session.as_mut().context("no server is being measured")
+    }
+
+    fn is_microbenchmark(&self) -> bool {
+        matches!(self.plan.purpose, Purpose::Microbenchmark { .. })
+    }
+
+    /// Goes over to another server, or to the same one started anew.
+    fn change(&mut self, server: usize) -> Result<Option<Ended>> {
+        let stop = self.session()?.stop.clone();
+        self.close();
+        // The next session listens for signals of its own.
+        if stop.is_set() {
+            return Ok(Some(Ended::Interrupted));
+        }
+        self.serve(server)?;
+        Ok(None)
+    }
+
+    /// Starts a server and whatever watches it; makes its run where there is none.
+    fn serve(&mut self, server: usize) -> Result<()> {
+        let command = match (&self.plan.second, server) {
+            (Some(second), 1) => &second.command,
+            _ => &self.drive.command,
+        };
+        let session = self.open(command)?;
+        if self.sides.len() <= server {
+            let folder = match self.sides.first() {
+                Some(first) => Some(first.writer.path().join(BESIDE)),
+                None => self.drive.output.out.clone(),
+            };
+            let record = session.record(self.scenario(&session));
+            let writer = RunWriter::create(Path::new("runs"), folder.as_deref(), record)?;
+            self.sides.push(Side { writer, points: Vec::new() });
+        }
+        self.now = server;
+        self.session = Some(session);
+        Ok(())
+    }
+
+    fn open(&self, command: &[String]) -> Result<Session> {
+        let (drive, plan) = (self.drive, self.plan);
+        let is_microbenchmark = self.is_microbenchmark();
+        let kind = if is_microbenchmark { LoadKind::Microbenchmark } else { LoadKind::Sweep };
+        let mut session = Session::open(&RunOptions { command: command.to_vec(), ..drive.clone() }, kind)?;
+        let connections = most_connections(plan, &session.plan);
+        if !session.runner.has_clients() {
+            load::check(&LoadPlan { connections, ..session.plan.clone() }).map_err(anyhow::Error::from)?;
+        }
+        if let Some(axis) = &plan.sweep.axis {
+            if axis.axis == Axis::Delay {
+                session.runner.hold(&session.plan, UNDELAYED, 0.0, &mut session.progress)?;
+                let words = |path: record::PathPlan| format!("{}; the delay is varied", path.words());
+                session.path = session.path_plan().map_or(String::new(), words);
+            }
+            axis::adapt(&mut session.plan, axis, &drive.load)?;
+        }
+        if is_microbenchmark {
+            prepare_sender(&mut session);
+        } else {
+            check_answer(&session, drive.output.any_status)?;
+        }
+        match plan.purpose {
+            Purpose::Zones(when) => session.profile_layers(drive.target.port, when)?,
+            Purpose::Profile { frequency_hz } | Purpose::Microbenchmark { frequency_hz } => {
+                session.profile_packets(drive.target.port, frequency_hz)?
+            }
+        }
+        Ok(session)
+    }
+
+    fn scenario(&self, session: &Session) -> Scenario {
+        let mut base = session.loaded(self.drive);
+        if self.is_microbenchmark() {
+            base.load.targets.clear();
+        }
+        let sweep = self.plan.sweep.clone();
+        let kind = match self.plan.purpose {
+            Purpose::Zones(_) => RunKind::Find(FindRun { base, sweep, what_ifs: self.drive.what_ifs.clone() }),
+            _ => RunKind::Profile(ProfileRun { base, sweep }),
+        };
+        session.scenario(self.drive, kind)
+    }
+
+    /// Stops the server, its clients and the watch; what the server said is kept.
+    pub fn close(&mut self) {
+        let Some(mut session) = self.session.take() else { return };
+        let writer = &mut self.sides[self.now].writer;
+        writer.record_mut().server_facts.extend(session.runner.server_facts());
+        let output = session.server.as_ref().map(|server| server.output()).unwrap_or_default();
+        session.server = None;
+        session.progress.clear();
+        if !output.is_empty() {
+            let _ = record::run::write_whole(&writer.path().join("server.log"), &output);
+        }
+    }
+
+    /// Measures the point that a planner asks for.
+    fn trial(&mut self, trial: Trial) -> Result<Option<Ended>> {
+        let (arrival, open) = (self.plan.sweep.arrival, self.plan.sweep.open_connections);
+        let (is_microbenchmark, base) = (self.is_microbenchmark(), &self.session()?.plan);
+        let (mut plan, mut place) = (base.clone(), None);
+        match trial.load {
+            Load::Connections(connections) | Load::Capacity(connections) => {
+                (plan.connections, plan.pace) = (connections, Pace::Closed);
+            }
+            Load::Rate(rate_per_sec) => {
+                (plan.connections, plan.pace) = (open, Pace::Open { rate_per_sec, arrival });
+            }
+            Load::Place(at) => {
+                plan = match is_microbenchmark {
+                    true => places::segments_at(at.axis, at.value, base),
+                    false => places::at(at.axis, at.value, base, arrival, open),
+                };
+                place = Some(at);
+            }
+        }
+        (plan.duration_ns, plan.warmup_ns) = (trial.duration_ns, trial.warmup_ns);
+        if let Some(at) = place
+            && let Some(ended) = self.prepare(at)?
+        {
+            return Ok(Some(ended));
+        }
+        self.measure(plan, trial.load.sweep(), trial.repeat, place)
+    }
+
+    /// Puts in place what an axis adds beside the engine's load.
+    fn prepare(&mut self, place: AxisPlace) -> Result<Option<Ended>> {
+        let most = self.highest_value;
+        axis::prepare(self.session()?, place, most)
+    }
+
+    fn yardstick(&mut self) -> Result<Option<Ended>> {
+        let earlier = self.points().iter().filter(|point| point.sweep == Sweep::Yardstick).count() as u32;
+        let is_delay_varied = self.plan.sweep.axis.as_ref().is_some_and(|axis| axis.axis == Axis::Delay);
+        let is_microbenchmark = self.is_microbenchmark();
+        let session = self.session()?;
+        if is_delay_varied {
+            session.runner.hold(&session.plan, UNDELAYED, 0.0, &mut session.progress)?;
+        }
+        if is_microbenchmark {
+            // Its rate is constant, so that a load would say nothing of the machine's speed.
+            let mut measured = session.runner.arithmetic(earlier);
+            let side = &mut self.sides[self.now];
+            measured.keep(&mut side.writer)?;
+            side.points.push(measured.point);
+            return Ok(None);
+        }
+        let mut plan = LoadPlan {
+            connections: YARDSTICK_CONNECTIONS,
+            pace: Pace::Closed,
+            duration_ns: YARDSTICK_NS,
+            warmup_ns: 50_000_000,
+            threads: 1,
+            ..session.plan.clone()
+        };
+        // A reference is plain and fast, whatever the clients are.
+        plan.clients.bandwidth = None;
+        plan.clients.read_bytes_per_sec = 0;
+        self.measure(plan, Sweep::Yardstick, earlier, None)
+    }
+
+    /// Measures and keeps a point; says whether the search ends with it.
+    fn measure(
+        &mut self,
+        mut plan: LoadPlan,
+        sweep: Sweep,
+        repeat: u32,
+        place: Option<AxisPlace>,
+    ) -> Result<Option<Ended>> {
+        let (started, budget_ns) = (self.started, self.plan.sweep.budget_ns);
+        let Some(session) = &mut self.session else { bail!("no server is being measured") };
+        let side = &mut self.sides[self.now];
+        plan.threads = plan.threads.min(usize::try_from(plan.connections).unwrap_or(usize::MAX)).max(1);
+        session.runner.adapt(&mut plan);
+        if session.stop.is_set() {
+            return Ok(Some(Ended::Interrupted));
+        }
+        let mut measured = session.runner.point(&plan, sweep, repeat, &mut session.progress)?;
+        if measured.result.interrupted {
+            // A point cut short says nothing about its load; what was measured before is kept.
+            return Ok(Some(Ended::Interrupted));
+        }
+        measured.point.axis = place;
+        measured.keep(&mut side.writer)?;
+        if sweep != Sweep::Yardstick {
+            let elapsed_ns = started.elapsed().as_nanos() as u64;
+            session.progress.say(&report::text::progress_line(&measured.point, elapsed_ns, budget_ns));
+        }
+        side.points.push(measured.point);
+        if let Some(lost) = session.runner.lost_client() {
+            return Ok(Some(Ended::ClientLost(lost)));
+        }
+        Ok(session.server_gone().map(|how| Ended::ServerGone(format!("{how} at {}", label(&plan)))))
+    }
+}
+
+fn most_connections(plan: &SearchPlan, base: &LoadPlan) -> u64 {
+    let sweep = &plan.sweep;
+    if let Some(axis) = &sweep.axis {
+        let most = axis.values.iter().fold(0.0f64, |most, value| most.max(*value)) as u64;
+        return match axis.axis {
+            Axis::Connections | Axis::Conforming if axis.values.is_empty() => sweep.connections_max,
+            Axis::Connections | Axis::Conforming => most,
+            Axis::Rate => sweep.open_connections,
+            _ => base.connections,
+        };
+    }
+    match plan.which {
+        SweepWord::Connections => sweep.connections_max,
+        SweepWord::Rate => sweep.open_connections,
+        SweepWord::Both => sweep.connections_max.max(sweep.open_connections),
+    }
+}
+
+/// How the microbenchmark's sender waits: where it has a CPU to itself, by looking at the clock.
+fn prepare_sender(session: &mut Session) {
+    let cpus = session.server_command.as_ref().map(|server| server.cpus.as_slice()).unwrap_or_default();
+    let is_alone = !cpus.is_empty() && !cpus.iter().any(|cpu| session.plan.cpus.contains(cpu));
+    session.runner.sender = Sender::Microbenchmark { polls: is_alone };
+    if !is_alone {
+        session.doubts.push(Doubt::new(
+            DoubtKind::SharedCpus,
+            Severity::Note,
+            "the sender has no CPU to itself and sleeps between segments: what sleeping costs stands in System Call and Other",
+            "use a machine with two CPUs, or keep --cpus and --server-cpus apart",
+        ));
+    }
+}
+
+/// One request before the search, so that a server that cannot be measured is told apart from a slow one.
+fn check_answer(session: &Session, any_status: bool) -> Result<()> {
+    let answer =
+        load::probe(&session.plan, Duration::from_nanos(session.plan.timeout_ns)).map_err(anyhow::Error::from)?;
+    if any_status {
+        return Ok(());
+    }
+    match answer.status {
+        status if load::is_redirect(status) => {
+            let location = answer.location.unwrap_or_default();
+            let to = if location.is_empty() { String::new() } else { format!(" to {location}") };
+            bail!("the server answers with a redirect (status {status}){to}: name the final URL, or pass --any-status")
+        }
+        status if !(200..400).contains(&status) => {
+            bail!(
+                "the server answers {} with status {status}: check the path, or pass --any-status",
+                session.plan.targets[0].path
+            )
+        }
+        _ => Ok(()),
+    }
+}
