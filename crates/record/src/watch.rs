@@ -1,11 +1,13 @@
 //! The watch of a running server: what a reading holds, the rates between two, and the lines in which a watch is printed as JSON
 //! and kept in a run directory (`watch.jsonl`). `straingauge watch` writes them, `straingauge report` reads them.
 
+mod demand;
 mod line;
 mod rates;
 mod reading;
 pub mod system;
 
+pub use demand::{Demand, UtilisationCheck};
 pub use line::{Beginning, Line, Taken, Watching};
 pub use rates::{ClassRates, Rates};
 pub use reading::*;

@@ -2,9 +2,12 @@
 //! which are modelled from them by stated costs.
 
 mod figures;
+mod objects;
 pub mod page;
 mod tables;
 pub mod text;
+
+pub use tables::FUNCTIONS;
 
 use analyze::simulated::sentences;
 use record::simulation::Simulation;
@@ -18,7 +21,7 @@ pub fn json(run: &record::RunDir, simulation: &Simulation) -> serde_json::Value 
         "record": run.record,
         "simulation": simulation,
         "sentences": sentences(simulation),
-        "tables": tables::of(simulation),
+        "tables": tables::of(simulation, tables::FUNCTIONS),
     })
 }
 

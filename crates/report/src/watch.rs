@@ -1,4 +1,50 @@
-//! What a recording of `straingauge watch` says, as text and page.
+//! A watch: while it goes on ([`screen`], [`live`], [`exposition`]), and what its recording says ([`text`], [`page`]).
 
+pub mod exposition;
+pub mod live;
+mod machine;
 pub mod page;
+mod processes;
+pub mod screen;
 pub mod text;
+
+use crate::text::grouped;
+use analyze::watch::tables::Cell;
+use record::Doubt;
+use record::watch::{Demand, Rates, Reading, UtilisationCheck, Watching};
+
+/// What is shown of a watch at a reading.
+#[derive(Debug, Clone, Copy)]
+pub struct Screen<'a> {
+    /// What is watched, and how.
+    pub watch: &'a Watching,
+    /// The first reading.
+    pub first: &'a Reading,
+    /// The last.
+    pub now: &'a Reading,
+    /// Since the reading before.
+    pub rates: &'a Rates,
+    /// Service demands so far, by class.
+    pub demands: &'a [Demand],
+    /// Demands against the scheduler's account.
+    pub utilisation: Option<UtilisationCheck>,
+    /// Reasons not to trust it.
+    pub doubts: &'a [Doubt],
+}
+
+/// A cell of a recording's tables: three significant digits; `-` where nothing was measured.
+fn cell_words(cell: &Cell) -> String {
+    let number = |value: f64| match value.abs() {
+        size if size >= 10_000.0 => grouped(value),
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 1.0 => format!("{value:.2}"),
+        0.0 => "0".into(),
+        _ => format!("{value:.3}"),
+    };
+    match (cell.value, cell.half_width) {
+        (None, _) => "-".into(),
+        (Some(value), Some(half)) => format!("{} +-{}", number(value), number(half)),
+        (Some(value), None) => number(value),
+    }
+}

@@ -15,6 +15,5 @@ pub mod machine;
 pub mod objects;
 pub mod objects_found;
 pub mod result;
-pub mod text;
 
 pub use error::SimulateError;

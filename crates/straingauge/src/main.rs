@@ -10,6 +10,7 @@ mod failure;
 mod fleet;
 mod input;
 mod measure;
+mod measured;
 mod plan;
 mod process;
 mod progress;

@@ -1,18 +1,15 @@
-//! One load point: somebody sends the load, companions see it, both become one [`Point`].
+//! One load point: somebody sends the load, companions see it, both become one point.
 
 use crate::companions::cold::HeldCold;
 use crate::companions::{Companion, Companions, Holding, Load, TimeWait};
+use crate::measured::{Measured, measured};
 use crate::progress::Progress;
 use crate::signals::Stop;
 use crate::workload::Supplied;
 use anyhow::{Context, Result, bail};
 use load::{LoadResult, microbenchmark};
-use observe::watch::point::ClientSide;
-use record::run::{PointFiles, SCHEMA};
 use record::units::{format_nanos, format_si};
-use record::{
-    Axis, AxisPlace, Doubt, DoubtKind, Figures, Latency, LoadPlan, Pace, Point, RunWriter, Severity, Sweep, names,
-};
+use record::{Axis, AxisPlace, Doubt, DoubtKind, Figures, LoadPlan, Pace, Severity, Sweep, names};
 use remote::{Fleet, leave_out_uncounted};
 use std::collections::BTreeMap;
 
@@ -38,59 +35,6 @@ pub struct Runner {
     yardstick_cpu: Option<usize>,
     /// A process of the server's network namespace, where it has one of its own.
     server_pid: Option<u32>,
-}
-
-/// A point and the engine's full result (histograms, series).
-pub struct Measured {
-    pub point: Point,
-    pub result: LoadResult,
-    /// Histograms beside those of the result, by their tags.
-    pub latencies: Vec<(&'static str, Latency)>,
-}
-
-impl Measured {
-    /// Writes the point into a run directory.
-    pub fn keep(&mut self, writer: &mut RunWriter) -> Result<()> {
-        let beside = self.latencies.iter().map(|(tag, latency)| (*tag, latency));
-        let latencies = self.result.latencies().into_iter().chain(beside).collect();
-        let files = PointFiles { latencies, series_csv: self.result.series_csv.clone() };
-        writer.add_point(&mut self.point, &files)?;
-        Ok(())
-    }
-}
-
-/// The point of a load that is over, with the figures of whoever sent it. `asked`: its connections and its pace.
-pub fn measured(sweep: Sweep, repeat: u32, asked: (u64, Pace), result: LoadResult, figures: Figures) -> Measured {
-    let point = Point {
-        schema: SCHEMA,
-        index: 0,
-        sweep,
-        repeat,
-        axis: None,
-        connections: asked.0,
-        pace: asked.1,
-        started_unix_ms: result.started_unix_ms,
-        warmup_ns: result.warmup_ns,
-        duration_ns: result.window_ns,
-        outcomes: result.counts.outcomes,
-        figures,
-        connection_states: Default::default(),
-        workload: result.workload.clone(),
-        functions: Vec::new(),
-        watched: None,
-        doubts: result.doubts.clone(),
-    };
-    Measured { point, result, latencies: Vec::new() }
-}
-
-/// What the client says of a load that is over.
-pub fn client_side(result: &LoadResult) -> ClientSide {
-    ClientSide {
-        completed_in_window: result.counts.completed_in_window,
-        window_ns: result.window_ns,
-        answered_in_all: result.answered_in_all,
-        given_up: result.counts.outcomes.errors().saturating_add(result.counts.outcomes.unfinished),
-    }
 }
 
 impl Sender {

@@ -38,23 +38,6 @@ impl Cell {
             half_width: estimate.and_then(|estimate| estimate.half_width).map(|half| half * scale),
         }
     }
-
-    /// Three significant digits; `-` where nothing was measured.
-    pub fn words(&self) -> String {
-        let number = |value: f64| match value.abs() {
-            size if size >= 10_000.0 => crate::text::grouped(value),
-            size if size >= 100.0 => format!("{value:.0}"),
-            size if size >= 10.0 => format!("{value:.1}"),
-            size if size >= 1.0 => format!("{value:.2}"),
-            0.0 => "0".into(),
-            _ => format!("{value:.3}"),
-        };
-        match (self.value, self.half_width) {
-            (None, _) => "-".into(),
-            (Some(value), Some(half)) => format!("{}+-{}", number(value), number(half)),
-            (Some(value), None) => number(value),
-        }
-    }
 }
 
 /// A table.

@@ -112,40 +112,6 @@ pub fn rows(
     list
 }
 
-/// The first `most` rows and one for all the rest, for a screen; the sums stay.
-pub fn shortened(rows: &[ProcessTotals], most: usize) -> Vec<ProcessTotals> {
-    let (first, rest) = rows.split_at(rows.len().min(most));
-    // A row for one other would be as long as the other itself.
-    if rest.len() < 2 {
-        return rows.to_vec();
-    }
-    let mut sum = ProcessTotals { cpu_ns: Some(0), ..ProcessTotals::default() };
-    for row in rest {
-        sum.processes += row.processes;
-        sum.cpu_ns = Some(sum.cpu_ns.unwrap_or(0) + row.cpu_ns.unwrap_or(0));
-        if let Some(theirs) = &row.counted {
-            let mine = sum.counted.get_or_insert_default();
-            let weighed = |mine_ns: [Option<f64>; PHASES], theirs_ns: [Option<f64>; PHASES]| {
-                std::array::from_fn(|phase| {
-                    let of = |mean: Option<f64>, timed: u64| mean.unwrap_or(0.0) * timed as f64;
-                    let timed = mine.timed + theirs.timed;
-                    let total = of(mine_ns[phase], mine.timed) + of(theirs_ns[phase], theirs.timed);
-                    (timed > 0).then(|| total / timed as f64)
-                })
-            };
-            (mine.elapsed_ns, mine.phase_cpu_ns) =
-                (weighed(mine.elapsed_ns, theirs.elapsed_ns), weighed(mine.phase_cpu_ns, theirs.phase_cpu_ns));
-            mine.requests += theirs.requests;
-            mine.bytes_in += theirs.bytes_in;
-            mine.bytes_out += theirs.bytes_out;
-            mine.timed += theirs.timed;
-        }
-    }
-    let mut short = first.to_vec();
-    short.push(sum);
-    short
-}
-
 /// What is left of the sums for the processes that are not listed; `None` when nothing is.
 fn others(
     listed: &[ProcessTotals],
@@ -238,22 +204,6 @@ mod tests {
         assert_eq!(rows[1].counted.unwrap().elapsed_ns, [None; PHASES], "nothing timed is no zero");
         assert_eq!(rows.len(), 2, "nothing is left for others: {rows:?}");
         assert_eq!(rows[0].name, "worker?5", "names are somebody's text");
-    }
-
-    #[test]
-    fn a_short_list_has_the_sums_and_the_means_of_the_long_one() {
-        let threads = [thread(1, 50, 1), thread(2, 40, 3), thread(3, 30, 1), thread(4, 20, 0)];
-        let (work, _) = work(threads.into_iter(), &PortCounts::default());
-        let all = ClassTotals { requests: 150, bytes_out: 15_000, ..ClassTotals::default() };
-        let scheduler: Vec<ProcessCpu> = (1..=4).map(|pid| scheduled(pid, 100 - u64::from(pid))).collect();
-        let rows = rows(Some(&work), &scheduler, 1000, &all);
-        let short = shortened(&rows, 1);
-        assert_eq!((short.len(), sums(&short)), (2, sums(&rows)));
-        let rest = short[1].counted.unwrap();
-        assert_eq!((short[1].pid, short[1].processes, rest.timed), (0, 3, 4));
-        assert_eq!(rest.elapsed_ns[0], Some(4.0), "weighed by what was timed");
-        assert_eq!(shortened(&rows, 5), rows, "all have room");
-        assert_eq!(shortened(&rows, 4), rows, "one other takes no more room than its row");
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub fn html(run: &RunDir, simulation: &Simulation) -> String {
         frame: Frame::of(run, status.into(), &text::headline(simulation), sentences(simulation)),
         figures_title: "Against rate, connections and delay",
         figures: draw(figures::of(simulation), &mut 0),
-        tables: tables::of(simulation),
+        tables: tables::of(simulation, tables::FUNCTIONS),
     };
-    render("simulated.html", &page, || text::run(simulation))
+    render("simulated.html", &page, || text::run(simulation, tables::FUNCTIONS))
 }

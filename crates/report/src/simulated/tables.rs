@@ -1,17 +1,16 @@
-//! The tables, as words: after Kim and Rixner's Tables 1 to 3, and the objects that miss.
+//! The tables, as words: after Kim and Rixner's Tables 1 and 2, and what they leave out.
 
+use super::objects;
 use crate::text::plain;
-use analyze::simulated::{along, foremost, per_packet, size, title, words};
+use analyze::simulated::{along, per_packet, size, words};
+use analyze::statistics::{mean, range};
 use record::layers::Layer;
 use record::names::BODY_BYTES;
-use record::simulation::{Counts, Line, Object, Point, Sample, Simulation};
+use record::simulation::{Counts, Function, Geometry, Point, Sample, Simulation};
 use serde::Serialize;
 
-/// Kinds of memory that are listed.
-const MOST_KINDS: usize = 16;
-const MOST_LINES: usize = 64;
-/// Objects with fewer misses a packet than this are not worth a row.
-const LEAST_MISSES: f64 = 0.05;
+/// Functions listed of a point, unless another number is asked for.
+pub const FUNCTIONS: usize = 10;
 
 /// A table.
 #[derive(Debug, Clone, Serialize)]
@@ -26,23 +25,19 @@ pub struct Table {
     pub rows: Vec<(String, Vec<String>)>,
 }
 
-/// All tables.
-pub fn of(simulation: &Simulation) -> Vec<Table> {
-    let mut tables = vec![profiles(simulation), loads(simulation)];
+/// All tables. `functions`: how many functions are listed of each point.
+pub fn of(simulation: &Simulation, functions: usize) -> Vec<Table> {
+    let mut tables = vec![profiles(simulation), loads(simulation), counts(simulation)];
     tables.extend(sizes(simulation));
-    if let Some(point) = foremost(simulation)
-        && let Some(sample) = point.samples.first().filter(|sample| sample.sent > 0)
-    {
-        tables.extend(kinds(simulation, point, sample));
-        tables.extend(lines(simulation, point, sample));
-        tables.extend(prefetch(simulation, point, sample));
-        tables.extend(packing(simulation, point, sample));
-    }
+    tables.extend(boots(simulation));
+    tables.extend(by_function(simulation, functions));
+    tables.extend(objects::of(simulation));
+    tables.extend(simulation.points.iter().filter_map(curve));
     tables.retain(|table| !table.rows.is_empty());
     tables
 }
 
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 1000.0 => crate::text::grouped(value),
         size if size >= 100.0 => format!("{value:.0}"),
@@ -111,12 +106,44 @@ fn profiles(simulation: &Simulation) -> Table {
     Table {
         title: "Profiles (after Table 1)".into(),
         note: format!(
-            "Simulated, per packet that the server sent ({}).{l2} C: connections, L: one-way delay in ms. Overall Stack: all but User, Other, Idle and what is unattributed.{cost}",
-            samples(simulation)
+            "Simulated, per packet that the server sent ({}).{l2} C: connections, L: one-way delay in ms. Overall Stack: all but User, Other, Idle and what is unattributed.{cost} {} {}",
+            samples(simulation),
+            caches_words(simulation),
+            unknown_words(simulation)
         ),
         columns: layer_columns(),
         rows,
     }
+}
+
+/// `Caches: L1I 64 KiB 2-way 64 B LRU; ...`.
+fn caches_words(simulation: &Simulation) -> String {
+    let Some(caches) = &simulation.caches else { return "No caches were simulated.".into() };
+    let words = |cache: &Geometry| {
+        let replacement = if cache.replacement == "lru" { "LRU" } else { "tree-PLRU" };
+        format!("{} {}-way {} B {replacement}", size(cache.bytes), cache.ways, cache.line_bytes)
+    };
+    let mut parts = vec![format!("L1I {}", words(&caches.l1i)), format!("L1D {}", words(&caches.l1d))];
+    parts.extend(caches.l2.iter().map(|l2| format!("L2 {}", words(l2))));
+    parts.extend(caches.l3.iter().map(|l3| format!("L3 {}", words(l3))));
+    for (name, tlb) in [("ITLB", &caches.itlb), ("DTLB", &caches.dtlb)] {
+        let entries = |tlb: &Geometry| tlb.bytes / u64::from(tlb.line_bytes.max(1));
+        parts.extend(tlb.iter().map(|tlb| format!("{name} {} entries {}-way", entries(tlb), tlb.ways)));
+    }
+    if caches.next_line_prefetch {
+        parts.push("next-line prefetch into L2".into());
+    }
+    format!("Caches: {}.", parts.join("; "))
+}
+
+fn unknown_words(simulation: &Simulation) -> String {
+    let sum = |count: fn(&Sample) -> u64| {
+        simulation.points.iter().flat_map(|point| &point.samples).map(|sample| count(sample) as f64).sum::<f64>()
+    };
+    format!(
+        "{:.1} % of the instructions are of functions that the layer table does not know; they are charged to their callers.",
+        100.0 * sum(|sample| sample.unclassified_instructions) / sum(|sample| sample.all.instructions).max(1.0)
+    )
 }
 
 /// What a server was asked for; without one no row.
@@ -177,133 +204,121 @@ fn sizes(simulation: &Simulation) -> Option<Table> {
     })
 }
 
-fn of_point(point: &Point, sample: &Sample) -> String {
-    format!("Simulated, at {} (seed {}, {} packets)", words(point), sample.seed, sample.sent)
-}
-
-fn kinds(simulation: &Simulation, point: &Point, sample: &Sample) -> Option<Table> {
-    let objects = sample.objects.as_ref()?;
-    let mut columns: Vec<(String, String)> =
-        [("loads and stores", "per packet"), ("L1D", "misses a packet")].map(|(a, b)| (a.into(), b.into())).into();
-    for level in 0..simulation.levels() {
-        let bytes = simulation.l2_bytes(level).unwrap_or(0);
-        columns.push((format!("L2 {}", size(bytes)), "misses a packet".into()));
-    }
-    let row = |object: &Object| {
-        let mut cells = vec![object.accesses(), object.l1d_misses];
-        cells.extend((0..simulation.levels()).map(|level| object.l2_misses(level)));
-        let name = match &object.structure {
-            Some(_) => format!("{} ({} B)", title(object), object.stride_bytes),
-            None => title(object),
-        };
-        (name, cells.into_iter().map(|count| number(count as f64 / sample.sent as f64)).collect())
-    };
-    Some(Table {
-        title: "Which memory misses".into(),
-        note: format!(
-            "{}. Data alone, the {} kinds with most misses: structures of the kernel by slab cache, other memory by kind.",
-            of_point(point, sample),
-            objects.len().min(MOST_KINDS)
-        ),
-        columns,
-        rows: objects.iter().take(MOST_KINDS).map(row).collect(),
-    })
-}
-
-/// Lines of the structure with most misses.
-fn lines(simulation: &Simulation, point: &Point, sample: &Sample) -> Option<Table> {
-    let known = sample.objects.iter().flatten().filter(|object| object.structure.is_some());
-    let object = known.max_by_key(|object| object.l2_misses(0))?;
-    let per_packet = |count: u64| count as f64 / sample.sent as f64;
-    let each = |count: u64| number(per_packet(count));
-    let row = |line: &Line| {
-        let fields: Vec<String> = line.fields.iter().take(3).map(|name| plain(name, 40)).collect();
-        let cells = vec![each(line.l2_misses), each(line.accesses)];
-        (format!("{}: {}", line.offset, fields.join(", ")), cells)
-    };
-    let worth = object.lines.iter().filter(|line| per_packet(line.accesses) >= 0.01).take(MOST_LINES);
-    Some(Table {
-        title: format!("Lines of {}", title(object)),
-        note: format!(
-            "{}; L2 of {}. A line has 64 bytes; its offset in bytes, and the three fields with most accesses.",
-            of_point(point, sample),
-            size(simulation.l2_bytes(0)?)
-        ),
-        columns: [("L2", "misses a packet"), ("loads and stores", "per packet")]
-            .map(|(a, b)| (a.into(), b.into()))
-            .into(),
-        rows: worth.map(row).collect(),
-    })
-}
-
-/// Table 3.
-fn prefetch(simulation: &Simulation, point: &Point, sample: &Sample) -> Option<Table> {
-    let per_packet = |count: u64| count as f64 / sample.sent as f64;
-    let each = |count: u64| number(per_packet(count));
-    let objects: Vec<&Object> = sample
-        .objects
-        .iter()
-        .flatten()
-        .filter(|object| object.stride_bytes > 0 && per_packet(object.l2_misses(0)) >= LEAST_MISSES)
-        .take(10)
-        .collect();
-    let limits = &objects.first()?.misses_by_instructions_since_visit.below;
-    let mut columns = vec![("no prefetch".to_string(), "misses a packet".to_string())];
-    columns.extend(limits.iter().take(16).map(|limit| (format!("N = {limit}"), "hidden a packet".into())));
-    let row = |object: &&Object| {
-        let counts = &object.misses_by_instructions_since_visit.counts;
-        let mut cells = vec![each(object.l2_misses(0))];
-        for class in 0..limits.len().min(16) {
-            cells.push(each(counts.iter().skip(class + 1).fold(0, |sum, count| sum.saturating_add(*count))));
+/// What Table 1 leaves out.
+fn counts(simulation: &Simulation) -> Table {
+    type Quantity = (&'static str, fn(&Counts) -> u64);
+    let mut quantities: Vec<Quantity> = vec![("repeated string elements", |counts| counts.repeats)];
+    if let Some(caches) = &simulation.caches {
+        quantities.extend([
+            ("loads and stores", (|counts| counts.reads.saturating_add(counts.writes)) as fn(&Counts) -> u64),
+            ("L1I misses", |counts| counts.l1i_misses()),
+            ("L1D misses", |counts| counts.l1d_misses()),
+            ("L2 write-backs", |counts| counts.l2(0).write_backs),
+        ]);
+        if caches.l3.is_some() {
+            quantities.push(("L3 misses", |counts| counts.l3().misses()));
         }
-        (title(object), cells)
-    };
-    Some(Table {
-        title: "What prefetching could hide (after Table 3)".into(),
-        note: format!(
-            "{}; L2 of {}. An object's lines are asked for when it is first touched; hidden are the misses that come N instructions after that or later, so N stands for the time that a line takes. N = 1 is the ideal of this place. Lines brought in vain are not counted.",
-            of_point(point, sample),
-            size(simulation.l2_bytes(0)?)
-        ),
-        columns,
-        rows: objects.iter().map(row).collect(),
-    })
-}
-
-/// Section 6.3's other idea.
-fn packing(simulation: &Simulation, point: &Point, sample: &Sample) -> Option<Table> {
-    let stack = sample.stack_packed.as_ref()?;
-    let mut columns = Vec::new();
-    for level in 0..simulation.levels() {
-        let bytes = size(simulation.l2_bytes(level).unwrap_or(0));
-        columns.push((format!("{bytes}, as it is"), "misses a packet".to_string()));
-        columns.push((format!("{bytes}, packed"), "misses a packet".to_string()));
-    }
-    columns.push(("lines in use".into(), "as it is".into()));
-    columns.push(("lines in use".into(), "packed".into()));
-    let each = |count: u64| number(count as f64 / sample.sent as f64);
-    let mut rows: Vec<(String, Vec<String>)> = Vec::new();
-    for packed in &sample.packed {
-        let mut cells = Vec::new();
-        for level in 0..simulation.levels() {
-            cells.extend([each(packed.before(level)), each(packed.after(level))]);
+        if caches.next_line_prefetch {
+            quantities.push(("L2 lines prefetched", |counts| counts.l2(0).prefetches));
+            quantities.push(("  of them used", |counts| counts.l2(0).useful_prefetches));
         }
-        cells.extend([packed.lines_before.to_string(), packed.lines_after.to_string()]);
-        rows.push((plain(&packed.object, 60), cells));
+        if caches.itlb.is_some() {
+            quantities.push(("ITLB misses", |counts| counts.itlb_misses()));
+        }
+        if caches.dtlb.is_some() {
+            quantities.push(("DTLB misses", |counts| counts.dtlb_misses()));
+        }
     }
-    let mut cells = Vec::new();
-    for level in 0..simulation.levels() {
-        cells.extend([each(sample.stack.l2_misses(level)), each(stack.l2_misses(level))]);
+    let mut rows = Vec::new();
+    for point in simulation.points.iter().filter(|point| !point.samples.is_empty()) {
+        let at = label(simulation, point);
+        rows.extend(
+            quantities
+                .iter()
+                .map(|(name, count)| (format!("{at} {name}"), across(point, |counts| count(counts) as f64))),
+        );
     }
-    cells.extend(["".to_string(), "".to_string()]);
-    rows.push(("Overall Stack".into(), cells));
-    Some(Table {
-        title: "Fields in the order of their accesses".into(),
+    let received: f64 =
+        simulation.points.iter().flat_map(|point| &point.samples).map(|sample| sample.received as f64).sum();
+    Table {
+        title: "Other counts".into(),
         note: format!(
-            "{}: the same run again with the structures' fields moved in the model alone. Fields are moved across the borders of inner structures, so this bounds what a kernel could reach.",
-            of_point(point, sample)
+            "Simulated, per packet that the server sent ({}; it received {}). A repeated string instruction is one instruction; its further elements are a row.",
+            samples(simulation),
+            crate::text::grouped(received)
         ),
-        columns,
+        columns: layer_columns(),
         rows,
+    }
+}
+
+/// How far the boots of a point are apart.
+fn boots(simulation: &Simulation) -> Option<Table> {
+    if simulation.points.iter().all(|point| point.samples.len() < 2) {
+        return None;
+    }
+    let cell = |point: &Point, level: usize| {
+        let sent = point.samples.iter().filter(|sample| sample.sent > 0);
+        let each: Vec<f64> = sent.map(|sample| sample.stack.l2_misses(level) as f64 / sample.sent as f64).collect();
+        let (low, high) = range(&each)?;
+        Some(format!("{} ({} to {})", number(mean(&each)?), number(low), number(high)))
+    };
+    let levels = 0..simulation.levels();
+    let row = |point: &Point| {
+        let cells = levels.clone().map(|level| cell(point, level).unwrap_or_else(|| "-".into()));
+        (label(simulation, point), cells.collect())
+    };
+    let column =
+        |level: usize| (format!("L2 {}", size(simulation.l2_bytes(level).unwrap_or(0))), "misses a packet".to_string());
+    Some(Table {
+        title: "The stack's misses over the boots".into(),
+        note: format!("Mean, smallest and largest ({}).", samples(simulation)),
+        columns: levels.clone().map(column).collect(),
+        rows: simulation.points.iter().filter(|point| !point.samples.is_empty()).map(row).collect(),
     })
+}
+
+/// A table for each point.
+fn by_function(simulation: &Simulation, most: usize) -> Vec<Table> {
+    let Some(l2) = simulation.l2_bytes(0) else { return Vec::new() };
+    let table = |point: &Point| {
+        let sample = point.samples.first().filter(|sample| sample.sent > 0)?;
+        let each = |count: u64| number(count as f64 / sample.sent as f64);
+        let row = |function: &Function| {
+            let misses = function.caches.as_ref().map_or(0, |caches| caches.l2_misses(0));
+            let layer = function.layer.map_or("unattributed", Layer::word);
+            (plain(&function.function, 60), vec![each(misses), each(function.instructions), layer.to_string()])
+        };
+        Some(Table {
+            title: format!("Functions with most misses, {}", label(simulation, point)),
+            note: format!("{}; L2 of {}.", of_point(point, sample), size(l2)),
+            columns: [("L2", "misses a packet"), ("instructions", "a packet"), ("layer", "")]
+                .map(|(a, b)| (a.into(), b.into()))
+                .into(),
+            rows: sample.functions.iter().take(most).map(row).collect(),
+        })
+    };
+    simulation.points.iter().filter_map(table).collect()
+}
+
+/// Misses of caches of every size.
+fn curve(point: &Point) -> Option<Table> {
+    let sample = point.samples.first()?;
+    let curve = sample.curve.as_ref()?;
+    let row = |(bytes, ratio): &(u64, f64)| (size(*bytes), vec![format!("{:.2}", 100.0 * ratio)]);
+    Some(Table {
+        title: format!("Misses of a fully associative L2 by its size, {}", words(point)),
+        note: format!(
+            "{}: of {} accesses to L2, all layers together.",
+            of_point(point, sample),
+            crate::text::grouped(curve.accesses as f64)
+        ),
+        columns: vec![("missed".into(), "% of accesses".into())],
+        rows: curve.miss_ratio_by_bytes.iter().map(row).collect(),
+    })
+}
+
+/// Which sample a table is of.
+pub(super) fn of_point(point: &Point, sample: &Sample) -> String {
+    format!("Simulated, at {} (seed {}, {} packets)", words(point), sample.seed, sample.sent)
 }

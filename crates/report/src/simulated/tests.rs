@@ -72,7 +72,7 @@ fn each_quantity_that_varies_has_its_points() {
 
 #[test]
 fn tables_are_per_packet_and_cycles_say_their_costs() {
-    let tables = tables::of(&simulation());
+    let tables = tables::of(&simulation(), 10);
     let table = |title: &str| {
         let found = tables.iter().find(|table| table.title.contains(title));
         found.unwrap_or_else(|| panic!("no {title}"))
@@ -96,5 +96,5 @@ fn tables_are_per_packet_and_cycles_say_their_costs() {
 #[test]
 fn a_simulation_of_nothing_has_no_numbers() {
     let empty = Simulation::parse(b"{\"origin\": \"simulated\", \"points\": [{\"samples\": [{}]}]}").unwrap();
-    assert!(!text::run(&empty).contains("NaN") && figures::of(&empty).is_empty());
+    assert!(!text::run(&empty, 10).contains("NaN") && figures::of(&empty).is_empty());
 }

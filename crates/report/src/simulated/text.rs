@@ -15,13 +15,13 @@ pub(super) fn headline(simulation: &Simulation) -> String {
     )
 }
 
-/// Sentences and tables.
-pub fn run(simulation: &Simulation) -> String {
+/// Sentences and tables. `functions`: how many functions are listed of each point.
+pub fn run(simulation: &Simulation, functions: usize) -> String {
     let mut out = format!("{}\n\n", headline(simulation));
     for sentence in sentences(simulation) {
         out.push_str(&wrap(&sentence, "- ", "  "));
     }
-    for table in super::tables::of(simulation) {
+    for table in super::tables::of(simulation, functions) {
         out.push_str(&format!("\n{}\n", table.title));
         let header: Vec<&str> =
             std::iter::once("").chain(table.columns.iter().map(|(name, _)| name.as_str())).collect();

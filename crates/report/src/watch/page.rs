@@ -1,6 +1,6 @@
 //! The report over a recording: one HTML file without script, as for the other runs.
 
-use super::text;
+use super::{cell_words, text};
 use crate::chart::{Band, Chart, Scale, Series};
 use crate::doubt;
 use crate::page::frame::{Frame, render};
@@ -64,7 +64,7 @@ pub fn html(run: &RunDir, recording: &Recording, findings: &WatchFindings) -> St
 }
 
 fn table(table: &Table) -> TableText {
-    let row = |(label, cells): &(String, Vec<Cell>)| (label.clone(), cells.iter().map(Cell::words).collect());
+    let row = |(label, cells): &(String, Vec<Cell>)| (label.clone(), cells.iter().map(cell_words).collect());
     TableText {
         title: table.title,
         note: table.note.clone(),

@@ -58,7 +58,7 @@ fn table_lines(table: &Table) -> String {
     let mut lines = Lines::new(&header, 1);
     lines.row(std::iter::once(String::new()).chain(table.columns.iter().map(|(_, unit)| unit.to_string())).collect());
     for (label, cells) in &table.rows {
-        lines.row(std::iter::once(label.clone()).chain(cells.iter().map(|cell| cell.words())).collect());
+        lines.row(std::iter::once(label.clone()).chain(cells.iter().map(super::cell_words)).collect());
     }
     format!("{}\n{}{}", table.title, lines.lines(), wrap(&table.note, "  ", "  "))
 }

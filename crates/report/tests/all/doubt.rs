@@ -4,8 +4,11 @@ use crate::fixture;
 use analyze::watch::{self, Recording};
 use analyze::{verdict, zones};
 use record::profile::{ExactProfile, Profile};
+use record::watch::{Rates, Reading, Watching};
 use record::{Doubt, DoubtKind, RunDir, Severity};
+use report::watch::{Screen, live, screen};
 use report::{doubt, page, profile, text};
+use std::sync::LazyLock;
 
 fn doubts() -> [Doubt; 3] {
     [Severity::Note, Severity::Warning, Severity::Invalid].map(|severity| {
@@ -24,6 +27,19 @@ fn with(doubt: &Doubt) -> RunDir {
     run
 }
 
+fn on_screen<'a>(doubt: &'a Doubt, reading: &'a Reading) -> Screen<'a> {
+    static WATCH: LazyLock<(Watching, Rates)> = LazyLock::new(Default::default);
+    Screen {
+        watch: &WATCH.0,
+        first: reading,
+        now: reading,
+        rates: &WATCH.1,
+        demands: &[],
+        utilisation: None,
+        doubts: std::slice::from_ref(doubt),
+    }
+}
+
 /// What each command prints where `doubt` is the only one.
 fn printed(doubt: &Doubt) -> Vec<(&'static str, String)> {
     let run = with(doubt);
@@ -38,6 +54,7 @@ fn printed(doubt: &Doubt) -> Vec<(&'static str, String)> {
         ("profile", profile::text(&sampled)),
         ("profile --accounting exact", profile::exact::text(&exact)),
         ("report of a watch", report::watch::text::run(&run, &watch::find(&Recording::default()))),
+        ("watch", screen::tables(&on_screen(doubt, &Reading::default()), "so far")),
     ]
 }
 
@@ -52,6 +69,8 @@ fn a_doubt_is_printed_alike_by_every_command() {
         for (command, said) in printed(&doubt) {
             assert!(said.contains(&format!("\ndoubts\n{paragraph}")), "{command}:\n{said}");
         }
+        let live = live::screen(&on_screen(&doubt, &Reading::default()), &Default::default());
+        assert!(live.contains(&doubt::line(&doubt)), "{live}");
         // A summary of few lines names the gravest doubt, unless it is a note.
         let summary = text::summary(&with(&doubt).points[0], &[], &Default::default());
         assert_eq!(summary.contains(&paragraph), doubt.severity > Severity::Note, "{summary}");

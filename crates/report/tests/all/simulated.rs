@@ -34,7 +34,7 @@ fn a_recorded_simulation_is_drawn_without_script_and_says_what_it_is() {
         assert!(page.contains(wanted), "{wanted}");
     }
     assert!(!page.contains("NaN") && !page.contains("inf"), "numbers are numbers");
-    let said = text::run(&simulation);
+    let said = text::run(&simulation, 10);
     assert!(said.starts_with("Simulated, nothing measured"), "{said}");
     for wanted in ["tcp_sock", "Overall Stack", "From 4 to"] {
         assert!(said.contains(wanted), "{wanted} in {said}");

@@ -61,7 +61,7 @@ fn simulated(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
         let value = report::simulated::json(run, &simulation);
         print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
     } else {
-        print(&report::simulated::text::run(&simulation))?;
+        print(&report::simulated::text::run(&simulation, report::simulated::FUNCTIONS))?;
     }
     let page = write_page(run, args.page.as_deref(), &report::simulated::page::html(run, &simulation))?;
     eprintln!("report: {}", page.display());

@@ -59,7 +59,7 @@ pub fn run(args: SimulateArgs) -> Result<ExitCode> {
         Ok(report) => {
             match args.json {
                 true => print(&format!("{}\n", report.to_json()))?,
-                false => print(&simulate::text::report(&report, most_functions))?,
+                false => print(&report::simulated::text::run(&report, most_functions))?,
             }
             if let Some(place) = place {
                 eprintln!("run: {place}");

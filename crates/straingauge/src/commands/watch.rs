@@ -2,10 +2,7 @@
 
 mod exporter;
 mod keys;
-mod live;
-mod machine;
 mod privileges;
-mod processes;
 mod recording;
 mod view;
 
@@ -16,11 +13,12 @@ use crate::signals::Stop;
 use anyhow::{Context, Result};
 use exporter::Exporter;
 use observe::Group;
-use observe::watch::demand::DemandTracker;
+use observe::watch::demand::{DemandTracker, utilisation};
 use observe::watch::{Intervals, WatchOptions, Watcher};
 use record::time::monotonic_ns;
-use record::watch::{Mode, Rates, Reading};
+use record::watch::{Mode, Rates, Reading, Watching};
 use recording::Recording;
+use report::watch::{Screen, exposition};
 use std::process::ExitCode;
 use std::time::Duration;
 use view::View;
@@ -36,8 +34,9 @@ pub fn run(args: WatchArgs) -> Result<ExitCode> {
     }
     let stop = Stop::on_signals()?;
     let mut watcher = Watcher::start(options).context("cannot watch")?;
+    let watch = watching(&watcher);
     let mut exporter = args.prometheus.map(Exporter::bind).transpose()?;
-    let mut recording = args.out.as_deref().map(|path| Recording::create(path, &watcher)).transpose()?;
+    let mut recording = args.out.as_deref().map(|path| Recording::create(path, &watcher, &watch)).transpose()?;
     if !args.keep_privileges {
         privileges::drop_all_but_bpf(args.pack.is_some())
             .context("cannot give up privileges after attaching (--keep-privileges keeps them)")?;
@@ -62,13 +61,23 @@ pub fn run(args: WatchArgs) -> Result<ExitCode> {
         let now = watcher.read();
         demands.add(&now);
         let rates = Rates::between(&earlier, &now);
+        let doubts = watcher.doubts();
         if let Some(exporter) = &exporter {
-            exporter.publish(&now, watcher.options(), &watcher.doubts());
+            exporter.publish(&exposition::page(&now, &watch, &doubts));
         }
         if let Some(recording) = &mut recording {
             recording.add(&now, &rates, &watcher)?;
         }
-        view.show(&Frame { watcher: &watcher, first: &first, now: &now, rates: &rates, demands: &demands, is_last })?;
+        let screen = Screen {
+            watch: &watch,
+            first: &first,
+            now: &now,
+            rates: &rates,
+            demands: &demands.demands(&now),
+            utilisation: utilisation(&first, &now),
+            doubts: &doubts,
+        };
+        view.show(&screen, is_last)?;
         if is_last {
             return finish(watcher, recording, &now, stop.is_set() && ends_ns.is_some());
         }
@@ -76,20 +85,15 @@ pub fn run(args: WatchArgs) -> Result<ExitCode> {
     }
 }
 
-/// What a reading shows.
-pub struct Frame<'a> {
-    /// The watch.
-    pub watcher: &'a Watcher,
-    /// Its first reading.
-    pub first: &'a Reading,
-    /// Its last.
-    pub now: &'a Reading,
-    /// Since the reading before.
-    pub rates: &'a Rates,
-    /// Service demands so far.
-    pub demands: &'a DemandTracker,
-    /// No further reading follows.
-    pub is_last: bool,
+/// What is watched, and how.
+fn watching(watcher: &Watcher) -> Watching {
+    let options = watcher.options();
+    Watching {
+        port: options.port,
+        mode: options.mode,
+        classes: options.classes.iter().cloned().collect(),
+        overhead_limit_ratio: options.overhead_ratio,
+    }
 }
 
 fn finish(watcher: Watcher, recording: Option<Recording>, last: &Reading, is_cut_short: bool) -> Result<ExitCode> {

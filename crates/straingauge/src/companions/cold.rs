@@ -2,7 +2,7 @@
 
 use super::{Companion, Holding, Load};
 use crate::cold::Cold;
-use crate::measure::Measured;
+use crate::measured::Measured;
 use anyhow::Result;
 use load::cold::ColdCounts;
 use record::units::{format_bytes, format_si};

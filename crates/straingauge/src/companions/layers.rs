@@ -8,7 +8,7 @@ pub use sampled::LayerSampler;
 #[cfg(feature = "bpf")]
 mod sampled {
     use crate::companions::{Companion, Load};
-    use crate::measure::Measured;
+    use crate::measured::Measured;
     use observe::profile::{Profile, ProfileOptions, Profiler};
     use record::{Doubt, DoubtKind, Sweep, names};
 
@@ -104,7 +104,7 @@ mod sampled {
 #[cfg(not(feature = "bpf"))]
 mod absent {
     use crate::companions::Companion;
-    use crate::measure::Measured;
+    use crate::measured::Measured;
 
     /// Never made: without BPF there is no sampler.
     pub enum LayerSampler {}

@@ -12,7 +12,7 @@ pub use path::MeteredPath;
 pub use requests::watch_requests;
 pub use time_wait::TimeWait;
 
-use crate::measure::Measured;
+use crate::measured::Measured;
 use crate::progress::Progress;
 use crate::signals::Stop;
 use anyhow::Result;
@@ -146,7 +146,7 @@ impl LoadEvents for Edges<'_> {
 mod tests {
     use super::*;
     use crate::cli::LoadOptions;
-    use crate::measure::measured;
+    use crate::measured::measured;
     use crate::quantity::Count;
     use record::{Figure, Origin, names};
     use std::cell::RefCell;

@@ -1,7 +1,7 @@
 //! What crosses the emulated path in a window.
 
 use super::{Companion, Holding, Load};
-use crate::measure::Measured;
+use crate::measured::Measured;
 use anyhow::Result;
 use record::{Axis, AxisPlace};
 use wan::{PathMeter, PathTally};

@@ -2,7 +2,7 @@
 
 use super::server::ServerWatch;
 use super::{Companion, Load};
-use crate::measure::{Measured, client_side};
+use crate::measured::{Measured, client_side};
 use crate::server::Server;
 use observe::Group;
 use observe::watch::point::{ClientSide, PointSeen};

@@ -1,7 +1,7 @@
 //! Who watches the server: the observer of this machine, a watcher on the server's (`--watch-with`), or nobody.
 
 use super::{Companion, Load};
-use crate::measure::{Measured, client_side};
+use crate::measured::{Measured, client_side};
 use observe::watch::point::{self, PointSeen};
 use observe::{Observer, Window};
 use record::{Doubt, DoubtKind, Severity};

@@ -1,7 +1,7 @@
 //! TIME_WAIT sockets held on the server's side while points are measured.
 
 use super::{Companion, Holding, Load};
-use crate::measure::Measured;
+use crate::measured::Measured;
 use crate::progress::Progress;
 use crate::signals::Stop;
 use anyhow::{Context, Result};

@@ -19,7 +19,7 @@ pub struct Recording {
 
 impl Recording {
     /// Creates it.
-    pub fn create(path: &Path, watcher: &Watcher) -> Result<Self> {
+    pub fn create(path: &Path, watcher: &Watcher, watching: &Watching) -> Result<Self> {
         let port = watcher.options().port;
         let mut server_facts = std::collections::BTreeMap::new();
         if let Ok(Some(server)) = observe::server_on_port(port, watcher.options().netns_pid) {
@@ -28,12 +28,6 @@ impl Recording {
             let words: Vec<&str> = server.arguments.iter().map(|word| word.as_str()).collect();
             server_facts.insert("command".to_string(), Outside::new(&words.join(" "), 1000).into());
         }
-        let watching = Watching {
-            port,
-            mode: watcher.options().mode,
-            classes: watcher.options().classes.iter().cloned().collect(),
-            overhead_limit_ratio: watcher.options().overhead_ratio,
-        };
         let scenario = Scenario {
             name: format!("watch-{port}"),
             repeat_command: repeat_command(),
@@ -44,7 +38,7 @@ impl Recording {
         let file = writer.path().join(FILE);
         let lines = File::create_new(&file).with_context(|| format!("cannot write {}", file.display()))?;
         let mut recording = Recording { writer, lines };
-        recording.line(&Line::Watch(Beginning { schema: SCHEMA, watching }))?;
+        recording.line(&Line::Watch(Beginning { schema: SCHEMA, watching: watching.clone() }))?;
         Ok(recording)
     }
 

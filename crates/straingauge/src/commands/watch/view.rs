@@ -1,16 +1,14 @@
-//! How a watch is shown: one screen that is drawn anew on a terminal ([`live`]), plain lines elsewhere with the tables at the end,
-//! JSON lines on request.
+//! Where a watch is shown: one screen that is drawn anew on a terminal, plain lines elsewhere with the tables at the end, JSON lines
+//! on request.
 
+use super::emit;
 use super::keys::Keys;
-use super::{Frame, emit, live, machine, processes};
 use crate::signals::Stop;
 use anyhow::Result;
-use observe::watch::demand::{Demand, utilisation};
 use record::Doubt;
-use record::units::{format_bytes, format_nanos, format_si};
 use record::watch::system::SystemTotals;
-use record::watch::{ConnectionCounts, Estimate, Line, Mode, PhaseTotals, Rates, Reading, Taken};
-use std::fmt::Write;
+use record::watch::{Line, Rates, Reading, Taken};
+use report::watch::{Screen, live, screen};
 use std::io::IsTerminal;
 
 /// Where it goes.
@@ -23,9 +21,6 @@ pub struct View {
     _keys: Option<Keys>,
 }
 
-/// In place of a number.
-pub(super) const NOT_MEASURED: &str = "not measured";
-
 impl View {
     /// For this invocation.
     pub fn new(is_json: bool, stop: &Stop) -> Self {
@@ -34,23 +29,23 @@ impl View {
         View { is_json, is_terminal, machine, _keys: if is_terminal && !is_json { Keys::listen(stop) } else { None } }
     }
 
-    /// Shows a reading.
-    pub fn show(&mut self, frame: &Frame<'_>) -> Result<()> {
+    /// Shows a reading; after the last one, everything.
+    pub fn show(&mut self, frame: &Screen<'_>, is_last: bool) -> Result<()> {
         if self.is_json {
-            return emit(&line_of(frame.now, frame.rates, frame.watcher.doubts()).text());
+            return emit(&line_of(frame.now, frame.rates, frame.doubts.to_vec()).text());
         }
         if self.is_terminal {
-            let end = if frame.is_last { "\n" } else { "" };
+            let end = if is_last { "\n" } else { "" };
             if frame.now.system.at_ns != self.machine[1].at_ns {
                 self.machine.swap(0, 1);
                 self.machine[1] = frame.now.system.clone();
             }
-            return emit(&(live::drawn(&live::screen(frame, &self.machine[0]), live::size()) + end));
+            return emit(&(live::drawn(&live::screen(frame, &self.machine[0]), terminal_size()) + end));
         }
-        if frame.is_last {
-            return emit(&screen(frame, "since the last reading"));
+        if is_last {
+            return emit(&screen::tables(frame, "since the last reading"));
         }
-        emit(&line(frame))
+        emit(&screen::line(frame))
     }
 }
 
@@ -59,387 +54,16 @@ pub fn line_of(reading: &Reading, rates: &Rates, doubts: Vec<Doubt>) -> Line {
     Line::Reading(Box::new(Taken { totals: reading.clone(), rates: rates.clone(), doubts }))
 }
 
-fn line(frame: &Frame<'_>) -> String {
-    let (now, rates) = (frame.now, frame.rates);
-    let states = states(now);
-    let mut out = format!("{:8.1} s", now.elapsed_ns as f64 / 1e9);
-    if let Some(all) = &rates.all {
-        let _ = write!(
-            out,
-            "  {} requests/s  in {}/s  out {}/s  cpu {} us/request",
-            format_si(all.requests_per_sec),
-            format_bytes(all.bytes_in_per_sec),
-            format_bytes(all.bytes_out_per_sec),
-            number(all.cpu_us_per_request),
-        );
-    }
-    if let Some(open) = &now.open {
-        let _ = write!(out, "  waiting {}  sending {}", open.waiting, open.sending);
-    }
-    if let Some(accepted) = rates.accepted_per_sec {
-        let _ = write!(out, "  accepted {}/s", format_si(accepted));
-    }
-    let _ = write!(out, "  {states}");
-    if let Some(cpus) = rates.server_cpus {
-        let _ = write!(out, "  server {cpus:.2} CPUs");
-    }
-    out.push('\n');
-    out
-}
-
-pub(super) fn states(reading: &Reading) -> String {
-    if reading.connections.states.is_empty() {
-        return "no sockets".into();
-    }
-    let parts: Vec<String> = reading.connections.states.iter().map(|(name, count)| format!("{name} {count}")).collect();
-    parts.join("  ")
-}
-
-pub(super) fn number(value: Option<f64>) -> String {
-    match value {
-        None => "-".into(),
-        Some(value) if value >= 1000.0 => format_si(value),
-        Some(value) if value >= 100.0 => format!("{value:.0}"),
-        Some(value) => format!("{value:.1}"),
-    }
-}
-
-fn screen(frame: &Frame<'_>, span: &str) -> String {
-    let mut out = String::new();
-    head(&mut out, frame);
-    connections(&mut out, frame.now, frame.rates);
-    if !frame.now.classes.is_empty() {
-        requests(&mut out, frame, span);
-        phases(&mut out, frame);
-        pack(&mut out, frame);
-        demands(&mut out, frame);
-        cpu(&mut out, frame);
-        open(&mut out, frame.now);
-        traffic(&mut out, frame.now);
-    }
-    processes::screen(&mut out, frame.now);
-    machine::screen(&mut out, &frame.first.system, frame.now);
-    for doubt in frame.watcher.doubts() {
-        let _ = writeln!(out, "! {}: {}", doubt.what, doubt.remedy);
-    }
-    out
-}
-
-fn head(out: &mut String, frame: &Frame<'_>) {
-    let (now, rates, options) = (frame.now, frame.rates, frame.watcher.options());
-    let server = match &now.cpu {
-        Some(cpu) => {
-            format!("{} processes, {} threads, {}", cpu.processes, cpu.threads, format_bytes(cpu.resident_bytes as f64))
+/// Size of the terminal on standard output, columns and rows; 80 and 24 where it does not tell.
+fn terminal_size() -> (usize, usize) {
+    // SAFETY: an all-zero winsize is valid, and the ioctl writes only that.
+    let size = unsafe {
+        let mut size: libc::winsize = std::mem::zeroed();
+        if libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size) != 0 {
+            size = std::mem::zeroed();
         }
-        None => format!("processes {NOT_MEASURED}: not seen"),
+        size
     };
-    let how = mode_words(options.mode, now);
-    let _ = writeln!(out, ":{}  {:.1} s  {how}  {server}", options.port, now.elapsed_ns as f64 / 1e9);
-    let own = format!("own {:.2} % of a CPU (timed)", rates.own_cpus * 100.0);
-    let Some(cost) = &now.cost.added else {
-        let _ = writeln!(out, "cost of watching  nothing is added; {own}");
-        return;
-    };
-    let added = match cost.added_ratio {
-        Some(ratio) => {
-            format!("{:.2} % of the server's CPU time (limit {:.3} %)", ratio * 100.0, options.overhead_ratio * 100.0)
-        }
-        None => format!("{NOT_MEASURED}: the server's CPU time is not seen"),
-    };
-    let _ = writeln!(
-        out,
-        "cost of watching  added {added}, {:.0} ns a read, {:.0} ns each of {} events of others, by calibration (modelled); {own}; {} windows, {:.1} s",
-        cost.receive_event_ns,
-        cost.away_event_ns,
-        format_si(cost.away_events as f64),
-        cost.windows,
-        cost.window_ns as f64 / 1e9,
-    );
-}
-
-/// How closely is watched.
-pub(super) fn mode_words(mode: Mode, now: &Reading) -> &'static str {
-    match mode {
-        _ if now.classes.is_empty() && mode != Mode::Zero => "connections only",
-        Mode::Zero => "connections only (zero)",
-        Mode::Counts => "every request counted",
-        Mode::Default => "every request counted, phases in windows",
-        Mode::Exact => "phases of every request",
-    }
-}
-
-fn connections(out: &mut String, now: &Reading, rates: &Rates) {
-    let seen = &now.connections;
-    let known = |value: Option<u64>| value.map_or(NOT_MEASURED.to_string(), |value| value.to_string());
-    let queue = match (seen.accept_queue, seen.accept_queue_limit) {
-        (Some(queue), Some(limit)) => format!("{queue} of {limit}"),
-        _ => format!("{NOT_MEASURED}: nobody listens"),
-    };
-    let rate = |rate: Option<f64>| rate.map_or(String::new(), |rate| format!(" ({}/s)", format_si(rate)));
-    let counted = seen.counted;
-    let of = |part: fn(&ConnectionCounts) -> Option<u64>| known(counted.as_ref().and_then(part));
-    let _ = writeln!(out, "\nconnections  {}", states(now));
-    let _ = writeln!(
-        out,
-        "  accepted {}{}  closed {}{}  aborted {}  accept queue {queue}  SYN backlog {}  dropped here {} (in the namespace: overflows {}, drops {})",
-        of(|counted| Some(counted.accepted)),
-        rate(rates.accepted_per_sec),
-        of(|counted| Some(counted.closed)),
-        rate(rates.closed_per_sec),
-        of(|counted| Some(counted.aborted)),
-        seen.syn_backlog,
-        known(seen.port_drops),
-        known(seen.listen_overflows),
-        known(seen.listen_drops),
-    );
-    let scans = match &seen.reconciliation {
-        Some(scans) => format!(
-            "scans {}: {} sockets, off by {} (at most {}), {} CPU",
-            scans.scans,
-            scans.last_scan,
-            scans.last_difference,
-            scans.largest_difference,
-            format_nanos(scans.last_cost_ns as f64),
-        ),
-        None => "states by scan at each reading".into(),
-    };
-    let _ = writeln!(
-        out,
-        "  retransmits {}  resets sent {}  received {}  {scans}",
-        of(|counted| counted.retransmits),
-        of(|counted| counted.resets_sent),
-        of(|counted| counted.resets_received),
-    );
-}
-
-fn requests(out: &mut String, frame: &Frame<'_>, span: &str) {
-    let (now, rates) = (frame.now, frame.rates);
-    let _ = writeln!(
-        out,
-        "\nrequests {span} (counted)\n  {:<10} {:>10} {:>10} {:>10} {:>9} {:>10} {:>10} {:>10} {:>12}",
-        "class", "requests/s", "in B/s", "out B/s", "cpu us", "elapsed us", "p50 <= us", "p99 <= us", "total"
-    );
-    let names = frame.watcher.options().classes.iter().map(|class| class.name.as_str());
-    let rows = names.zip(&rates.classes).zip(now.classes.iter().map(|class| class.requests));
-    let Some(of_all) = &rates.all else { return };
-    let all = (("all", of_all), now.all().requests);
-    for ((name, class), total) in rows.chain(std::iter::once(all)) {
-        let _ = writeln!(
-            out,
-            "  {name:<10} {:>10} {:>10} {:>10} {:>9} {:>10} {:>10} {:>10} {total:>12}",
-            format_si(class.requests_per_sec),
-            format_si(class.bytes_in_per_sec),
-            format_si(class.bytes_out_per_sec),
-            number(class.cpu_us_per_request),
-            number(class.elapsed_us_per_request),
-            number(class.elapsed_p50_at_most_us),
-            number(class.elapsed_p99_at_most_us),
-        );
-    }
-}
-
-fn in_us(estimate: Option<Estimate>) -> String {
-    match estimate {
-        None => "-".into(),
-        Some(Estimate { mean, half_width: Some(half), .. }) => format!("{:.1}+-{:.1}", mean / 1e3, half / 1e3),
-        Some(Estimate { mean, .. }) => format!("{:.1}", mean / 1e3),
-    }
-}
-
-fn phases(out: &mut String, frame: &Frame<'_>) {
-    let phases = &frame.now.phases;
-    if phases.iter().all(|class| class.requests == 0) {
-        return;
-    }
-    let few = phases.iter().map(|class| class.windows).max().unwrap_or(0) < record::watch::FEWEST_WINDOWS;
-    let note = match frame.watcher.options().mode {
-        Mode::Exact => "every request",
-        _ if few => "from windows; fewer than five: no error estimate",
-        _ => "from windows; +- half of the 95 % interval",
-    };
-    let _ = writeln!(
-        out,
-        "\nphases, us/request ({note})\n  {:<10} {:>14} {:>14} {:>14} {:>14} {:>14} {:>14} {:>8} {:>10} {:>9} {:>8}",
-        "class",
-        "parse",
-        "process",
-        "log",
-        "parse cpu",
-        "process cpu",
-        "log cpu",
-        "sends",
-        "disk reads",
-        "requests",
-        "windows"
-    );
-    for (class, phases) in frame.watcher.options().classes.iter().zip(phases).filter(|(_, phases)| phases.requests > 0)
-    {
-        let PhaseTotals { elapsed_ns, cpu_ns, .. } = phases;
-        let _ = writeln!(
-            out,
-            "  {:<10} {:>14} {:>14} {:>14} {:>14} {:>14} {:>14} {:>8} {:>10} {:>9} {:>8}",
-            class.name,
-            in_us(elapsed_ns[0]),
-            in_us(elapsed_ns[1]),
-            in_us(elapsed_ns[2]),
-            in_us(cpu_ns[0]),
-            in_us(cpu_ns[1]),
-            in_us(cpu_ns[2]),
-            number(phases.sends.map(|sends| sends.mean)),
-            number(phases.disk_reads.map(|reads| reads.mean)),
-            phases.requests,
-            phases.windows,
-        );
-    }
-    if let Some(connects) = frame.now.connections.connects.as_ref().filter(|connects| connects.connects > 0) {
-        let mean_us = connects.connect_elapsed_ns as f64 / connects.connects as f64 / 1e3;
-        let cpu = (connects.connects_with_cpu > 0)
-            .then(|| connects.connect_cpu_ns as f64 / connects.connects_with_cpu as f64 / 1e3);
-        let _ = writeln!(
-            out,
-            "  connect: {} us from establishment to the first read, cpu {} us, of {} connections (the client's delay included)",
-            number(Some(mean_us)),
-            number(cpu),
-            connects.connects,
-        );
-    }
-}
-
-/// Phases by the server's functions, and by reads and sends of the same requests.
-fn pack(out: &mut String, frame: &Frame<'_>) {
-    let Some(pack) = &frame.now.pack else { return };
-    let _ = writeln!(
-        out,
-        "\nphases by functions of {}, us/request ({} windows, {:.1} s in all, one each {:.0} s at best; the probes add {:.1} us to a request in them)",
-        pack.server,
-        pack.windows,
-        pack.window_ns as f64 / 1e9,
-        pack.period_ns as f64 / 1e9,
-        pack.request_ns / 1e3,
-    );
-    if pack.by_functions.iter().all(|class| class.requests == 0) {
-        let _ = writeln!(out, "  no request passed all its boundaries yet");
-        return;
-    }
-    let _ = writeln!(
-        out,
-        "  {:<10} {:<14} {:>14} {:>14} {:>14} {:>14} {:>14} {:>14} {:>9}",
-        "class", "by", "parse", "process", "log", "parse cpu", "process cpu", "log cpu", "requests"
-    );
-    let names = frame.watcher.options().classes.iter();
-    for (class, (functions, events)) in names.zip(pack.by_functions.iter().zip(&pack.by_events)) {
-        for (by, phases) in [("functions", functions), ("reads, sends", events)] {
-            if phases.requests == 0 {
-                continue;
-            }
-            let _ = writeln!(
-                out,
-                "  {:<10} {by:<14} {:>14} {:>14} {:>14} {:>14} {:>14} {:>14} {:>9}",
-                class.name,
-                in_us(phases.elapsed_ns[0]),
-                in_us(phases.elapsed_ns[1]),
-                in_us(phases.elapsed_ns[2]),
-                in_us(phases.cpu_ns[0]),
-                in_us(phases.cpu_ns[1]),
-                in_us(phases.cpu_ns[2]),
-                phases.requests,
-            );
-        }
-    }
-}
-
-fn demands(out: &mut String, frame: &Frame<'_>) {
-    let demands: Vec<Demand> = frame.demands.demands(frame.now);
-    if demands.iter().all(|demand| demand.requests == 0) {
-        return;
-    }
-    let _ = writeln!(
-        out,
-        "\nservice demands per request since the start\n  {:<10} {:>16} {:>10} {:>10} {:>12} {:>14}",
-        "class", "cpu us", "user us", "system us", "disk bytes", "network bytes"
-    );
-    for (class, demand) in
-        frame.watcher.options().classes.iter().zip(&demands).filter(|(_, demand)| demand.requests > 0)
-    {
-        let cpu = demand.cpu_us.map(|cpu| match cpu.half_width {
-            Some(half) => format!("{:.2}+-{half:.2}", cpu.mean),
-            None => format!("{:.2}", cpu.mean),
-        });
-        let _ = writeln!(
-            out,
-            "  {:<10} {:>16} {:>10} {:>10} {:>12} {:>14}",
-            class.name,
-            cpu.unwrap_or_else(|| "-".into()),
-            number(demand.cpu_user_us),
-            number(demand.cpu_system_us),
-            number(demand.disk_bytes.map(|bytes| bytes.mean)),
-            number(demand.network_bytes),
-        );
-    }
-    if let Some(check) = utilisation(frame.first, frame.now) {
-        let _ = writeln!(
-            out,
-            "  utilisation law: throughput x demand = {:.3} CPUs, scheduler {:.3} CPUs, {:.1} % of no request",
-            check.predicted_cpus,
-            check.measured_cpus,
-            check.unexplained_ratio * 100.0,
-        );
-    }
-}
-
-fn cpu(out: &mut String, frame: &Frame<'_>) {
-    let Some(cpu) = frame.now.cpu.filter(|cpu| cpu.group_ns > 0) else { return };
-    let share = |ns: i64| format!("{:.1} %", ns as f64 / cpu.group_ns as f64 * 100.0);
-    let _ = write!(out, "\nserver's CPU time  {} since the start", format_nanos(cpu.group_ns as f64));
-    if let Some(cpus) = frame.rates.server_cpus {
-        let _ = write!(out, ", {cpus:.2} CPUs now");
-    }
-    if let Some(charged) = &cpu.charged {
-        let _ = write!(
-            out,
-            ": requests {}, accepting {}, between connections {}, elsewhere {}",
-            share(charged.requests_ns),
-            share(charged.connect_ns),
-            share(charged.between_ns),
-            share(charged.elsewhere_ns),
-        );
-    }
-    out.push('\n');
-}
-
-fn open(out: &mut String, now: &Reading) {
-    let (Some(open), Some(losses)) = (&now.open, &now.losses) else { return };
-    let _ = write!(out, "in progress  {} waiting, {} sending", open.waiting, open.sending);
-    for request in open.longest.iter().take(3) {
-        let _ = write!(
-            out,
-            "; {}{}",
-            format_nanos(request.age_ns as f64),
-            if request.is_sending {
-                format!(" ({} sent)", format_bytes(request.bytes_out as f64))
-            } else {
-                String::new()
-            },
-        );
-    }
-    let _ = writeln!(out, "\nlost  {} requests (table full), unanswered {}", losses.displaced_open, losses.unanswered);
-}
-
-fn traffic(out: &mut String, now: &Reading) {
-    let Some(traffic) = now.traffic.filter(|traffic| traffic.looked_into > 0) else { return };
-    let kinds = [
-        ("HTTP/1", traffic.http1),
-        ("Redis", traffic.redis),
-        ("pipelined", traffic.pipelined),
-        ("uploads", traffic.uploads),
-        ("of them expecting leave", traffic.expecting),
-        ("WebSockets opened", traffic.websockets),
-        ("HTTP/2", traffic.http2),
-        ("TLS", traffic.tls),
-        ("other", traffic.other),
-        ("hidden", traffic.hidden),
-    ];
-    let seen: Vec<String> =
-        kinds.iter().filter(|(_, count)| *count > 0).map(|(name, count)| format!("{name} {count}")).collect();
-    let _ = writeln!(out, "spoken  {} (of {} reads looked into)", seen.join(", "), traffic.looked_into);
+    let or = |value: u16, default| if value == 0 { default } else { usize::from(value) };
+    (or(size.ws_col, 80), or(size.ws_row, 24))
 }

@@ -1,8 +1,9 @@
 //! The screen of a terminal: as much as fits, what matters most first, as `top` does it. Rates are those of the last interval.
 
-use super::view::{NOT_MEASURED, mode_words, number, states};
-use super::{Frame, processes::who};
-use observe::watch::by_process::shortened;
+use super::Screen;
+use super::processes::{shortened, who};
+use super::screen::{NOT_MEASURED, mode_words, number, states};
+use crate::doubt;
 use record::Outside;
 use record::units::{format_bytes, format_nanos, format_si};
 use record::watch::system::SystemTotals;
@@ -11,20 +12,6 @@ use std::fmt::Write;
 
 /// Rows of the table of processes, those of all others beside.
 const PROCESSES: usize = 4;
-
-/// Size of the terminal on standard output, columns and rows; 80 and 24 where it does not tell.
-pub fn size() -> (usize, usize) {
-    // SAFETY: an all-zero winsize is valid, and the ioctl writes only that.
-    let size = unsafe {
-        let mut size: libc::winsize = std::mem::zeroed();
-        if libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size) != 0 {
-            size = std::mem::zeroed();
-        }
-        size
-    };
-    let or = |value: u16, default| if value == 0 { default } else { usize::from(value) };
-    (or(size.ws_col, 80), or(size.ws_row, 24))
-}
 
 /// What is drawn: from the upper left corner on, each line to its end, nothing below the last. The last line has no end, for it
 /// would move the first one out of sight.
@@ -45,15 +32,13 @@ fn cut(line: &str, columns: usize) -> String {
 }
 
 /// The whole screen, however long. `machine`: the machine's counters at their reading before the last.
-pub fn screen(frame: &Frame<'_>, machine: &SystemTotals) -> String {
+pub fn screen(frame: &Screen<'_>, machine: &SystemTotals) -> String {
     let mut out = String::new();
     head(&mut out, frame);
     requests(&mut out, frame);
     server(&mut out, frame);
     connections(&mut out, frame);
-    for doubt in frame.watcher.doubts() {
-        let _ = writeln!(out, "! {}", doubt.what);
-    }
+    out.extend(frame.doubts.iter().map(doubt::line));
     classes(&mut out, frame);
     phases(&mut out, frame);
     by_process(&mut out, frame.now);
@@ -65,19 +50,19 @@ pub fn screen(frame: &Frame<'_>, machine: &SystemTotals) -> String {
     out
 }
 
-fn head(out: &mut String, frame: &Frame<'_>) {
-    let (now, options) = (frame.now, frame.watcher.options());
+fn head(out: &mut String, frame: &Screen<'_>) {
+    let (now, watch) = (frame.now, frame.watch);
     let seconds = frame.rates.duration_ns as f64 / 1e9;
     let _ = writeln!(
         out,
         ":{}  {:.0} s  (q ends)  rates of the last {seconds:.1} s  {}",
-        options.port,
+        watch.port,
         now.elapsed_ns as f64 / 1e9,
-        mode_words(options.mode, now),
+        mode_words(watch.mode, now),
     );
 }
 
-fn requests(out: &mut String, frame: &Frame<'_>) {
+fn requests(out: &mut String, frame: &Screen<'_>) {
     let Some(all) = &frame.rates.all else {
         let _ = writeln!(out, "requests  {NOT_MEASURED}: they are not counted");
         return;
@@ -109,7 +94,7 @@ fn requests(out: &mut String, frame: &Frame<'_>) {
     let _ = writeln!(out, "{}", lost.map_or(String::new(), |lost| format!("  lost {}", lost.displaced_open)));
 }
 
-fn server(out: &mut String, frame: &Frame<'_>) {
+fn server(out: &mut String, frame: &Screen<'_>) {
     let (Some(cpu), Some(cpus)) = (&frame.now.cpu, frame.rates.server_cpus) else {
         let _ = writeln!(out, "server  {NOT_MEASURED}: its processes are not seen");
         return;
@@ -125,7 +110,7 @@ fn server(out: &mut String, frame: &Frame<'_>) {
     );
 }
 
-fn connections(out: &mut String, frame: &Frame<'_>) {
+fn connections(out: &mut String, frame: &Screen<'_>) {
     let (seen, rates) = (&frame.now.connections, frame.rates);
     let _ = writeln!(out, "connections  {}", states(frame.now));
     let rate = |rate: Option<f64>| rate.map_or(NOT_MEASURED.to_string(), |rate| format!("{}/s", format_si(rate)));
@@ -142,8 +127,8 @@ fn connections(out: &mut String, frame: &Frame<'_>) {
     );
 }
 
-fn classes(out: &mut String, frame: &Frame<'_>) {
-    let rows: Vec<_> = frame.watcher.options().classes.iter().zip(&frame.rates.classes).collect();
+fn classes(out: &mut String, frame: &Screen<'_>) {
+    let rows: Vec<_> = frame.watch.classes.iter().zip(&frame.rates.classes).collect();
     if rows.len() < 2 || rows.iter().all(|(_, rates)| rates.requests_per_sec == 0.0) {
         return;
     }
@@ -167,8 +152,8 @@ fn classes(out: &mut String, frame: &Frame<'_>) {
     }
 }
 
-fn phases(out: &mut String, frame: &Frame<'_>) {
-    let classes = frame.watcher.options().classes.iter().zip(&frame.now.phases);
+fn phases(out: &mut String, frame: &Screen<'_>) {
+    let classes = frame.watch.classes.iter().zip(&frame.now.phases);
     let rows: Vec<_> = classes.filter(|(_, phases)| phases.requests > 0).collect();
     if rows.is_empty() {
         return;
@@ -200,7 +185,7 @@ fn by_process(out: &mut String, now: &Reading) {
     }
 }
 
-fn cost(out: &mut String, frame: &Frame<'_>) {
+fn cost(out: &mut String, frame: &Screen<'_>) {
     let added = match frame.now.cost.added.and_then(|added| added.added_ratio) {
         Some(ratio) => format!("{:.2} % of the server's CPU time (modelled)", ratio * 100.0),
         None => NOT_MEASURED.into(),

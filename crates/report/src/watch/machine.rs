@@ -1,7 +1,7 @@
 //! The machine's counters on the screen: means between two readings, in the order of Table 2 of Almeida, Almeida and Yates
 //! (1996), and what the server's group had of them.
 
-use record::Outside;
+use crate::text::plain;
 use record::units::{format_bytes, format_si};
 use record::watch::Reading;
 use record::watch::system::{CpuModes, Kind, SystemTotals};
@@ -11,7 +11,7 @@ use std::fmt::Write;
 const YET: &str = "not yet";
 
 /// Shows them; nothing before there are two readings.
-pub fn screen(out: &mut String, then: &SystemTotals, now: &Reading) {
+pub(super) fn screen(out: &mut String, then: &SystemTotals, now: &Reading) {
     let system = &now.system;
     let seconds = system.at_ns.saturating_sub(then.at_ns) as f64 / 1e9;
     if seconds <= 0.0 {
@@ -57,7 +57,7 @@ pub fn screen(out: &mut String, then: &SystemTotals, now: &Reading) {
     }
     let _ = write!(out, "  interrupts {}/s", rate(Kind::Cpu, system.interrupts, then.interrupts));
     for (kind, count) in most_frequent(system, then).into_iter().take(4) {
-        let _ = write!(out, "  {} {}/s", plain(&kind), rate(Kind::Interrupts, Some(count), Some(0)));
+        let _ = write!(out, "  {} {}/s", plain(&kind, 24), rate(Kind::Interrupts, Some(count), Some(0)));
     }
     let now_number = |value: Option<u64>| value.map_or("not measured".to_string(), |value| value.to_string());
     let _ = writeln!(
@@ -153,9 +153,4 @@ fn group(out: &mut String, now: &Reading) {
         bytes(cgroup.written_bytes),
         cgroup.tasks.map_or("not measured".to_string(), |tasks| tasks.to_string()),
     );
-}
-
-/// A device's name is somebody's text.
-fn plain(kind: &str) -> String {
-    Outside::new(kind, 24).into()
 }

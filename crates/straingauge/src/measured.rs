@@ -1,0 +1,60 @@
+//! A point that was measured, before it is kept.
+
+use anyhow::Result;
+use load::LoadResult;
+use observe::watch::point::ClientSide;
+use record::run::{PointFiles, SCHEMA};
+use record::{Figures, Latency, Pace, Point, RunWriter, Sweep};
+
+/// A point and the engine's full result (histograms, series).
+pub struct Measured {
+    pub point: Point,
+    pub result: LoadResult,
+    /// Histograms beside those of the result, by their tags.
+    pub latencies: Vec<(&'static str, Latency)>,
+}
+
+impl Measured {
+    /// Writes the point into a run directory.
+    pub fn keep(&mut self, writer: &mut RunWriter) -> Result<()> {
+        let beside = self.latencies.iter().map(|(tag, latency)| (*tag, latency));
+        let latencies = self.result.latencies().into_iter().chain(beside).collect();
+        let files = PointFiles { latencies, series_csv: self.result.series_csv.clone() };
+        writer.add_point(&mut self.point, &files)?;
+        Ok(())
+    }
+}
+
+/// The point of a load that is over, with the figures of whoever sent it. `asked`: its connections and its pace.
+pub fn measured(sweep: Sweep, repeat: u32, asked: (u64, Pace), result: LoadResult, figures: Figures) -> Measured {
+    let point = Point {
+        schema: SCHEMA,
+        index: 0,
+        sweep,
+        repeat,
+        axis: None,
+        connections: asked.0,
+        pace: asked.1,
+        started_unix_ms: result.started_unix_ms,
+        warmup_ns: result.warmup_ns,
+        duration_ns: result.window_ns,
+        outcomes: result.counts.outcomes,
+        figures,
+        connection_states: Default::default(),
+        workload: result.workload.clone(),
+        functions: Vec::new(),
+        watched: None,
+        doubts: result.doubts.clone(),
+    };
+    Measured { point, result, latencies: Vec::new() }
+}
+
+/// What the client says of a load that is over.
+pub fn client_side(result: &LoadResult) -> ClientSide {
+    ClientSide {
+        completed_in_window: result.counts.completed_in_window,
+        window_ns: result.window_ns,
+        answered_in_all: result.answered_in_all,
+        given_up: result.counts.outcomes.errors().saturating_add(result.counts.outcomes.unfinished),
+    }
+}
