@@ -79,7 +79,7 @@ pub struct Row {
     /// The size class, in the table by class.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
-    /// Points behind it.
+    /// Points that it rests on.
     pub points: u64,
     /// Medians by the name of the figure.
     pub medians: BTreeMap<&'static str, f64>,

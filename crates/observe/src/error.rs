@@ -26,7 +26,7 @@ pub enum ObserveError {
         /// Owner of the listening socket.
         uid: u32,
     },
-    /// The kernel does not tell who listens.
+    /// The kernel does not say who listens.
     #[error("cannot list the listening sockets of port {port}: {source}")]
     Sockets {
         /// Which port.

@@ -141,7 +141,7 @@ pub struct Point {
 pub struct Sample {
     /// The seed of its boot.
     pub seed: u64,
-    /// Packets that the server's link sent in the window; what is said per packet is divided by this.
+    /// Packets that the server's link sent in the window; figures per packet are divided by this.
     pub sent: u64,
     /// Packets that it received.
     pub received: u64,

@@ -290,7 +290,7 @@ impl Conduct<'_> {
         for index in self.live {
             self.fleet.links[*index].clock = None;
         }
-        // One exchange at a time with each, as one behind another would wait for it.
+        // One exchange at a time with each, since the second would wait for the first.
         let mut asked = vec![0; self.live.len()];
         for _ in 0..2 * MOST_PINGS {
             let mut are_all_known = true;

@@ -1,4 +1,4 @@
-//! What a watcher is asked and tells of its server: the messages of `watch --worker` beside those of every worker.
+//! What a watcher is asked and reports of its server: the messages of `watch --worker` beside those of every worker.
 
 use super::{MAX_SPAN_NS, bounded_doubts, words};
 use record::figure::{Figure, Figures};

@@ -1,4 +1,4 @@
-//! The addresses from which a worker connects: they are its machine's, so the worker is told, not the plan.
+//! The addresses from which a worker connects: they are its machine's, so the worker is given them, not the plan.
 
 use crate::error::{Result, system, unusable};
 use record::LoadPlan;

@@ -120,7 +120,7 @@ fn wait_until_it_listens(server: &mut Child, port: u16) -> Outcome<()> {
     }
 }
 
-/// One request, so that a server of another protocol is said before the load, which it would answer with nonsense at length.
+/// One request, so that a server of another protocol is reported before the load, which it would answer with nonsense at length.
 /// What does not answer at all is left to the load.
 fn check_it_answers_http(port: u16) -> Outcome<()> {
     let Ok(mut stream) = TcpStream::connect((SERVER_ADDRESS, port)) else { return Ok(()) };

@@ -104,7 +104,7 @@ pub enum Step<'s> {
     Has(&'s Simulation),
 }
 
-/// Runs it all. `progress` is told of each step; `stop` is asked often.
+/// Runs it all. `progress` receives each step; `stop` is asked often.
 pub fn run(
     experiment: &Experiment,
     progress: &mut dyn FnMut(Step<'_>),

@@ -50,7 +50,7 @@ struct Helper {
     most: u64,
 }
 
-/// What a helper tells.
+/// What a helper reports.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Counts {
     established: u64,
@@ -65,7 +65,7 @@ struct Counts {
     trouble: Option<String>,
 }
 
-/// What a helper is told first.
+/// What a helper is sent first.
 #[derive(Serialize, Deserialize)]
 struct Part {
     plan: LoadPlan,

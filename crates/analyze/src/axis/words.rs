@@ -7,7 +7,7 @@ use crate::text::grouped;
 use record::Axis;
 use record::units::{format_bytes, format_nanos, format_si};
 
-/// Changes smaller than this, or with an interval around none, are told as none.
+/// Changes smaller than this, or with an interval around none, are reported as none.
 const WORTH_TELLING: f64 = 0.02;
 
 /// A value with its unit: `2,000 cold connections`, `20.0k/s`.

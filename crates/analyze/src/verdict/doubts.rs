@@ -62,7 +62,7 @@ fn drift(findings: &Findings) -> Option<Doubt> {
     ))
 }
 
-/// Points share most of their doubts: each kind and severity is told once, with the number of points.
+/// Points share most of their doubts: each kind and severity is listed once, with the number of points.
 fn of_points(run: &RunDir) -> Vec<Doubt> {
     type Told<'a> = Vec<(u32, &'a Doubt)>;
     let mut by_kind: BTreeMap<(Reverse<Severity>, DoubtKind), Told<'_>> = BTreeMap::new();

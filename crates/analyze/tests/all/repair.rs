@@ -26,7 +26,7 @@ fn a_server_that_sleeps_in_poll_and_grows_dearer_with_connections_is_told_of_sca
         ["haproxy", "-de", "-f", "it's.cfg"].map(String::from).to_vec();
     let sentence = said(record, |point| sleeps(point, 1.0, 4, 12.0 + point.connections as f64)).expect("a repair");
     assert!(sentence.contains("over up to 4,108 descriptors"), "{sentence}");
-    assert!(sentence.contains("`straingauge scale -- haproxy -de -f 'it'\\''s.cfg'`"), "{sentence}");
+    assert!(sentence.contains("`straingauge scale -- haproxy -de -f \"it's.cfg\"`"), "{sentence}");
     assert!(
         sentence.contains("straingauge find http://127.0.0.1:8080/1k.bin --compare-with scale --cold 4096 -- haproxy"),
         "{sentence}"

@@ -186,7 +186,7 @@ fn parse_status_line(line: &[u8]) -> Result<(u16, bool), Malformed> {
         return Err(Malformed("a status code that is not three digits from 100 to 999"));
     }
     if !(reason.is_empty() || reason[0] == b' ') || has_control(reason) {
-        return Err(Malformed("a status line that does not end behind its reason"));
+        return Err(Malformed("a status line that does not end after its reason"));
     }
     let digit = |d: u8| u16::from(d - b'0');
     Ok((digit(a) * 100 + digit(b) * 10 + digit(c), is_http_1_0))

@@ -343,7 +343,7 @@ pub fn run(options: ProfileOptions, is_stopped: &dyn Fn() -> bool) -> Result<Pro
     profiler.end(None)
 }
 
-/// A pattern for the kernel that no function matches is a mistake that can be told at once.
+/// A pattern for the kernel that no function matches is a mistake that can be reported at once.
 fn check_patterns(groups: &[FunctionGroup], symbols: &KernelSymbols) -> Result<(), ProfileError> {
     for group in groups {
         for pattern in group.patterns.iter().filter(|pattern| !pattern.is_user()) {

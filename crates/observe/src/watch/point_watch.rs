@@ -432,7 +432,7 @@ impl Holder {
         }
     }
 
-    /// The budget is spent: the rest of the window goes unwatched, and is said to.
+    /// The budget is spent: the rest of the window goes unwatched, and a doubt says so.
     fn stop_counting(&mut self) {
         self.watcher.shut_held();
         self.watcher.close_held();

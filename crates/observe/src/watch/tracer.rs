@@ -157,7 +157,7 @@ impl Tracer {
         Ok(())
     }
 
-    /// Takes up a pack for these processes. Where its functions are not there, that is said in the doubts.
+    /// Takes up a pack for these processes. Where its functions are missing, a doubt says so.
     pub fn use_pack(&mut self, pack: &super::pack::Pack, pids: &[u32]) {
         let found = pack_places::find(pack, pids).and_then(|places| {
             let costs = probe_cost::measure(&self.programs, &places).map_err(|error| error.to_string())?;

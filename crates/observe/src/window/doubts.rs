@@ -122,7 +122,7 @@ fn not_watched(window: &Window, doubts: &mut Vec<Doubt>) {
     }
 }
 
-/// Two sources that should tell the same.
+/// Two sources that should agree.
 fn sources(window: &Window, doubts: &mut Vec<Doubt>) {
     let mut disagree = |severity, what: String, remedy: &str| {
         doubts.push(Doubt::new(DoubtKind::SourcesDisagree, severity, what, remedy));
@@ -187,7 +187,7 @@ fn sources(window: &Window, doubts: &mut Vec<Doubt>) {
             disagree(
                 Severity::Warning,
                 format!(
-                    "the server used {used:.2} CPUs but the CPUs it is said to run on were busy for only {busy:.2}: it also runs on others"
+                    "the server used {used:.2} CPUs but the CPUs it is pinned to were busy for only {busy:.2}: it also runs on others"
                 ),
                 "pin the server to the CPUs it is meant to use, or name the CPUs it really uses",
             );

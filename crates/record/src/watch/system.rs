@@ -154,7 +154,7 @@ pub struct ControlGroupTotals {
     pub tasks: Option<u64>,
 }
 
-/// One reading of the machine. What the kernel does not tell is absent, never 0.
+/// One reading of the machine. What the kernel does not report is absent, never 0.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SystemTotals {

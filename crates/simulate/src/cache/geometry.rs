@@ -105,7 +105,7 @@ impl Geometry {
     }
 }
 
-/// `65536/2/64/lru`: size in bytes, ways, line in bytes, replacement; how the plugin is told of it.
+/// `65536/2/64/lru`: size in bytes, ways, line in bytes, replacement; how the plugin reads it.
 impl fmt::Display for Geometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}/{}", self.size_bytes, self.ways, self.line_bytes, self.replacement.word())

@@ -1,4 +1,4 @@
-//! What the plugin is told.
+//! What the plugin is given.
 
 use crate::attribution::{Role, Watched};
 use crate::cache::Setup;
@@ -30,7 +30,7 @@ pub struct Order {
     pub caches: Option<Setup>,
     /// Accesses and misses by kernel object are counted, too; wants caches.
     pub objects: Option<Objects>,
-    /// Functions by which the two ends are told apart.
+    /// Functions that distinguish the two ends.
     pub watched: Watched,
     /// Rows of the layer table. Row `rows` is unattributed, `rows + 1` is user code.
     pub rows: u8,

@@ -43,7 +43,7 @@ impl Functions {
         Functions { functions, rows: rule.rows().into_iter().cloned().collect(), rule }
     }
 
-    /// What the plugin is told of them.
+    /// What the plugin is given of them.
     pub fn symbols(&self) -> Vec<Symbol> {
         let role = |function: &KernelFunction| match self.rule.role(&function.name, function.module.as_deref()) {
             layers::Role::Names(row) => {
@@ -55,7 +55,7 @@ impl Functions {
         self.functions.iter().map(|function| Symbol { address: function.address, role: role(function) }).collect()
     }
 
-    /// The functions by which the two ends are told apart.
+    /// The functions that distinguish the two ends.
     pub fn watched(&self) -> Watched {
         let number = |name: &str| {
             let at = self.functions.iter().position(|function| function.name == name);

@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use std::path::PathBuf;
 
-/// What both commands are told.
+/// What both commands are given.
 #[derive(Debug, Args)]
 pub struct DriveArgs {
     /// Where to send requests: http://HOST:PORT/PATH

@@ -135,7 +135,7 @@ impl Companion for ServerWatch {
         }
         if matches!(self, ServerWatch::Elsewhere(there) if there.counts_requests) && measured.point.watched.is_none() {
             let PointSeen { figures, watched, doubts } =
-                point::not_watched("the watcher on the server's machine did not tell");
+                point::not_watched("the watcher on the server's machine did not report it");
             measured.point.figures.extend(figures);
             measured.point.watched = Some(watched);
             measured.point.doubts.extend(doubts);

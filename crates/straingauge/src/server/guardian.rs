@@ -95,7 +95,7 @@ fn members_of(session: u32) -> Vec<libc::pid_t> {
         .collect()
 }
 
-/// Reads a line of /proc/PID/stat: state, parent, group, session stand behind the name, which may hold anything.
+/// Reads a line of /proc/PID/stat: state, parent, group, session follow the name, which may hold anything.
 fn is_living_member(stat: &str, session: u32) -> bool {
     let Some((_, fields)) = stat.rsplit_once(')') else { return false };
     let mut fields = fields.split_ascii_whitespace();

@@ -18,11 +18,11 @@ const MAX_URL_LIST_BYTES: u64 = 256 << 20;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Listed {
     pub path: String,
-    /// As written behind the URL.
+    /// As written after the URL.
     pub weight: Option<f64>,
 }
 
-/// Reads a list of paths or URLs of the target's server, each with a weight behind it if wanted. `option` is named in
+/// Reads a list of paths or URLs of the target's server, each with a weight after it if wanted. `option` is named in
 /// messages.
 pub fn url_list(path: &Path, target: &Target, option: &str) -> Result<Vec<Listed>> {
     let text = String::from_utf8(read_file(path, MAX_URL_LIST_BYTES)?)
@@ -42,7 +42,7 @@ pub fn url_list(path: &Path, target: &Target, option: &str) -> Result<Vec<Listed
                 Ok(weight) if weight.is_finite() && weight >= 0.0 => Some(weight),
                 _ => {
                     return Err(wrong_usage(format!(
-                        "{}: the weight behind the URL must be a number from 0 up, such as 2.5 (a space in a URL is written %20)",
+                        "{}: the weight after the URL must be a number from 0 up, such as 2.5 (a space in a URL is written %20)",
                         at()
                     )));
                 }

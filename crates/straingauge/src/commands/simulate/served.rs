@@ -1,4 +1,4 @@
-//! A server in the guest and the load on it. The load engine there is told what `load` would be told here: a scenario file of what
+//! A server in the guest and the load on it. The load engine there is given what `load` would be given here: a scenario file of what
 //! was typed over what the scenario says, with the files that it names.
 
 use crate::cli::{ClientOptions, LoadOptions, PathOptions, ScenarioToml, SimulateArgs, WorkloadOptions};
