@@ -25,11 +25,11 @@ fn words(faulty: &Path, fault: &str, port: u16) -> Vec<String> {
     [program, fault, "--port", &port.to_string(), "--address", "0.0.0.0"].map(String::from).to_vec()
 }
 
-fn rules(said: &Said) -> Vec<String> {
+fn rules(said: &Said, is_wanted: impl Fn(&serde_json::Value) -> bool) -> Vec<String> {
     let json = said.json();
     let causes = member(&json, "verdict").get("causes").and_then(|causes| causes.as_array()).cloned();
     let rule = |cause: serde_json::Value| cause["rule"].as_str().expect("a rule's name").to_string();
-    causes.unwrap_or_default().into_iter().map(rule).collect()
+    causes.unwrap_or_default().into_iter().filter(is_wanted).map(rule).collect()
 }
 
 #[test]
@@ -46,15 +46,15 @@ fn a_slow_log_and_a_lock_are_named_and_a_whole_server_gets_no_advice() {
         command.args(["--budget", "6s", "--out"]).arg(dir.path().join("run")).args(SHORT);
         command.arg("--").args(words(&faulty, fault, port));
         let said = run(&mut command).exits_with(0);
-        let mut found = rules(&said);
+        let wanted: Vec<String> = wanted.into_iter().map(String::from).collect();
+        // On such a machine it may name nothing, or say what is possible, but prove nothing else.
+        let verdict = said.json()["verdict"].to_string();
+        let is_quiet = !verdict.contains("not quiet enough") && !verdict.contains("noisy-neighbour");
+        let mut found = rules(&said, |cause| is_quiet || cause["certainty"] == "cause");
         if fault == "none" {
             // On a machine that is full of other work it is the truth.
             found.retain(|rule| rule != "client");
         }
-        let wanted: Vec<String> = wanted.into_iter().map(String::from).collect();
-        // On such a machine it may name nothing, but nothing else either.
-        let verdict = said.json()["verdict"].to_string();
-        let is_quiet = !verdict.contains("not quiet enough") && !verdict.contains("noisy-neighbour");
         if !is_quiet && found.is_empty() {
             continue;
         }

@@ -121,7 +121,7 @@ fn a_slow_log_is_named_with_its_file_and_hides_the_lock_before_it() {
     };
     let verdict = judged(waits(), record, sleeps);
     assert_eq!(found(&verdict), ["slow-file"], "{:?}", verdict.sentences);
-    assert_eq!(verdict.causes[0].commands, [r"findmnt -T '/var/log of it/acc '\''ess.log'"]);
+    assert_eq!(verdict.causes[0].commands, [r#"findmnt -T "/var/log of it/acc 'ess.log""#]);
     assert!(
         verdict.causes[0].because.contains("in write (/var/log of it/acc 'ess.log;"),
         "{}",
