@@ -3,7 +3,7 @@
 //! started it. The protocol is described in `docs/worker-protocol.md`.
 //!
 //! The driver's side: [`Fleet`] (a load over several workers), [`Watcher`] (who watches a server elsewhere), [`Nodes`] (workers
-//! on the nodes of a Ray cluster), [`permit()`] (what is refused before). The worker's side: [`serve_load`], [`serve_watch`].
+//! on the nodes of a Ray cluster), [`permit()`] (what is refused before). The worker's side: [`serve_load`], [`serve_watch()`].
 //!
 //! Read next: `protocol` (messages, with those of watchers in `observation`), `session` (the worker's side, with `serve` for
 //! load and `serve_watch` for a watcher), `link` (one worker as the driver sees it), `fleet`, `merge` (shares and sums; what is

@@ -20,9 +20,8 @@ pub struct DriveArgs {
     pub url: Option<String>,
     /// Read options from a TOML file
     ///
-    /// Sections load, workload, clients, fleet, path, find, server, watching; keys are the long options. The command line wins. Options for
-    /// few are there alone: connect-rate of [load]; elastic-gain, saturation,
-    /// efficiency-loss, bracket, conforming-share of [find].
+    /// Sections load, workload, clients, fleet, path, find, server, watching; keys are the long options. The command line wins. Only
+    /// a file can hold connect-rate (section load) and elastic-gain, saturation, efficiency-loss, bracket, conforming-share (section find).
     #[arg(long, value_name = "FILE", help_heading = "Scenario")]
     pub scenario: Option<PathBuf>,
     #[command(flatten)]

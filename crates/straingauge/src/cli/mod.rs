@@ -22,6 +22,7 @@ mod watch;
 mod watching;
 mod workload;
 
+#[cfg(any(feature = "bpf", test))]
 pub use axis::AxisWord;
 pub use clients::{ClientOptions, CloseWord, SwitchWord};
 pub use compare::CompareArgs;
