@@ -39,7 +39,7 @@ pub fn read_scenario(path: Option<&Path>) -> Result<ScenarioToml> {
     })
 }
 
-/// What `load`, `find` and `profile --axis` were told, as typed: the command line laid over the scenario file.
+/// Options of `load`, `find` and `profile --axis` as typed: the command line laid over the scenario file.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
     /// The URL as typed.

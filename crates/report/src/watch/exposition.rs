@@ -32,7 +32,7 @@ impl Page {
 
     fn histogram(&mut self, name: &str, labels: &str, histogram: &Log2Histogram, sum_ns: u64) {
         let mut seen = 0;
-        // Below a microsecond and beyond half a minute nobody looks for a bound of his own.
+        // Below a microsecond and beyond half a minute no bucket of its own is needed.
         for (bucket, count) in histogram.0.iter().enumerate() {
             seen += count;
             if (4..30).contains(&bucket) {

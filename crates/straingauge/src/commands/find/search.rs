@@ -324,7 +324,7 @@ fn prepare_sender(session: &mut Session) {
     }
 }
 
-/// One request before the search, so that a server that cannot be measured is told apart from a slow one.
+/// One request before the search, so that a server that cannot be measured is not taken for a slow one.
 fn check_answer(session: &Session, any_status: bool) -> Result<()> {
     let answer =
         load::probe(&session.plan, Duration::from_nanos(session.plan.timeout_ns)).map_err(anyhow::Error::from)?;

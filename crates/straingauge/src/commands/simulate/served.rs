@@ -29,7 +29,7 @@ pub struct Served {
     pub connections: Option<Count>,
     pub rate: Option<Rate>,
     pub delay: Option<Time>,
-    /// What the load engine is told in the guest.
+    /// What the load engine in the guest is given.
     run: RunOptions,
 }
 
@@ -37,7 +37,7 @@ pub struct Served {
 #[derive(Debug, Clone)]
 struct Engine {
     program: PathBuf,
-    /// What it is told beside connections, rate and times.
+    /// What it is given beside connections, rate and times.
     scenario: String,
     /// With the server's address in the guest.
     url: String,
