@@ -292,7 +292,7 @@ fn doubts(axis: Axis, levels: &[AxisLevel], repeats: usize) -> Vec<Doubt> {
             format!(
                 "of {} only {} were there when the window began",
                 value_words(level.value, axis),
-                crate::text::grouped(present)
+                record::units::grouped(present)
             ),
             "raise the server's limits of connections and descriptors, or ask for fewer",
         ));

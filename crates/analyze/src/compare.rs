@@ -390,8 +390,9 @@ fn outcome(difference: &Difference, threshold: f64, level: f64) -> Outcome {
 fn doubts_of_points(a: (&RunDir, Vec<&Point>), b: (&RunDir, Vec<&Point>)) -> Vec<String> {
     let of = |(run, points): (&RunDir, Vec<&Point>)| -> Vec<String> {
         let whole = run.record.doubts.iter().chain(&run.reading_doubts);
-        let whole =
-            whole.filter(|doubt| doubt.severity >= Severity::Warning).map(|doubt| crate::text::plain(&doubt.what, 300));
+        let whole = whole
+            .filter(|doubt| doubt.severity >= Severity::Warning)
+            .map(|doubt| record::text::plain(&doubt.what, 300));
         whole.chain(doubted::of_points(points.into_iter())).collect()
     };
     let (of_a, of_b) = (of(a), of(b));

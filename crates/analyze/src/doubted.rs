@@ -21,7 +21,7 @@ pub(crate) fn of_points<'a>(points: impl Iterator<Item = &'a Point>) -> Vec<Stri
     }
     kinds
         .values()
-        .map(|(count, _, what)| format!("{count} of {total} points: {}", crate::text::plain(what, 300)))
+        .map(|(count, _, what)| format!("{count} of {total} points: {}", record::text::plain(what, 300)))
         .collect()
 }
 

@@ -18,10 +18,6 @@ mod shown;
 pub mod simulated;
 pub mod statistics;
 pub mod sweep;
-mod text {
-    pub(crate) use record::text::plain;
-    pub(crate) use record::units::grouped;
-}
 pub mod verdict;
 pub mod watch;
 pub mod watched;

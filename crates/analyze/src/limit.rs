@@ -136,7 +136,7 @@ impl Check {
 }
 
 fn quoted(text: &str) -> String {
-    crate::text::plain(text.trim(), 60)
+    record::text::plain(text.trim(), 60)
 }
 
 impl fmt::Display for Check {
@@ -261,7 +261,7 @@ impl Limit {
                 if self.operator.holds(value, self.value) { Check::Crossed(words) } else { Check::Held(words) }
             }
             None => {
-                let why = crate::text::plain(&why.unwrap_or_else(|| "this run does not contain it".into()), 120);
+                let why = record::text::plain(&why.unwrap_or_else(|| "this run does not contain it".into()), 120);
                 Check::NotMeasured(format!("{self}: {} was not measured ({why}), which counts as crossed", self.figure))
             }
         }

@@ -71,7 +71,7 @@ pub fn words(point: &Point) -> String {
 
 /// Structure, else cache, made safe.
 pub fn title(object: &Object) -> String {
-    crate::text::plain(object.title(), 60)
+    record::text::plain(object.title(), 60)
 }
 
 /// The point with most misses of the stack: what objects and functions are shown of.
@@ -134,7 +134,7 @@ pub fn sentences(simulation: &Simulation) -> Vec<String> {
         let (before, after) = (each(packed.before(0)), each(packed.after(0)));
         said.push(format!(
             "With the fields of {} in the order of their accesses its misses go from {before:.2} to {after:.2}, its lines in use from {} to {}.",
-            crate::text::plain(&packed.object, 60),
+            record::text::plain(&packed.object, 60),
             packed.lines_before,
             packed.lines_after
         ));

@@ -11,8 +11,9 @@ mod waits;
 
 use crate::growth::Growth;
 use crate::shown;
-use crate::text::{grouped, plain};
 use crate::zones::{Drift, Findings, Place, PointFinding, SweepFindings, Zone, percent};
+use record::text::plain;
+use record::units::grouped;
 use record::units::{format_nanos, format_si};
 use record::{Criteria, Doubt, Point, RunDir, Sweep, names};
 use serde::{Deserialize, Serialize};

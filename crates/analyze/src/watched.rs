@@ -52,7 +52,7 @@ fn us(value: f64) -> String {
 }
 
 fn bytes(value: f64) -> String {
-    crate::text::grouped(value)
+    record::units::grouped(value)
 }
 
 fn time(us: f64) -> String {
@@ -174,7 +174,7 @@ fn of_classes(load: f64, points: &[&Point]) -> Vec<Row> {
                 let values: Vec<f64> = same().filter_map(|class| class.figures.value(name)).collect();
                 medians.extend(median(&values).map(|value| (*name, value)));
             }
-            Row { load, class: Some(crate::text::plain(key.1, 40)), points: same().count() as u64, medians }
+            Row { load, class: Some(record::text::plain(key.1, 40)), points: same().count() as u64, medians }
         })
         .collect()
 }
@@ -189,7 +189,7 @@ fn why_not(points: &[&Point]) -> Option<(String, u64, u64)> {
         }
     }
     let (why, count) = reasons.into_iter().max_by_key(|(_, count)| *count)?;
-    Some((crate::text::plain(why, 300), count, points.len() as u64))
+    Some((record::text::plain(why, 300), count, points.len() as u64))
 }
 
 /// How the rows came about, in a sentence.

@@ -3,8 +3,8 @@
 use super::layers::OVERALL;
 use super::{AxisFindings, Change};
 use crate::shown::percent;
-use crate::text::grouped;
 use record::Axis;
+use record::units::grouped;
 use record::units::{format_bytes, format_nanos, format_si};
 
 /// Changes smaller than this, or with an interval around none, are reported as none.

@@ -1,6 +1,6 @@
 //! Whether two runs measured one thing: what their directories say of the server, and of what was asked of it.
 
-use crate::text::plain;
+use record::text::plain;
 use record::{ClientPlan, RunDir};
 
 /// Longest part of a text that is quoted.

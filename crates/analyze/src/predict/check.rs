@@ -177,7 +177,7 @@ pub fn enough(levels: &[Reading], kind: &'static str) -> Result<(), PredictError
             load: match kind {
                 "open-loop" => format!("{}/s", record::units::format_si(load)),
                 _ if load == 1.0 => "1 connection".into(),
-                _ => format!("{} connections", crate::text::grouped(load)),
+                _ => format!("{} connections", record::units::grouped(load)),
             },
         }),
         [] | [_, _] => Err(PredictError::TooFew { found: loads.len(), kind }),
@@ -343,7 +343,7 @@ pub fn extrapolate(
             "loads up to half the yield point do not tell all of this server: fitted to them alone a model is {:.0} % off at \
              {} connections; what happens there was not to be seen below",
             largest * 100.0,
-            crate::text::grouped(*load)
+            record::units::grouped(*load)
         ));
     }
     Some(found)

@@ -6,8 +6,8 @@
 
 use super::check::typicals;
 use super::readings::{PredictError, Reading, read};
-use crate::text::plain;
 use nalgebra::{DMatrix, DVector};
+use record::text::plain;
 use record::workload::Grouping;
 use record::{RunDir, Sweep};
 use serde::Serialize;

@@ -85,7 +85,7 @@ pub fn answer(
             .classes
             .iter()
             .map(|(label, share, demand)| {
-                format!("{:.1} % '{}' at {:.1} us", share * 100.0, crate::text::plain(label, 60), demand * 1e6)
+                format!("{:.1} % '{}' at {:.1} us", share * 100.0, record::text::plain(label, 60), demand * 1e6)
             })
             .collect();
         assumptions.push(format!(
@@ -349,7 +349,7 @@ fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<V
 fn words(question: &Question, rate: Option<f64>) -> String {
     let mut parts = Vec::new();
     if let Some(n) = question.connections {
-        parts.push(if n == 1.0 { "1 connection".into() } else { format!("{} connections", crate::text::grouped(n)) });
+        parts.push(if n == 1.0 { "1 connection".into() } else { format!("{} connections", record::units::grouped(n)) });
     }
     if let Some(rate) = rate {
         parts.push(format!("{}/s offered", format_si(rate)));
@@ -361,7 +361,7 @@ fn words(question: &Question, rate: Option<f64>) -> String {
         parts.push(format!("{} more delay", record::units::format_nanos(question.delay_s * 1e9)));
     }
     if let Some(cold) = question.cold {
-        parts.push(format!("{} cold connections", crate::text::grouped(cold)));
+        parts.push(format!("{} cold connections", record::units::grouped(cold)));
     }
     if question.scaled_select {
         parts.push("scalable select".into());
@@ -370,7 +370,7 @@ fn words(question: &Question, rate: Option<f64>) -> String {
         let shares: Vec<String> = question
             .mix
             .iter()
-            .map(|(class, share)| format!("{} {:.1} %", crate::text::plain(class, 60), share * 100.0))
+            .map(|(class, share)| format!("{} {:.1} %", record::text::plain(class, 60), share * 100.0))
             .collect();
         parts.push(format!("a mix of {}", shares.join(", ")));
     }

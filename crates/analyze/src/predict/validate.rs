@@ -184,7 +184,7 @@ fn doubts(readings: &Readings, extrapolation: &Extrapolation, server: &Server, n
         doubts.push(format!(
             "a request at {} connections took {:.1} us of CPU, {:+.0} % of what the low loads tell: a cost that changes only beyond them \
              cannot be seen below",
-            crate::text::grouped(level.load),
+            record::units::grouped(level.load),
             level.demand_s * 1e6,
             demand_error(level) * 100.0
         ));
@@ -203,7 +203,7 @@ fn doubts(readings: &Readings, extrapolation: &Extrapolation, server: &Server, n
         doubts.push(format!(
             "points of one load differ themselves by up to {:.0} % (at {} connections, n = {n})",
             spread * 100.0,
-            crate::text::grouped(load)
+            record::units::grouped(load)
         ));
     }
     if readings.others_cpus >= NOTABLE {
@@ -232,7 +232,11 @@ fn unknown_cost(extrapolation: &Extrapolation) -> Option<String> {
     let (low, high) = extrapolation.demand_range_s.filter(|(low, high)| *high > (1.0 + NOTABLE) * low)?;
     let busy = extrapolation.most_busy_ratio?;
     let points = extrapolation.yield_range.map_or_else(String::new, |(low, high)| {
-        format!(", and a yield point of {} to {} connections", crate::text::grouped(low), crate::text::grouped(high))
+        format!(
+            ", and a yield point of {} to {} connections",
+            record::units::grouped(low),
+            record::units::grouped(high)
+        )
     });
     Some(format!(
         "the loads fitted kept the CPU at most {:.0} % busy; models that fit them alike give a request {:.1} to {:.1} us on a full CPU{points}: \
@@ -264,7 +268,7 @@ fn workers(readings: &Readings, extrapolation: &Extrapolation) -> Option<String>
     let low = levels.iter().filter(|level| level.load <= extrapolation.up_to_load).filter_map(|level| level.threads);
     let low = low.fold(0.0, f64::max);
     let grown = if low < (1.0 - SAME) * most {
-        format!("{} at the loads fitted, ", crate::text::grouped(low))
+        format!("{} at the loads fitted, ", record::units::grouped(low))
     } else {
         String::new()
     };
@@ -272,9 +276,9 @@ fn workers(readings: &Readings, extrapolation: &Extrapolation) -> Option<String>
         "the server has {} threads ({grown}no more from {} to {} connections), and serves no more requests while its CPUs are {:.0} % busy: \
          where a connection that is served holds a thread, further ones wait (Apache: MaxRequestWorkers); a limit in a configuration is \
          no part of any model",
-        crate::text::grouped(most),
-        crate::text::grouped(first.load),
-        crate::text::grouped(last.load),
+        record::units::grouped(most),
+        record::units::grouped(first.load),
+        record::units::grouped(last.load),
         last.busy_cpus / readings.parallel_cpus * 100.0
     ))
 }

@@ -1,9 +1,10 @@
 //! The server's command, as it is named in remedies.
 
-use crate::text::{grouped, plain};
 use record::RunDir;
 use record::machine::INHERITED_DESCRIPTORS;
 use record::shell;
+use record::text::plain;
+use record::units::grouped;
 
 /// A limit of descriptors that no server of this kind reaches.
 const ENOUGH_DESCRIPTORS: &str = "65536";

@@ -1,7 +1,7 @@
 //! All doubts of a run in one list: the most severe first, one entry for each thing to doubt.
 
-use crate::text::plain;
 use crate::zones::{Findings, percent};
+use record::text::plain;
 use record::{Doubt, DoubtKind, RunDir, Severity, Status};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -2,8 +2,8 @@
 
 use crate::disturbance::{self, quiet_first};
 use crate::statistics::median;
-use crate::text::plain;
 use crate::zones::{Findings, Level, Place, SweepFindings, Zone, load_words, softirq_beside_us};
+use record::text::plain;
 use record::{Criteria, Point, RunDir, Sweep, names};
 
 /// CPUs that are full count as filled by the server from this share of its own work on.

@@ -4,10 +4,11 @@ use super::Certainty;
 use super::command::{more_descriptors, of_server, quoted, server_pid};
 use super::evidence::{Evidence, at_least, pooled, typical};
 use super::rules::*;
-use crate::text::{grouped, plain};
 use crate::zones::{load_words, percent};
 use record::machine::{WAITED_CALL, WAITED_FILE};
+use record::text::plain;
 use record::units::format_si;
+use record::units::grouped;
 use record::{Point, Sweep, names};
 
 /// What a rule found.

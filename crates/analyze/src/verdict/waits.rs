@@ -4,8 +4,9 @@ use super::command::server_pid;
 use super::evidence::{Evidence, pooled, typical};
 use super::judge::{Told, told};
 use super::rules::*;
-use crate::text::{grouped, plain};
 use crate::zones::percent;
+use record::text::plain;
+use record::units::grouped;
 use record::units::{format_nanos, format_si};
 use record::{Point, names};
 

@@ -60,7 +60,7 @@ fn who(row: &ProcessTotals) -> String {
         (0, 0) => "ended, or no one's yet".into(),
         (0, others) => format!("{others} others, and ended ones"),
         (pid, _) if row.name.is_empty() => format!("{pid} (ended)"),
-        (pid, _) => format!("{pid} {}", crate::text::plain(&row.name, 15)),
+        (pid, _) => format!("{pid} {}", record::text::plain(&row.name, 15)),
     }
 }
 

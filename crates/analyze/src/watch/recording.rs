@@ -92,7 +92,7 @@ impl Recording {
     /// was watched.
     pub fn open(run: &Path) -> Result<Recording, RecordingError> {
         let path = run.join(FILE);
-        let shown = || crate::text::plain(&path.display().to_string(), 300);
+        let shown = || record::text::plain(&path.display().to_string(), 300);
         let unreadable = |source| RecordingError::Unreadable { path: shown(), source };
         let file = File::open(&path).map_err(unreadable)?;
         Recording::read(BufReader::new(file)).map_err(|error| match error {
@@ -126,7 +126,7 @@ impl Recording {
                     recording.classes = beginning.watching.classes;
                     recording.classes.truncate(MOST_ENTRIES);
                     for class in &mut recording.classes {
-                        class.name = crate::text::plain(&class.name, 40);
+                        class.name = record::text::plain(&class.name, 40);
                     }
                 }
                 Ok(_) if number == 1 => return Err(Refusal::NotAWatch("it does not say what was watched".into())),
@@ -151,7 +151,7 @@ impl Recording {
 
     fn refuse(&mut self, number: u64, why: &str) {
         self.unreadable_lines += 1;
-        self.first_unreadable.get_or_insert_with(|| format!("line {number}: {}", crate::text::plain(why, 200)));
+        self.first_unreadable.get_or_insert_with(|| format!("line {number}: {}", record::text::plain(why, 200)));
     }
 
     /// What was read last belongs to the sum, however much was thinned out before it.

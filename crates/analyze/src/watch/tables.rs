@@ -205,7 +205,7 @@ fn pack(recording: &Recording) -> Option<Table> {
         title: "Phases by the server's own functions",
         note: format!(
             "Pack {}: of the same requests, in windows with probes, which add {:.1} us to a request; that is in both rows.",
-            crate::text::plain(&pack.server, 40),
+            record::text::plain(&pack.server, 40),
             pack.request_ns / 1e3
         ),
         columns: vec![
@@ -304,7 +304,7 @@ fn machine(span: &Span<'_>) -> Option<Table> {
     kinds.sort_by_key(|(kind, now)| std::cmp::Reverse(since(kind, *now)));
     for (kind, now) in kinds.into_iter().take(5).filter(|(kind, now)| since(kind, *now) > 0) {
         let before = first.interrupts_by_kind.get(kind).copied().unwrap_or(0);
-        rate(&format!("interrupts of {}", crate::text::plain(kind, 40)), Kind::Interrupts, Some(before), Some(now));
+        rate(&format!("interrupts of {}", record::text::plain(kind, 40)), Kind::Interrupts, Some(before), Some(now));
     }
     rate("context switches", Kind::Cpu, first.context_switches, last.context_switches);
     rate("processes and threads started", Kind::Cpu, first.started, last.started);
@@ -345,7 +345,7 @@ fn states(recording: &Recording) -> Option<Table> {
             let of = |states: &&BTreeMap<Cow<'static, str>, u64>| states.get(name).copied().unwrap_or(0);
             let mean = samples.iter().map(|states| of(states) as f64).sum::<f64>() / samples.len() as f64;
             let most = samples.iter().map(of).max().unwrap_or(0);
-            (crate::text::plain(name, 20), vec![mean.into(), (most as f64).into()])
+            (record::text::plain(name, 20), vec![mean.into(), (most as f64).into()])
         })
         .collect();
     (!rows.is_empty()).then(|| Table {

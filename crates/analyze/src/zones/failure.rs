@@ -3,8 +3,8 @@
 use super::curve::isotonic;
 use crate::shown::{nanos_against, percent_against};
 use crate::statistics::{interval_of, random};
-use crate::text::grouped;
 use rand::RngExt;
+use record::units::grouped;
 use record::{Criteria, Pace, Point, names};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -93,7 +93,7 @@ pub fn load_words(load: f64, sweep: Sweep) -> String {
     match sweep {
         Sweep::Rate => format!("{}/s", record::units::format_si(load)),
         _ if load.round() == 1.0 => "1 connection".into(),
-        _ => format!("{} connections", crate::text::grouped(load)),
+        _ => format!("{} connections", record::units::grouped(load)),
     }
 }
 
