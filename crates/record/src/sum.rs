@@ -1,6 +1,7 @@
 //! Adding up what several threads, workers or points counted.
 
 use crate::Latency;
+use crate::watch::Log2Histogram;
 use std::collections::BTreeMap;
 
 /// What can be added up in any order.
@@ -12,6 +13,18 @@ impl Summand for u64 {
     // Counts may come from a file that anyone wrote: they saturate instead of overflowing.
     fn add(&mut self, other: &u64) {
         *self = self.saturating_add(*other);
+    }
+}
+
+impl Summand for i64 {
+    fn add(&mut self, other: &i64) {
+        *self = self.saturating_add(*other);
+    }
+}
+
+impl Summand for Log2Histogram {
+    fn add(&mut self, other: &Log2Histogram) {
+        Log2Histogram::add(self, &other.0);
     }
 }
 

@@ -104,20 +104,13 @@ pub struct ClassTotals {
     pub elapsed: Log2Histogram,
 }
 
+crate::sum::adds_up!(ClassTotals { requests, bytes_in, bytes_out, receives, cpu_ns, elapsed_ns, timed, elapsed });
+
 impl ClassTotals {
     /// Several classes together.
     pub fn sum<'a>(classes: impl IntoIterator<Item = &'a ClassTotals>) -> ClassTotals {
         let mut all = ClassTotals::default();
-        for class in classes {
-            all.requests += class.requests;
-            all.bytes_in += class.bytes_in;
-            all.bytes_out += class.bytes_out;
-            all.receives += class.receives;
-            all.cpu_ns += class.cpu_ns;
-            all.elapsed_ns += class.elapsed_ns;
-            all.timed += class.timed;
-            all.elapsed.add(&class.elapsed.0);
-        }
+        classes.into_iter().for_each(|class| all.add(class));
         all
     }
 
