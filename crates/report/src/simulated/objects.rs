@@ -1,9 +1,9 @@
 //! Which memory misses: kinds, lines of structures, and what prefetching (the paper's Table 3) and other layouts would do.
 
 use super::tables::{Table, number, of_point};
-use crate::text::plain;
 use analyze::simulated::{foremost, size, title};
 use record::simulation::{Line, Object, Point, Sample, Simulation};
+use record::text::plain;
 
 /// Kinds of memory that are listed.
 const MOST_KINDS: usize = 20;
