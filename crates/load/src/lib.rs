@@ -13,8 +13,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`run`] drives one load point, [`check()`] says beforehand why it could not, [`probe()`] sends a single request and says
-//! in one sentence what kind of server answers. How it works inside, and how exact its times are: `docs/load.md`.
+//! [`run`] drives one load point, [`check()`] says beforehand why it could not, [`probe()`] sends a single request and
+//! reports in one sentence what kind of server answers. How it works inside, and how exact its times are:
+//! `docs/load.md`.
 //!
 //! Read next: [`framing`] (where a response ends), [`arrival`] (when requests leave), [`ports`] (from which port),
 //! `worker` (the event loop).

@@ -1,60 +1,60 @@
-//! What the two ends say to each other: a line of JSON each.
+//! Messages between the two ends: one line of JSON each.
 
 use serde::{Deserialize, Serialize};
 
-/// To the sender.
+/// A message to the sender.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// Take so many connections and send.
+    /// Accept this many connections and send.
     Open {
         /// Connections to wait for.
         connections: u64,
         /// Segments a second over all of them.
         rate_per_sec: f64,
-        /// Sent for at least so long before it is ready.
+        /// Send for at least this long before reporting ready.
         warmup_ns: u64,
-        /// Look at the clock until a segment is due, instead of sleeping.
+        /// Poll the clock until a segment is due, instead of sleeping.
         polls: bool,
     },
     /// Count from now on.
     Begin,
-    /// Say what was counted, and close.
+    /// Report the counts, and close.
     End,
 }
 
-/// From the sender.
+/// A message from the sender.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Told {
-    /// What was connected before is closed; connect now.
+    /// Earlier connections are closed; connect now.
     Listening,
-    /// Warm: count when you like.
+    /// Warmed up: counting may begin.
     Ready,
-    /// What was counted.
+    /// The counts.
     Sent {
         /// Segments.
         segments: u64,
-        /// Over so long.
+        /// The length of its window.
         window_ns: u64,
         /// Their lateness: HdrHistogram, V2 compressed, base64.
         lag: String,
     },
-    /// It cannot go on.
+    /// It failed.
     Trouble(String),
 }
 
 macro_rules! lines {
     ($type:ident) => {
         impl $type {
-            /// With its end of line.
+            /// The message with its end of line.
             pub fn to_line(&self) -> String {
                 format!("{}\n", serde_json::to_string(self).unwrap_or_default())
             }
 
             /// Reads a line; an error is a phrase.
             pub fn from_line(line: &str) -> Result<Self, String> {
-                serde_json::from_str(line.trim()).map_err(|why| format!("said what cannot be read: {why}"))
+                serde_json::from_str(line.trim()).map_err(|why| format!("sent an unreadable message: {why}"))
             }
         }
     };
