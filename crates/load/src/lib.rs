@@ -53,7 +53,7 @@ pub use cost::EngineCost;
 pub use engine::{LoadEvents, Progress, run, run_supplied};
 pub use error::LoadError;
 pub use merge::SeriesSum;
-pub use probe::{ProbeResponse, greet, is_redirect, probe};
+pub use probe::{ProbeResponse, connect_once, is_redirect, probe};
 pub use result::LoadResult;
 pub use series::HEADER as SERIES_HEADER;
 pub use supply::{NoSupply, ReplayRequest, ReplaySource, ReplayStep, Supply};

@@ -84,7 +84,7 @@ pub fn probe(plan: &LoadPlan, timeout: Duration) -> Result<ProbeResponse, LoadEr
 
 /// Makes one connection, with its TLS handshake where the plan has TLS, and sends nothing: a closed port or a bad
 /// certificate is reported before any load is made, and leaves no line in the server's log.
-pub fn greet(plan: &LoadPlan, timeout: Duration) -> Result<(), LoadError> {
+pub fn connect_once(plan: &LoadPlan, timeout: Duration) -> Result<(), LoadError> {
     let mut first_error = None;
     for address in &plan.addresses {
         match connect(*address, timeout).and_then(|(stream, _)| secured(plan, *address, stream, timeout)) {

@@ -97,13 +97,13 @@ pub(crate) fn set_no_delay(fd: i32) -> Result<(), Errno> {
 }
 
 /// Sets whether the kernel probes a peer after a second of silence (keep-alive).
-pub(crate) fn set_asking(fd: i32, is_asking: bool) -> Result<(), Errno> {
-    set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, ASKED_AFTER_S)?;
-    set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, i32::from(is_asking))
+pub(crate) fn set_keepalive(fd: i32, is_on: bool) -> Result<(), Errno> {
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, KEEPALIVE_AFTER_S)?;
+    set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, i32::from(is_on))
 }
 
 /// Seconds of silence before a probe; the least that the kernel takes.
-pub(crate) const ASKED_AFTER_S: i32 = 1;
+pub(crate) const KEEPALIVE_AFTER_S: i32 = 1;
 
 /// Makes a socket limit its peer as a slow link would, on loopback, too: segments of an Ethernet's size and a small
 /// receive buffer. Both must be set before connecting.

@@ -123,5 +123,5 @@ fn a_sender_that_is_not_there_or_talks_nonsense_is_said() {
     });
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port - 1));
     let error = run(&plan(address), &AtomicBool::new(false), &mut Heard::default()).unwrap_err().to_string();
-    assert!(error.contains("cannot be read") && !error.contains('\u{1b}'), "{error}");
+    assert!(error.contains("unreadable message") && !error.contains('\u{1b}'), "{error}");
 }

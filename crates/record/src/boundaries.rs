@@ -118,15 +118,15 @@ mod tests {
     fn nonsense_is_refused_with_its_line() {
         for (text, what) in [
             ("tcp_sendmsg", "before the first section"),
-            ("[TCP]\ntcp_*", "no function's name"),
+            ("[TCP]\ntcp_*", "not a function's name"),
             ("[TCP]\na b\nb", "repeats 'b'"),
             ("[Tcp]", "names no layer"),
             ("[TCP: fast]", "not 'packets'"),
             ("[TCP", "closing ]"),
-            ("[TCP]\n!", "no function's name"),
-            ("[IP]\na b(c)", "stands in for no function"),
-            ("[IP]\na b(a", "stands in for no function"),
-            ("[IP]\na (a)", "no function's name"),
+            ("[TCP]\n!", "not a function's name"),
+            ("[IP]\na b(c)", "replaces no function"),
+            ("[IP]\na b(a", "replaces no function"),
+            ("[IP]\na (a)", "not a function's name"),
         ] {
             let error = parse(text).expect_err(text);
             assert!(error.to_string().contains(what), "{error}");

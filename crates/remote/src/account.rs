@@ -1,6 +1,6 @@
 //! The report on each worker: its loss, its clock, its part of the load.
 
-use crate::link::{Link, Stand};
+use crate::link::{Link, WorkerState};
 use record::figure::{Figure, Figures, Origin};
 use record::units::{format_nanos, format_si};
 use record::{Doubt, DoubtKind, Point, Severity, names};
@@ -93,11 +93,11 @@ pub fn worker_figures(links: &[Link], parts: &[Part]) -> Figures {
         let name = |what: &str| format!("worker.{}.{what}", link.number);
         // At most as many parts as links, in their order.
         let part = parts.binary_search_by_key(&link.number, |part| part.number).ok().map(|place| parts[place]);
-        let throughput = match (&link.stand, part) {
+        let throughput = match (&link.state, part) {
             (_, Some(part)) => {
                 Figure::new(part.completed as f64 / part.window_s, "1/s", part.completed, Origin::Counted)
             }
-            (Stand::Lost(why), None) => Figure::not_measured("1/s", format!("lost: {why}")),
+            (WorkerState::Lost(why), None) => Figure::not_measured("1/s", format!("lost: {why}")),
             _ => Figure::not_measured("1/s", "it had no share of this load"),
         };
         figures.set(&name("throughput_per_sec"), throughput);
@@ -114,8 +114,8 @@ pub fn worker_figures(links: &[Link], parts: &[Part]) -> Figures {
 pub fn worker_line(link: &Link, figures: &Figures) -> String {
     let at = if link.host.is_empty() { String::new() } else { format!(" on {}", link.host) };
     let value = |what: &str| figures.value(&format!("worker.{}.{what}", link.number));
-    let did = match (&link.stand, value("throughput_per_sec")) {
-        (Stand::Lost(why), _) => format!("lost: {why}"),
+    let did = match (&link.state, value("throughput_per_sec")) {
+        (WorkerState::Lost(why), _) => format!("lost: {why}"),
         (_, Some(rate)) => format!("{} requests/s", format_si(rate)),
         _ => "no share of this load".into(),
     };

@@ -3,7 +3,7 @@
 pub use crate::account::OnLoss;
 use crate::account::{Part, clock_doubt, loss_doubt, uncounted_words, worker_figures, worker_line};
 use crate::error::{RemoteError, Result, unusable};
-use crate::link::{Event, Link, Out, Source, Stand};
+use crate::link::{Event, Link, Out, Source, WorkerState};
 use crate::merge;
 use crate::protocol::{LEASE_NS, PlanMessage, ToWorker, WireProgress, line};
 use crate::ray::Nodes;
@@ -71,7 +71,7 @@ impl Fleet {
             _nodes: nodes,
         };
         let give_up_ns = monotonic_ns() + GREETING_NS;
-        while fleet.links.iter().any(|link| matches!(link.stand, Stand::Greeting)) {
+        while fleet.links.iter().any(|link| matches!(link.state, WorkerState::Greeting)) {
             fleet.pump(20_000_000, GREETING_NS);
             if stop.load(Ordering::Relaxed) || monotonic_ns() > give_up_ns {
                 break;
@@ -81,14 +81,16 @@ impl Fleet {
             return Err(RemoteError::Interrupted("the clients were starting"));
         }
         for link in &fleet.links {
-            match &link.stand {
-                Stand::Lost(why) => {
+            match &link.state {
+                WorkerState::Lost(why) => {
                     return Err(unusable(format!(
                         "{} cannot be used: {why}; does the command start 'straingauge load --worker' and print nothing else?",
                         link.name()
                     )));
                 }
-                Stand::Greeting => return Err(unusable(format!("{} did not say hello within 60 s", link.name()))),
+                WorkerState::Greeting => {
+                    return Err(unusable(format!("{} did not say hello within 60 s", link.name())));
+                }
                 _ => {}
             }
         }
@@ -119,7 +121,7 @@ impl Fleet {
                 _ => None,
             };
             let link = &mut self.links[*index];
-            (link.stand, link.progress, link.has_started) = (Stand::Preparing, WireProgress::default(), false);
+            (link.state, link.progress, link.has_started) = (WorkerState::Preparing, WireProgress::default(), false);
             link.send(&ToWorker::Plan(Box::new(PlanMessage::new(share, cap))));
         }
         let conduct = Conduct { fleet: self, plan, live, stop, events, began_ns: monotonic_ns(), told_ns: 0 };
@@ -156,8 +158,8 @@ impl Fleet {
         let lost: Vec<String> = self
             .links
             .iter()
-            .filter_map(|link| match &link.stand {
-                Stand::Lost(why) => Some(format!("{} was lost: {why}", link.name())),
+            .filter_map(|link| match &link.state {
+                WorkerState::Lost(why) => Some(format!("{} was lost: {why}", link.name())),
                 _ => None,
             })
             .collect();
@@ -213,9 +215,9 @@ impl Conduct<'_> {
     fn conduct(mut self) -> Result<LoadResult> {
         let opening_ns = self.plan.connect_timeout_ns.saturating_add(self.plan.connections.saturating_mul(200_000));
         let give_up_ns = self.began_ns.saturating_add(opening_ns).saturating_add(RESULT_NS);
-        let mut is_on = self.wait(give_up_ns, |stand| !matches!(stand, Stand::Preparing));
+        let mut is_on = self.wait(give_up_ns, |state| !matches!(state, WorkerState::Preparing));
         for index in self.live {
-            if matches!(self.fleet.links[*index].stand, Stand::Preparing) && is_on {
+            if matches!(self.fleet.links[*index].state, WorkerState::Preparing) && is_on {
                 self.fleet.links[*index].lose("it did not get ready in time".into());
             }
         }
@@ -241,9 +243,10 @@ impl Conduct<'_> {
         if !is_on {
             self.live.iter().for_each(|index| self.fleet.links[*index].send(&ToWorker::Stop {}));
         }
-        let is_over = |stand: &Stand| matches!(stand, Stand::Done(_) | Stand::Idle | Stand::Lost(_));
+        let is_over =
+            |state: &WorkerState| matches!(state, WorkerState::Done(_) | WorkerState::Idle | WorkerState::Lost(_));
         let give_up_ns = monotonic_ns() + RESULT_NS;
-        while !self.live.iter().all(|index| is_over(&self.fleet.links[*index].stand)) && monotonic_ns() < give_up_ns {
+        while !self.live.iter().all(|index| is_over(&self.fleet.links[*index].state)) && monotonic_ns() < give_up_ns {
             self.fleet.pump(5_000_000, 0);
             self.tell(window);
         }
@@ -251,12 +254,12 @@ impl Conduct<'_> {
     }
 
     /// Waits until all workers of this load are in the wanted state; false if the load must end before.
-    fn wait(&mut self, until_ns: u64, wanted: impl Fn(&Stand) -> bool) -> bool {
+    fn wait(&mut self, until_ns: u64, wanted: impl Fn(&WorkerState) -> bool) -> bool {
         while monotonic_ns() < until_ns {
             if self.must_end() {
                 return false;
             }
-            if self.live.iter().all(|index| wanted(&self.fleet.links[*index].stand)) {
+            if self.live.iter().all(|index| wanted(&self.fleet.links[*index].state)) {
                 return true;
             }
             self.fleet.pump(2_000_000, 0);
@@ -333,7 +336,7 @@ impl Conduct<'_> {
     fn start_at(&mut self, start_ns: u64) {
         for index in self.live {
             let link = &mut self.fleet.links[*index];
-            if !matches!(link.stand, Stand::Ready) {
+            if !matches!(link.state, WorkerState::Ready) {
                 continue;
             }
             let Some(clock) = link.clock else {
@@ -342,7 +345,7 @@ impl Conduct<'_> {
             };
             match u64::try_from(i128::from(start_ns) + clock.offset_ns) {
                 Ok(at_ns) => {
-                    (link.stand, link.has_started) = (Stand::Running, true);
+                    (link.state, link.has_started) = (WorkerState::Running, true);
                     link.send(&ToWorker::Start { at_ns });
                 }
                 Err(_) => link.lose("its clock cannot be compared with this machine's".into()),
@@ -379,8 +382,8 @@ impl Conduct<'_> {
         let (mut sum, mut parts) = (merge::Sum::default(), Vec::new());
         for index in live {
             let link = &mut fleet.links[*index];
-            match std::mem::replace(&mut link.stand, Stand::Idle) {
-                Stand::Done(wire) => match wire.into_result() {
+            match std::mem::replace(&mut link.state, WorkerState::Idle) {
+                WorkerState::Done(wire) => match wire.into_result() {
                     Ok((result, _)) if result.window_ns > self.plan.duration_ns => {
                         link.lose("a message is not usable: its window is longer than the plan's".into());
                     }
@@ -395,13 +398,13 @@ impl Conduct<'_> {
                     }
                     Err(error) => link.lose(error.to_string()),
                 },
-                Stand::Lost(why) => link.stand = Stand::Lost(why),
+                WorkerState::Lost(why) => link.state = WorkerState::Lost(why),
                 _ => link.lose("it gave no result in time".into()),
             }
         }
         for index in live {
             let link = &fleet.links[*index];
-            if let Stand::Lost(why) = &link.stand
+            if let WorkerState::Lost(why) = &link.state
                 && !std::mem::replace(&mut fleet.told[*index], true)
             {
                 doubts.push(loss_doubt(link, why, fleet.on_loss));

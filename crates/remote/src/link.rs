@@ -31,7 +31,7 @@ pub enum Event {
 
 /// The state of a worker.
 #[derive(Debug)]
-pub enum Stand {
+pub enum WorkerState {
     /// Started, no message yet.
     Greeting,
     /// Waits for a plan.
@@ -112,7 +112,7 @@ pub struct Link {
     pub number: usize,
     /// `client`, or `watcher`, which has no number.
     pub role: &'static str,
-    pub stand: Stand,
+    pub state: WorkerState,
     pub clock: Option<ClockOffset>,
     pub pongs: u64,
     pub progress: WireProgress,
@@ -178,7 +178,7 @@ impl Link {
             },
             number: index + 1,
             role,
-            stand: Stand::Greeting,
+            state: WorkerState::Greeting,
             clock: None,
             pongs: 0,
             progress: WireProgress::default(),
@@ -227,7 +227,7 @@ impl Link {
     }
 
     pub fn is_lost(&self) -> bool {
-        matches!(self.stand, Stand::Lost(_))
+        matches!(self.state, WorkerState::Lost(_))
     }
 
     /// Handles an event from it.
@@ -251,7 +251,7 @@ impl Link {
     }
 
     fn take(&mut self, message: FromWorker, at_ns: u64) {
-        if matches!(self.stand, Stand::Greeting)
+        if matches!(self.state, WorkerState::Greeting)
             && !matches!(message, FromWorker::Hello { .. } | FromWorker::Gone { .. } | FromWorker::Refused { .. })
         {
             return self.lose("its first message was no hello: it was not its turn".into());
@@ -265,9 +265,9 @@ impl Link {
                 }
                 (self.host, self.version) = (host, version);
                 self.can = can.into_iter().take(MOST_WORDS).collect();
-                if matches!(self.stand, Stand::Greeting) {
+                if matches!(self.state, WorkerState::Greeting) {
                     // A watcher gets ready without a plan.
-                    self.stand = if self.role == "watcher" { Stand::Preparing } else { Stand::Idle };
+                    self.state = if self.role == "watcher" { WorkerState::Preparing } else { WorkerState::Idle };
                 }
             }
             FromWorker::Pong { sent_ns, clock_ns } => {
@@ -289,13 +289,15 @@ impl Link {
                     });
                 }
             }
-            FromWorker::Ready {} if matches!(self.stand, Stand::Preparing) => self.stand = Stand::Ready,
+            FromWorker::Ready {} if matches!(self.state, WorkerState::Preparing) => self.state = WorkerState::Ready,
             FromWorker::Progress(progress) => self.progress = progress,
             FromWorker::Observation(seen) if self.role == "watcher" => self.observation = Some(seen),
             FromWorker::Watching { why_not } if self.role == "watcher" => self.watching = Some(why_not),
             FromWorker::LoadAwaited {} if self.role == "watcher" => self.awaits_load = true,
-            FromWorker::Result(result) if matches!(self.stand, Stand::Running | Stand::Preparing | Stand::Ready) => {
-                self.stand = Stand::Done(result);
+            FromWorker::Result(result)
+                if matches!(self.state, WorkerState::Running | WorkerState::Preparing | WorkerState::Ready) =>
+            {
+                self.state = WorkerState::Done(result);
             }
             FromWorker::Gone { why } => self.lose(why.into()),
             FromWorker::Refused { why } => self.lose(format!("it refused: {}", why)),
@@ -318,7 +320,7 @@ impl Link {
 
     /// Gives it up: its process is killed, so that its load ends if that is in our power.
     pub fn lose(&mut self, why: String) {
-        self.stand = Stand::Lost(why);
+        self.state = WorkerState::Lost(why);
         self.lost_ns = monotonic_ns();
         self.out.close();
         self.kill();

@@ -2,7 +2,7 @@
 
 use crate::error::{RemoteError, Result, unusable};
 use crate::fleet::keep_leases;
-use crate::link::{Event, Link, Source, Stand};
+use crate::link::{Event, Link, Source, WorkerState};
 use crate::protocol::{CAN_COUNT_REQUESTS, LEASE_NS, ToWorker, WireObservation};
 use crate::requests::RequestWatchPlan;
 use observe::watch::point::ClientSide;
@@ -39,7 +39,7 @@ impl Watcher {
         keep_leases(std::slice::from_ref(&link));
         let mut watcher = Watcher { link, events, server_facts: BTreeMap::new(), counts_requests: false };
         let until_ns = monotonic_ns() + GREETING_NS;
-        while matches!(watcher.link.stand, Stand::Greeting) && monotonic_ns() < until_ns {
+        while matches!(watcher.link.state, WorkerState::Greeting) && monotonic_ns() < until_ns {
             if stop.load(Ordering::Relaxed) {
                 return Err(RemoteError::Interrupted("the watcher was starting"));
             }
@@ -55,12 +55,12 @@ impl Watcher {
         {
             watcher.pump(0);
         }
-        match &watcher.link.stand {
-            Stand::Lost(why) => Err(unusable(format!(
+        match &watcher.link.state {
+            WorkerState::Lost(why) => Err(unusable(format!(
                 "{} cannot be used: {why}; does the command start 'straingauge watch --worker :PORT' and print nothing else?",
                 watcher.link.name()
             ))),
-            Stand::Greeting => Err(unusable(format!("{} did not say hello within 60 s", watcher.link.name()))),
+            WorkerState::Greeting => Err(unusable(format!("{} did not say hello within 60 s", watcher.link.name()))),
             _ if watcher.is_there() => Ok(watcher),
             _ => Err(unusable(format!(
                 "{} cannot be used: it does not report that it can watch; is it 'watch --worker'?",
@@ -70,7 +70,7 @@ impl Watcher {
     }
 
     fn is_there(&self) -> bool {
-        matches!(self.link.stand, Stand::Ready) && self.link.clock.is_some()
+        matches!(self.link.state, WorkerState::Ready) && self.link.clock.is_some()
     }
 
     fn pump(&mut self, patience_ns: u64) {
@@ -146,8 +146,8 @@ impl Watcher {
     }
 
     fn loss(&self) -> Option<String> {
-        match &self.link.stand {
-            Stand::Lost(why) => Some(format!("{} was lost: {why}", self.link.name())),
+        match &self.link.state {
+            WorkerState::Lost(why) => Some(format!("{} was lost: {why}", self.link.name())),
             _ => None,
         }
     }

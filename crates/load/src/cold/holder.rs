@@ -6,7 +6,7 @@
 
 use super::Keep;
 use crate::poller::{Poller, READABLE};
-use crate::socket::{self, ASKED_AFTER_S, Errno};
+use crate::socket::{self, Errno, KEEPALIVE_AFTER_S};
 use io_uring::{IoUring, opcode, types};
 
 /// Slots whose connections fired or ended.
@@ -65,12 +65,12 @@ impl Holder {
 
     /// Sets whether the kernel probes the server after a second of silence (keep-alive): if the server no longer has
     /// the connection, the poll fires.
-    pub(super) fn ask(&mut self, slot: u32, is_asking: bool) -> Result<(), Errno> {
+    pub(super) fn set_keepalive(&mut self, slot: u32, is_on: bool) -> Result<(), Errno> {
         match self {
-            Holder::Rings(rings) => rings.ask(slot, is_asking),
+            Holder::Rings(rings) => rings.set_keepalive(slot, is_on),
             Holder::Descriptors(plain) => match plain.fds[slot as usize] {
                 -1 => Ok(()),
-                fd => socket::set_asking(fd, is_asking),
+                fd => socket::set_keepalive(fd, is_on),
             },
         }
     }
@@ -148,7 +148,7 @@ const SUBMISSIONS: u32 = 1024;
 const CANCEL: u64 = 1 << 40;
 const OPTION: u64 = 1 << 41;
 /// Values of options, which the kernel reads when the entry is submitted.
-static IDLE: i32 = ASKED_AFTER_S;
+static IDLE: i32 = KEEPALIVE_AFTER_S;
 static SWITCH: [i32; 2] = [0, 1];
 
 fn errno(error: &std::io::Error) -> Errno {
@@ -225,11 +225,11 @@ impl Rings {
     }
 
     /// A kernel whose rings cannot set socket options (before Linux 6.7) probes no connection.
-    fn ask(&mut self, slot: u32, is_asking: bool) -> Result<(), Errno> {
+    fn set_keepalive(&mut self, slot: u32, is_on: bool) -> Result<(), Errno> {
         let (number, index) = (slot / self.per_ring, slot % self.per_ring);
         let options = [
             (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, &raw const IDLE),
-            (libc::SOL_SOCKET, libc::SO_KEEPALIVE, &raw const SWITCH[usize::from(is_asking)]),
+            (libc::SOL_SOCKET, libc::SO_KEEPALIVE, &raw const SWITCH[usize::from(is_on)]),
         ];
         for (level, name, value) in options {
             let fd = types::Fixed(index);

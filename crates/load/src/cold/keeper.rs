@@ -39,9 +39,9 @@ struct Attempt {
 /// Finds connections that the server does not have. A kernel whose accept queue is full may take a handshake for done
 /// and forget it (SYN cookies: no state is kept until the last segment, which is then dropped), and the client's end
 /// stays established for ever. That happens only if other handshakes hang, so connections are probed only if one did.
-enum Roll {
+enum Probing {
     /// Slots from here on are not probed yet.
-    Calls(u32),
+    Begins(u32),
     /// All are probed; those that the server does not have fire until then.
     WaitsUntil(u64),
     /// Slots from here on still have the probe option set.
@@ -73,9 +73,9 @@ pub(super) struct Keeper {
     /// Held connections that we are closing.
     closing: u64,
     paused_until_ns: u64,
-    /// A handshake hung since the last roll call.
+    /// A handshake hung since the last probing call.
     has_hung: bool,
-    roll: Option<Roll>,
+    probing: Option<Probing>,
 }
 
 impl Keeper {
@@ -111,7 +111,7 @@ impl Keeper {
             closing: 0,
             paused_until_ns: 0,
             has_hung: false,
-            roll: None,
+            probing: None,
         };
         Ok((keeper, note))
     }
@@ -133,13 +133,13 @@ impl Keeper {
                 self.close_some((kept - target).min(RELEASES), &mut gone)?;
             }
             self.give_up_old(now_ns, shared);
-            self.call_the_roll(target, now_ns)?;
+            self.probe_connections(target, now_ns)?;
             self.holder.drain(&mut gone)?;
             self.settle(&mut gone, now_ns, shared);
             self.publish(shared);
-            let is_busy = self.roll.is_some() || self.under_way > 0 || self.closing > 0 || self.held < target;
+            let is_busy = self.probing.is_some() || self.under_way > 0 || self.closing > 0 || self.held < target;
             let pause_ns = self.paused_until_ns.saturating_sub(monotonic_ns());
-            let wait_ns = if matches!(self.roll, Some(Roll::WaitsUntil(_))) && self.under_way == 0 {
+            let wait_ns = if matches!(self.probing, Some(Probing::WaitsUntil(_))) && self.under_way == 0 {
                 LOOK_NS / 5
             } else if pause_ns > 0 && self.closing == 0 {
                 // Attempts under way are events; there is nothing else to do.
@@ -166,7 +166,7 @@ impl Keeper {
     }
 
     fn publish(&self, shared: &Shared) {
-        shared.is_in_doubt.store(self.has_hung || self.roll.is_some(), Ordering::SeqCst);
+        shared.is_in_doubt.store(self.has_hung || self.probing.is_some(), Ordering::SeqCst);
         shared.established.store(self.held - self.closing, Ordering::SeqCst);
         let bytes = self.leases.capacity() * (size_of::<Option<Lease>>() + size_of::<u32>())
             + self.attempts.capacity() * size_of::<Option<Attempt>>()
@@ -177,34 +177,34 @@ impl Keeper {
     }
 
     /// Once the herd is complete, finds out which of its connections the server has, if there is a reason to probe.
-    fn call_the_roll(&mut self, target: u64, now_ns: u64) -> Result<(), Errno> {
+    fn probe_connections(&mut self, target: u64, now_ns: u64) -> Result<(), Errno> {
         let slots = self.leases.len() as u32;
         let next = |from: u32| from.saturating_add(RELEASES as u32).min(slots);
-        self.roll = match self.roll.take() {
+        self.probing = match self.probing.take() {
             None if self.has_hung && self.under_way == 0 && self.held - self.closing == target => {
                 self.has_hung = false;
-                Some(Roll::Calls(0))
+                Some(Probing::Begins(0))
             }
             None => None,
-            Some(Roll::Calls(from)) if from < slots => {
-                self.ask(from..next(from), true)?;
-                Some(Roll::Calls(next(from)))
+            Some(Probing::Begins(from)) if from < slots => {
+                self.set_keepalive(from..next(from), true)?;
+                Some(Probing::Begins(next(from)))
             }
-            Some(Roll::Calls(_)) => Some(Roll::WaitsUntil(now_ns + ANSWERED_WITHIN_NS)),
-            Some(Roll::WaitsUntil(end_ns)) if now_ns < end_ns => Some(Roll::WaitsUntil(end_ns)),
-            Some(Roll::WaitsUntil(_)) => Some(Roll::Ends(0)),
-            Some(Roll::Ends(from)) if from < slots => {
-                self.ask(from..next(from), false)?;
-                Some(Roll::Ends(next(from)))
+            Some(Probing::Begins(_)) => Some(Probing::WaitsUntil(now_ns + ANSWERED_WITHIN_NS)),
+            Some(Probing::WaitsUntil(end_ns)) if now_ns < end_ns => Some(Probing::WaitsUntil(end_ns)),
+            Some(Probing::WaitsUntil(_)) => Some(Probing::Ends(0)),
+            Some(Probing::Ends(from)) if from < slots => {
+                self.set_keepalive(from..next(from), false)?;
+                Some(Probing::Ends(next(from)))
             }
-            Some(Roll::Ends(_)) => None,
+            Some(Probing::Ends(_)) => None,
         };
         Ok(())
     }
 
-    fn ask(&mut self, slots: std::ops::Range<u32>, is_asking: bool) -> Result<(), Errno> {
+    fn set_keepalive(&mut self, slots: std::ops::Range<u32>, is_on: bool) -> Result<(), Errno> {
         for slot in slots.filter(|slot| self.leases[*slot as usize].is_some()) {
-            self.holder.ask(slot, is_asking)?;
+            self.holder.set_keepalive(slot, is_on)?;
         }
         Ok(())
     }

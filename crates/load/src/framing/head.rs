@@ -306,7 +306,7 @@ mod tests {
         assert!(refused("HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n").contains("64 bits"));
         assert!(refused("HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n").contains("folded"));
         assert!(refused("HTTP/1.1 200 OK\r\nContent-Length : 1\r\n\r\n").contains("header name"));
-        assert!(refused("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, gzip\r\n\r\n").contains("behind chunked"));
+        assert!(refused("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, gzip\r\n\r\n").contains("after chunked"));
         assert!(refused("HTTP/1.1 200 OK\r\nTransfer-Encoding: ,\r\n\r\n").contains("empty"));
         assert!(refused("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").contains("HTTP/1.0"));
         assert!(refused("HTTP/1.1 20 OK\r\n\r\n").contains("three digits"));

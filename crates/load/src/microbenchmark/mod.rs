@@ -10,7 +10,7 @@ mod order;
 mod receiver;
 pub mod sender;
 
-pub use order::{Order, Told};
+pub use order::{Order, Reply};
 
 use crate::error::LoadError;
 use crate::{LoadEvents, LoadResult, Progress};
@@ -153,13 +153,13 @@ impl Control {
     }
 
     /// The sender's next message; `None` if `stop` came first.
-    fn hear(&mut self, stop: &AtomicBool) -> Result<Option<Told>, LoadError> {
+    fn receive(&mut self, stop: &AtomicBool) -> Result<Option<Reply>, LoadError> {
         let began_ns = monotonic_ns();
         let mut line = String::new();
         loop {
             match self.stream.read_line(&mut line) {
                 Ok(0) => return Err(gone("ended")),
-                Ok(_) if line.ends_with('\n') => return Told::from_line(&line).map(Some).map_err(|why| gone(&why)),
+                Ok(_) if line.ends_with('\n') => return Reply::from_line(&line).map(Some).map_err(|why| gone(&why)),
                 Ok(_) => {}
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
                 Err(error) => return Err(gone(&error.to_string())),
@@ -173,12 +173,12 @@ impl Control {
         }
     }
 
-    /// As [`hear`](Self::hear), for a message that means success.
-    fn hear_that(&mut self, wanted: &Told, stop: &AtomicBool) -> Result<bool, LoadError> {
-        match self.hear(stop)? {
+    /// As [`receive`](Self::receive), for a message that means success.
+    fn expect(&mut self, wanted: &Reply, stop: &AtomicBool) -> Result<bool, LoadError> {
+        match self.receive(stop)? {
             None => Ok(false),
-            Some(told) if told == *wanted => Ok(true),
-            Some(Told::Trouble(why)) => Err(gone(&why)),
+            Some(reply) if reply == *wanted => Ok(true),
+            Some(Reply::Trouble(why)) => Err(gone(&why)),
             Some(other) => Err(gone(&format!("answered {other:?}"))),
         }
     }
@@ -203,12 +203,12 @@ pub fn run(plan: &Plan, stop: &AtomicBool, events: &mut dyn LoadEvents) -> Resul
         warmup_ns: plan.warmup_ns,
         polls: plan.polls,
     })?;
-    if !control.hear_that(&Told::Listening, stop)? {
+    if !control.expect(&Reply::Listening, stop)? {
         return Ok(outcome);
     }
     let began_ns = monotonic_ns();
     let receiver = Receiver::start(plan.sender, plan.connections, &plan.cpus)?;
-    let ready = control.hear_that(&Told::Ready, stop);
+    let ready = control.expect(&Reply::Ready, stop);
     if let Some(trouble) = receiver.trouble() {
         return Err(trouble);
     }
@@ -244,12 +244,12 @@ pub fn run(plan: &Plan, stop: &AtomicBool, events: &mut dyn LoadEvents) -> Resul
     events.window_ends();
     outcome.interrupted = stop.load(Ordering::Relaxed);
     control.say(&Order::End)?;
-    match control.hear(&AtomicBool::new(false))? {
-        Some(Told::Sent { segments, window_ns, lag }) => {
+    match control.receive(&AtomicBool::new(false))? {
+        Some(Reply::Sent { segments, window_ns, lag }) => {
             (outcome.segments, outcome.counted_ns) = (segments, window_ns);
             outcome.lag = Latency::from_base64(&lag, 0).map_err(|error| gone(&error.to_string()))?;
         }
-        Some(Told::Trouble(why)) => return Err(gone(&why)),
+        Some(Reply::Trouble(why)) => return Err(gone(&why)),
         other => return Err(gone(&format!("answered {other:?}"))),
     }
     if let Some(trouble) = receiver.trouble() {

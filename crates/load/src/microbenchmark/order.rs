@@ -26,7 +26,7 @@ pub enum Order {
 /// A message from the sender.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Told {
+pub enum Reply {
     /// Earlier connections are closed; connect now.
     Listening,
     /// Warmed up: counting may begin.
@@ -60,7 +60,7 @@ macro_rules! lines {
     };
 }
 lines!(Order);
-lines!(Told);
+lines!(Reply);
 
 #[cfg(test)]
 mod tests {
@@ -73,10 +73,10 @@ mod tests {
         {
             assert_eq!(Order::from_line(&order.to_line()), Ok(order));
         }
-        let sent = Told::Sent { segments: 9, window_ns: 8, lag: "x".into() };
-        for told in [Told::Listening, Told::Ready, sent, Told::Trouble("no \"room\"\n".into())] {
-            assert_eq!(Told::from_line(&told.to_line()), Ok(told.clone()));
-            assert_eq!(told.to_line().lines().count(), 1);
+        let sent = Reply::Sent { segments: 9, window_ns: 8, lag: "x".into() };
+        for reply in [Reply::Listening, Reply::Ready, sent, Reply::Trouble("no \"room\"\n".into())] {
+            assert_eq!(Reply::from_line(&reply.to_line()), Ok(reply.clone()));
+            assert_eq!(reply.to_line().lines().count(), 1);
         }
         assert!(Order::from_line("{\"open\":{}}").is_err());
     }

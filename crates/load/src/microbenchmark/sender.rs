@@ -4,7 +4,7 @@
 //! schedule stays, so the rate is kept on average. Nothing else runs in the window: the thread that takes orders is
 //! asleep.
 
-use super::{Order, SEGMENT_BYTES, Told};
+use super::{Order, Reply, SEGMENT_BYTES};
 use record::Latency;
 use record::time::monotonic_ns;
 use std::io::{BufRead, BufReader, Write};
@@ -59,7 +59,7 @@ fn precise_sleeps() {
 fn obey(data: &TcpListener, stream: TcpStream) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut lines = BufReader::new(stream.try_clone()?).lines();
-    let told = |told: Told| (&stream).write_all(told.to_line().as_bytes());
+    let reply = |reply: Reply| (&stream).write_all(reply.to_line().as_bytes());
     let mut next = || lines.next().transpose().map(|line| line.map(|line| Order::from_line(&line)));
     let (connections, rate_per_sec, warmup_ns, polls) = match next()? {
         Some(Ok(Order::Open { connections, rate_per_sec, warmup_ns, polls }))
@@ -67,15 +67,15 @@ fn obey(data: &TcpListener, stream: TcpStream) -> std::io::Result<()> {
         {
             (connections, rate_per_sec, warmup_ns, polls)
         }
-        Some(other) => return told(Told::Trouble(format!("was told {other:?}"))),
+        Some(other) => return reply(Reply::Trouble(format!("got an unexpected order: {other:?}"))),
         None => return Ok(()),
     };
     // A connection that only checked whether the port listens may be waiting here.
     while data.accept().is_ok() {}
-    told(Told::Listening)?;
+    reply(Reply::Listening)?;
     let streams = match accept(data, connections) {
         Ok(streams) => streams,
-        Err(error) => return told(Told::Trouble(format!("did not get {connections} connections: {error}"))),
+        Err(error) => return reply(Reply::Trouble(format!("did not get {connections} connections: {error}"))),
     };
     let pacer = Pacer {
         state: AtomicU8::new(WARMING),
@@ -99,7 +99,7 @@ fn obey(data: &TcpListener, stream: TcpStream) -> std::io::Result<()> {
             if pacer.is_over.load(Ordering::Relaxed) {
                 return Ok(None);
             }
-            told(Told::Ready)?;
+            reply(Reply::Ready)?;
             let Some(Ok(Order::Begin)) = next()? else { return Ok(None) };
             let began_ns = monotonic_ns();
             pacer.state.store(COUNTING, Ordering::Release);
@@ -110,11 +110,11 @@ fn obey(data: &TcpListener, stream: TcpStream) -> std::io::Result<()> {
         pacer.is_over.store(true, Ordering::Relaxed);
         let sent = sending.join().unwrap_or_else(|_| Err(std::io::Error::other("its thread died")));
         match (done?, sent) {
-            (_, Err(error)) => told(Told::Trouble(format!("could not send: {error}"))),
+            (_, Err(error)) => reply(Reply::Trouble(format!("could not send: {error}"))),
             (Some(window_ns), Ok(())) => {
                 let counted = pacer.counted.lock().map_err(|_| std::io::Error::other("its thread died"))?;
                 let lag = counted.lag.to_base64().map_err(std::io::Error::other)?;
-                told(Told::Sent { segments: counted.segments, window_ns, lag })
+                reply(Reply::Sent { segments: counted.segments, window_ns, lag })
             }
             (None, Ok(())) => Ok(()),
         }

@@ -157,7 +157,7 @@ fn check_tls(session: &Session) -> Result<()> {
         return Ok(());
     }
     let timeout = Duration::from_nanos(session.plan.connect_timeout_ns);
-    load::greet(&session.plan, timeout).map_err(anyhow::Error::from)
+    load::connect_once(&session.plan, timeout).map_err(anyhow::Error::from)
 }
 
 /// Connects once and sends nothing, so that a closed port costs no measuring time and no line in the server's log.
