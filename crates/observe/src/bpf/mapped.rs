@@ -7,8 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
 /// `len` values of an array map with BPF_F_MMAPABLE. The kernel writes them while they are read: each number is
-/// consistent in itself,
-/// but two numbers may be of different moments.
+/// consistent in itself, but two numbers may be of different moments.
 #[derive(Debug)]
 pub struct Mapped<T> {
     start: NonNull<T>,
