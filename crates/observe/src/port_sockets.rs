@@ -105,7 +105,7 @@ mod tests {
             })
             .map(|(by_diag, by_text)| (by_diag, by_text.unwrap()))
             .find(|(by_diag, by_text)| by_diag.by_state == by_text.by_state)
-            .expect("once in a hundred times nobody interferes");
+            .expect("once in a hundred times nothing interferes");
         assert_eq!(by_diag.by_state[1], 5);
         let (diag, text) = (by_diag.listeners[0], by_text.listeners[0]);
         assert_eq!((diag.address, diag.inode, diag.uid, diag.queue), (text.address, text.inode, text.uid, text.queue));

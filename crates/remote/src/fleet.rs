@@ -418,7 +418,7 @@ impl Conduct<'_> {
             return Err(unusable(format!("no client gave a result: {}", fleet.lost().unwrap_or_default())));
         };
         all.started_unix_ms = started_unix_ms;
-        // A worker that was told to stop reports it; only this process knows whether the user interrupted.
+        // A worker that was stopped reports it; only this process knows whether the user interrupted.
         all.interrupted = is_cut;
         all.doubts.extend(doubts);
         fleet.figures = figures;

@@ -128,7 +128,7 @@ pub struct Link {
     pub version: Outside,
     /// Its abilities beyond the first messages of the protocol's version.
     pub can: Vec<String>,
-    /// Whether it was told to send the requests of the load in progress, or of the one in which it was lost.
+    /// Whether it was ordered to send the requests of the load in progress, or of the one in which it was lost.
     pub has_started: bool,
     /// When it was lost.
     pub lost_ns: u64,

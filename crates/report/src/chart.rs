@@ -45,7 +45,7 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// The runs of neighbouring edges, each drawn as an area of its own.
+    /// The runs of neighbouring edges, each drawn as a separate area.
     fn runs(&self) -> impl Iterator<Item = &[(f64, f64, f64)]> {
         let ends = self.gaps.iter().copied().filter(|at| *at < self.edges.len()).chain([self.edges.len()]);
         ends.scan(0, |from, end| {

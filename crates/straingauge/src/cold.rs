@@ -44,7 +44,7 @@ pub struct Helpers {
 
 struct Helper {
     child: Child,
-    /// `None` once it is told to end.
+    /// `None` once it is ordered to end.
     input: Option<ChildStdin>,
     counts: Arc<Mutex<Counts>>,
     most: u64,

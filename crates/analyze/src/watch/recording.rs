@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn what_is_not_a_watch_is_refused() {
         assert!(read("").unwrap_err().contains("empty"));
-        assert!(read("{\"kind\":\"reading\",\"totals\":{}}\n").unwrap_err().contains("what was watched"));
+        assert!(read("{\"kind\":\"reading\",\"totals\":{}}\n").unwrap_err().contains("settings"));
         assert!(read("\u{1b}[31m\n").is_err());
     }
 

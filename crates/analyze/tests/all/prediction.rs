@@ -107,7 +107,7 @@ fn both_loops_are_predicted_from_points_up_to_half_the_yield_point_or_a_doubt_sa
     }
     let grows = both(&Server { path: 2e-3, doubles_at: 400.0, ..quiet() }, 3).validation.expect("fitted");
     assert!(grows.numbers.iter().any(|number| !number.passes()), "a cost that grows beyond cannot be seen below");
-    assert!(grows.doubts.iter().any(|doubt| doubt.contains("of what the low loads tell")), "{:?}", grows.doubts);
+    assert!(grows.doubts.iter().any(|doubt| doubt.contains("of what the low loads show")), "{:?}", grows.doubts);
 }
 
 /// A run whose requests of two classes cost 10 and 100 us, in these shares.

@@ -73,7 +73,7 @@ mod tests {
         assert_eq!(first, Vec::<PathBuf>::new(), "the guest's first process is static");
         let refused = |bytes: &[u8]| libraries_of(Path::new("x"), bytes).unwrap_err().to_string();
         assert!(refused(b"#!/bin/sh\n").contains("script"));
-        assert!(refused(b"\x7fELF").contains("no 64-bit program"));
-        assert!(refused(b"").contains("no 64-bit program"));
+        assert!(refused(b"\x7fELF").contains("not a 64-bit program"));
+        assert!(refused(b"").contains("not a 64-bit program"));
     }
 }

@@ -71,7 +71,7 @@ fn say(args: &WanArgs, line: &str) {
 fn prepare(pair: &Pair, command: &mut Command) {
     command.env("STRAINGAUGE_SERVER", pair.server_addr_v4().to_string());
     command.env("STRAINGAUGE_SERVER_V6", pair.server_addr_v6().to_string());
-    // SAFETY: between fork and exec the closure makes one system call, on memory of its own.
+    // SAFETY: between fork and exec the closure makes one system call, on its own memory.
     unsafe { command.pre_exec(Signals::release) };
 }
 
