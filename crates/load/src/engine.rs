@@ -163,14 +163,14 @@ fn choose_address(plan: &LoadPlan, stop: &AtomicBool) -> SocketAddr {
         return plan.addresses[0];
     }
     let (addresses, timeout) = (plan.addresses.clone(), Duration::from_nanos(plan.connect_timeout_ns));
-    let (tell, hear) = std::sync::mpsc::channel();
+    let (found, receiver) = std::sync::mpsc::channel();
     // In a separate thread, because it may take several timeouts, and `stop` must be noticed meanwhile.
     std::thread::spawn(move || {
         let answers = |address: &&SocketAddr| std::net::TcpStream::connect_timeout(address, timeout).is_ok();
-        let _ = tell.send(addresses.iter().find(answers).copied());
+        let _ = found.send(addresses.iter().find(answers).copied());
     });
     while !stop.load(Ordering::Relaxed) {
-        match hear.recv_timeout(Duration::from_nanos(LOOK_NS)) {
+        match receiver.recv_timeout(Duration::from_nanos(LOOK_NS)) {
             Ok(Some(address)) => return address,
             Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
             _ => break,
@@ -251,7 +251,7 @@ impl<'a> Conductor<'a> {
 
     fn conduct(&mut self, handles: &[Handle<'_>]) {
         let any_over = |handles: &[Handle<'_>]| handles.iter().any(ScopedJoinHandle::is_finished);
-        self.tell_progress(monotonic_ns());
+        self.report_progress(monotonic_ns());
         let give_up_ns = self.began_ns.saturating_add(opening_limit_ns(self.plan));
         while self.control.ready() < handles.len() && monotonic_ns() < give_up_ns && !any_over(handles) {
             if !self.pause(2_000_000) {
@@ -301,7 +301,7 @@ impl<'a> Conductor<'a> {
     fn look(&mut self) -> bool {
         let now = monotonic_ns();
         if now >= self.last_progress.0 + PROGRESS_NS {
-            self.tell_progress(now);
+            self.report_progress(now);
         }
         // After the window stopping loses nothing, and nothing was interrupted.
         if self.stop.load(Ordering::Relaxed) {
@@ -313,7 +313,7 @@ impl<'a> Conductor<'a> {
         true
     }
 
-    fn tell_progress(&mut self, now: u64) {
+    fn report_progress(&mut self, now: u64) {
         let sum = |pick: fn(&Live) -> &std::sync::atomic::AtomicU64| -> u64 {
             self.lives.iter().map(|live| pick(live).load(Ordering::Relaxed)).sum()
         };

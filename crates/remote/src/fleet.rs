@@ -124,7 +124,7 @@ impl Fleet {
             (link.state, link.progress, link.has_started) = (WorkerState::Preparing, WireProgress::default(), false);
             link.send(&ToWorker::Plan(Box::new(PlanMessage::new(share, cap))));
         }
-        let conduct = Conduct { fleet: self, plan, live, stop, events, began_ns: monotonic_ns(), told_ns: 0 };
+        let conduct = Conduct { fleet: self, plan, live, stop, events, began_ns: monotonic_ns(), reported_ns: 0 };
         conduct.conduct()
     }
 
@@ -134,7 +134,7 @@ impl Fleet {
         // Events that are there are handled without another wait; a bounded number, because a worker may flood.
         for _ in 0..4096 {
             match self.events.recv_timeout(wait) {
-                Ok((index, event)) => self.links[index].hear(event),
+                Ok((index, event)) => self.links[index].handle(event),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
             }
             wait = Duration::ZERO;
@@ -208,7 +208,7 @@ struct Conduct<'a> {
     events: &'a mut dyn LoadEvents,
     began_ns: u64,
     /// When progress was last reported.
-    told_ns: u64,
+    reported_ns: u64,
 }
 
 impl Conduct<'_> {
@@ -248,7 +248,7 @@ impl Conduct<'_> {
         let give_up_ns = monotonic_ns() + RESULT_NS;
         while !self.live.iter().all(|index| is_over(&self.fleet.links[*index].state)) && monotonic_ns() < give_up_ns {
             self.fleet.pump(5_000_000, 0);
-            self.tell(window);
+            self.report_progress(window);
         }
         self.gather(started_unix_ms, is_cut)
     }
@@ -263,7 +263,7 @@ impl Conduct<'_> {
                 return true;
             }
             self.fleet.pump(2_000_000, 0);
-            self.tell((u64::MAX, u64::MAX));
+            self.report_progress((u64::MAX, u64::MAX));
         }
         true
     }
@@ -278,7 +278,7 @@ impl Conduct<'_> {
                 return true;
             }
             self.fleet.pump((until_ns - now).min(20_000_000), 0);
-            self.tell(window);
+            self.report_progress(window);
         }
     }
 
@@ -353,12 +353,12 @@ impl Conduct<'_> {
         }
     }
 
-    fn tell(&mut self, window: (u64, u64)) {
+    fn report_progress(&mut self, window: (u64, u64)) {
         let now = monotonic_ns();
-        if now < self.told_ns + PROGRESS_NS {
+        if now < self.reported_ns + PROGRESS_NS {
             return;
         }
-        self.told_ns = now;
+        self.reported_ns = now;
         let of = |pick: fn(&WireProgress) -> u64| -> u64 {
             self.live.iter().fold(0, |sum, index| sum.saturating_add(pick(&self.fleet.links[*index].progress)))
         };

@@ -231,7 +231,7 @@ impl Link {
     }
 
     /// Handles an event from it.
-    pub fn hear(&mut self, event: Event) {
+    pub fn handle(&mut self, event: Event) {
         if self.is_lost() {
             return;
         }

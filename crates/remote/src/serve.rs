@@ -56,7 +56,7 @@ fn drive(
     complete(&mut plan);
     sources.apply(&mut plan)?;
     load::check(&plan)?;
-    let mut events = Telling { lease, out, orders, started_late_ns: 0 };
+    let mut events = Reporting { lease, out, orders, started_late_ns: 0 };
     let result = load::run(&plan, &lease.stop, &mut events)?;
     Ok(WireResult::new(result, events.started_late_ns)?)
 }
@@ -72,14 +72,14 @@ fn complete(plan: &mut LoadPlan) {
 }
 
 /// Reports the load's progress to the driver, and waits for its start.
-struct Telling<'a> {
+struct Reporting<'a> {
     lease: &'a Lease,
     out: &'a SyncSender<String>,
     orders: &'a Receiver<Order>,
     started_late_ns: u64,
 }
 
-impl LoadEvents for Telling<'_> {
+impl LoadEvents for Reporting<'_> {
     fn starts_at(&mut self, earliest_ns: u64) -> u64 {
         let _ = self.out.send(line(&FromWorker::Ready {}));
         loop {

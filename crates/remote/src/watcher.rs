@@ -76,7 +76,7 @@ impl Watcher {
     fn pump(&mut self, patience_ns: u64) {
         let mut wait = Duration::from_millis(5);
         while let Ok((_, event)) = self.events.recv_timeout(wait) {
-            self.link.hear(event);
+            self.link.handle(event);
             wait = Duration::ZERO;
         }
         self.link.look(monotonic_ns(), patience_ns);

@@ -181,7 +181,7 @@ impl Helpers {
         for helper in &mut self.all {
             let part = left.min(helper.most);
             left -= part;
-            helper.tell(part)?;
+            helper.set_target(part)?;
         }
         let (mut nearest, mut since) = (u64::MAX, Instant::now());
         loop {
@@ -248,7 +248,7 @@ impl Helper {
         Ok(Helper { child, input: Some(input), counts, most: part.most })
     }
 
-    fn tell(&mut self, target: u64) -> Result<()> {
+    fn set_target(&mut self, target: u64) -> Result<()> {
         let input = self.input.as_mut().context("the helper was already stopped")?;
         writeln!(input, "{target}").context("a helper process of the cold connections ended")
     }

@@ -143,7 +143,7 @@ pub fn run_options(args: DriveArgs, example: &str) -> Result<RunOptions> {
 
 /// The path that the options ask for, if any.
 pub fn path_plan(options: &PathOptions, seed: u64) -> Result<Option<PathPlan>> {
-    if !options.is_asked() {
+    if !options.is_set() {
         return Ok(None);
     }
     let delay_ns = options.delay.map_or(0, |time| time.nanos());

@@ -85,7 +85,7 @@ impl Server {
         command.args(&plan.argv[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         match &pair {
             Some(pair) => pair.run_server(&mut command)?,
-            None => run_beside(&mut command, &plan.server_cpus),
+            None => run_pinned(&mut command, &plan.server_cpus),
         }
         let inherited_descriptors = record::machine::descriptor_limit();
         let mut child = command
@@ -387,8 +387,8 @@ fn reap_orphans() {
     while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
 }
 
-/// Without namespaces: in a new session (Ctrl-C belongs to us), pinned, and ended when we die.
-fn run_beside(command: &mut Command, cpus: &[usize]) {
+/// Without namespaces: in a new session (Ctrl-C ends straingauge alone), pinned, and ended when straingauge dies.
+fn run_pinned(command: &mut Command, cpus: &[usize]) {
     // SAFETY: an all-zero cpu_set_t is the valid empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     for cpu in cpus {

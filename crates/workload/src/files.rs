@@ -128,7 +128,7 @@ impl Tree {
     /// A log that cannot be read further, no target that succeeded, or more targets than the limit.
     pub fn of_trace(reader: &mut TraceReader, limits: &Limits) -> Result<Tree, FilesError> {
         let tallies = tally::Tallies::read(reader, limits)?;
-        let mut tree = Tree::of(tallies.wanted())?;
+        let mut tree = Tree::of(tallies.existing())?;
         tree.requests = tallies.requests;
         tree.requests_of_other_size = tallies.requests_of_other_size();
         tree.of_uncertain_size = tallies.of_uncertain_size();

@@ -52,7 +52,7 @@ impl PathOptions {
     }
 
     /// Whether any option asks for a path.
-    pub fn is_asked(&self) -> bool {
+    pub fn is_set(&self) -> bool {
         *self != PathOptions::default()
     }
 }

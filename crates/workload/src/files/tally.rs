@@ -82,7 +82,7 @@ impl Tallies {
     }
 
     /// Targets that need a file: target, size, origin.
-    pub(super) fn wanted(&self) -> Vec<(Vec<u8>, u64, SizeOrigin)> {
+    pub(super) fn existing(&self) -> Vec<(Vec<u8>, u64, SizeOrigin)> {
         let existing = self.by_target.iter().filter(|(_, tally)| tally.exists);
         existing
             .map(|(target, tally)| {

@@ -107,7 +107,7 @@ pub fn resolve(args: &SimulateArgs, file: ScenarioToml) -> Result<Option<Served>
     if args.packets.is_some() || file.simulate.warmup_packets.is_some() {
         return Err(wrong_usage("--packets belongs to the microbenchmark; with a server say --duration"));
     }
-    if (PathOptions { delay: None, quickack: false, ..file.path.clone() }).is_asked() {
+    if (PathOptions { delay: None, quickack: false, ..file.path.clone() }).is_set() {
         return Err(wrong_usage(
             "the guest's path has a delay and nothing else: leave loss, bandwidth and path-by out",
         ));
