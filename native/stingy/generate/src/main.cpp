@@ -195,7 +195,7 @@ void write(const std::string &path, const std::string &text) {
         throw Refusal(path + ": cannot be written: " + strerror(errno));
 }
 
-// The deepest bounded stage's stack. Stages without a bound are named: what exceeds the part lies in the low slab.
+// The deepest stage's stack. A stage without a bound is named in a warning: what exceeds the part lies in the low slab.
 void place_stack(Program &program, Options &options) {
     std::string unbounded;
     for (const Stage &stage : program.stages) {
