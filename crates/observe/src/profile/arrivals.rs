@@ -87,7 +87,7 @@ fn cause(check: &CpuCheck, difference: f64, period_ns: u64) -> (String, &'static
         _ if explains(arrivals.missing_ratio()) => (
             format!(
                 "{} of the machine's samples never came, though their timers were not late: the kernel drops those that meet \
-                 another profiler's, or throttles the event",
+                 another BPF program, or throttles the event",
                 percent(arrivals.missing_ratio())
             ),
             "end other profilers and tracers of this machine, or take a lower --frequency",
