@@ -87,7 +87,7 @@ impl Functions {
         self.accounts[account as usize].repeats += 1;
     }
 
-    /// What the caches made of it.
+    /// Its counts in the caches.
     #[inline(always)]
     pub fn caches(&mut self, place: u32) -> &mut Counts {
         let account = self.functions[place as usize].account;

@@ -145,7 +145,7 @@ defaults! {
     PROFILE_BUDGET: Duration = seconds(175);
     /// As in Figure 5 of Kim and Rixner (2005).
     PROFILE_CONNECTIONS: &[u64] = &[4, 32, 128, 512, 2048];
-    /// What a web server's usual limits let through.
+    /// The most that a web server's usual limits allow.
     PROFILE_WEB_CONNECTIONS: &[u64] = &[4, 32, 128, 512, 1024];
     /// Held while packet rates of the microbenchmark are varied.
     PROFILE_HELD_CONNECTIONS: u64 = 1;
@@ -200,7 +200,7 @@ defaults! {
     LIMIT: Bytes = Bytes(10 << 30);
 }
 
-/// What each name in help stands for, in lower case.
+/// The value of each name in help, in lower case.
 pub fn words() -> Vec<(String, String)> {
     let criteria = Criteria::default();
     let counts = |values: &[f64]| values.iter().map(|value| value.to_string()).collect::<Vec<_>>().join(",");

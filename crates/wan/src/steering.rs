@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 
 /// The sysfs of the calling thread's network namespace, reachable only through this descriptor: /sys shows the
-/// namespace of whoever mounted it, and mounting over it would be seen by others.
+/// namespace of the process that mounted it, and mounting over it would be seen by others.
 pub(crate) struct NamespaceSysfs {
     root: OwnedFd,
 }

@@ -11,7 +11,9 @@ pub fn client_plan(options: &ClientOptions, load: &LoadOptions, target: &Target)
     let bandwidth = match (options.asked_bandwidth, options.demanded_bandwidth) {
         (None, None) => None,
         (None, Some(_)) => {
-            return Err(wrong_usage("--demanded-bandwidth is a part of what is asked for: give --asked-bandwidth too"));
+            return Err(wrong_usage(
+                "--demanded-bandwidth is a part of the asked bandwidth: give --asked-bandwidth too",
+            ));
         }
         (Some(asked), demanded) => {
             let demanded = demanded.map_or(asked.0 * crate::defaults::DEMANDED_SHARE.0, |demanded| demanded.0);

@@ -141,7 +141,7 @@ fn replay(options: &WorkloadOptions, load: &LoadOptions, target: &Target, is_swe
     ];
     if let Some((option, _)) = excluded.iter().find(|(_, is_given)| *is_given) {
         return Err(wrong_usage(format!(
-            "{option} does not go with --trace: the log says what is asked for, and when"
+            "{option} does not go with --trace: the log decides which requests are sent, and when"
         )));
     }
     if load.rate.is_some() {
