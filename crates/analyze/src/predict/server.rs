@@ -4,15 +4,15 @@
 //! demand(N, U) = base + wake (1 - U) + growth N + doubling log2(N) + cold_growth C
 //!
 //! A request that finds the CPU idle pays for waking it (`wake`). If caches and the CPU's clock cool down while it
-//! idles, the price depends on how long that was: with the time constant `cooling` and exponential gaps it is wake / (1
-//! + X cooling) at the rate X, which falls early and then stays low, where wake (1 - U) falls in a straight line all
-//! the way to saturation. The work that grows with connections (the plastic zone) is `growth`. If it is cache misses on
-//! the connections' state it grows by steps, one level of the cache after the other, and ends when all accesses miss:
-//! the same amount for each doubling (`doubling`) is nearer to that than a straight line. The CPUs may also do work
-//! that does not follow the rate (`background`, timers and ticks): the intercept of Banga and Mogul's lines. It makes
-//! requests look expensive at low rates, and takes its share of the capacity. The queue is solved by Schweitzer's
-//! approximation with the residual service of Pollaczek and Khinchine (`cv_squared` 1 gives the exponential case),
-//! which is a quadratic in the throughput; several CPUs as Seidmann does.
+//! idles, the price depends on how long that was: with the time constant `cooling` and exponential gaps it is
+//! `wake/(1+X*cooling)` at the rate X, which falls early and then stays low, where `wake*(1-U)` falls in a straight
+//! line all the way to saturation. The work that grows with connections (the plastic zone) is `growth`. If it is cache
+//! misses on the connections' state it grows by steps, one level of the cache after the other, and ends when all
+//! accesses miss: the same amount for each doubling (`doubling`) is nearer to that than a straight line. The CPUs may
+//! also do work that does not follow the rate (`background`, timers and ticks): the intercept of Banga and Mogul's
+//! lines. It makes requests look expensive at low rates, and takes its share of the capacity. The queue is solved by
+//! Schweitzer's approximation with the residual service of Pollaczek and Khinchine (`cv_squared` 1 gives the
+//! exponential case), which is a quadratic in the throughput; several CPUs as Seidmann does.
 
 use super::readings::Reading;
 use super::regression::minimise;
