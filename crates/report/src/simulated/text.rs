@@ -6,7 +6,7 @@ use analyze::simulated::sentences;
 use record::simulation::Simulation;
 use record::text::plain;
 
-/// What was simulated.
+/// The subject of the simulation.
 pub(super) fn headline(simulation: &Simulation) -> String {
     format!(
         "Simulated, nothing measured: Linux {} in {}, {} points",
