@@ -1,21 +1,7 @@
 //! Times the solvers of `analyze::predict` for `bench/predict/run`: one CSV line a round.
 
-use analyze::predict::network::{Class, Station};
-use analyze::predict::{approximate, check, exact, readings::Reading};
+use analyze::predict::{check, readings::Reading};
 use std::time::Instant;
-
-fn classes(population: u64) -> Vec<Class> {
-    [2.0, 5.0, 0.5].map(|think_s| Class { population, think_s }).to_vec()
-}
-
-fn stations() -> Vec<Station> {
-    vec![
-        Station::queue("cpu", &[0.010, 0.020, 0.005]),
-        Station::queue("disk", &[0.030, 0.004, 0.012]),
-        Station::queue("network", &[0.002, 0.015, 0.008]),
-        Station::delay("path", &[0.040, 0.040, 0.040]),
-    ]
-}
 
 fn readings() -> Vec<Reading> {
     let mut all = Vec::new();
@@ -55,12 +41,6 @@ fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("round,what,ms,check");
     for round in 0..9 {
-        let (ms, solved) = timed(|| exact::closed(&stations(), &classes(100)));
-        println!("{round},exact MVA of 3 classes x 100,{ms:.2},{:.6}/s", solved?.throughput_per_sec[0]);
-        let (ms, solved) = timed(|| approximate::schweitzer(&stations(), &classes(333_334)));
-        println!("{round},Schweitzer with 1000002 customers,{ms:.2},{:.6}/s", solved?.throughput_per_sec[0]);
-        let (ms, solved) = timed(|| approximate::linearizer(&stations(), &classes(333_334)));
-        println!("{round},Linearizer with 1000002 customers,{ms:.2},{:.6}/s", solved?.throughput_per_sec[0]);
         let readings = readings();
         let (ms, chosen) = timed(|| check::choose(&readings, 1.0));
         let server = chosen?.server;

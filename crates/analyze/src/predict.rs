@@ -1,18 +1,13 @@
 //! What-if answers from measured runs: service demands, models of the server, and their check against measurement.
 //!
 //! Read in this order: [`of_runs`], then [`server`] (the model), [`check`] (how it is chosen and tested), [`question`]
-//! (what-ifs), [`demand`] (the demand law and the lines). Queueing networks in general: [`network`] and the solvers
-//! [`exact`], [`approximate`], [`convolution`], [`open`]; fits: [`usl`], [`regression`]. Meaning, units and assumptions:
-//! `docs/predict.md`.
+//! (what-ifs), [`demand`] (the demand law and the lines), [`open`] (a queue before the open loop); fits: [`usl`], [`regression`].
+//! Meaning, units and assumptions: `docs/predict.md`.
 
-pub mod approximate;
 pub mod check;
-pub mod convolution;
 pub mod curve;
 pub mod demand;
-pub mod exact;
 pub mod mix;
-pub mod network;
 pub mod open;
 pub mod open_points;
 pub mod question;

@@ -2,7 +2,6 @@
 //! each.
 
 use super::check::typicals;
-use super::open::general_service;
 use super::readings::Readings;
 use super::server::{FULL, Server};
 use super::validate::{Checked, RATE_ERROR, TIME_ERROR, checked};
@@ -45,9 +44,7 @@ pub fn checks(readings: &Readings, server: &Server) -> Vec<Checked> {
         let rate = ("throughput", "open", "1/s");
         let predicted = Some(level.load.min(capacity));
         numbers.push(checked(rate, Some(level.load), level.throughput_per_sec, predicted, RATE_ERROR));
-        let queue = server.open_service_s(level.load, level.cold).and_then(|service| {
-            general_service(level.load, service, server.cv_squared, server.cpus.round().max(1.0) as u32).ok()
-        });
+        let queue = server.open_queue(level.load, level.cold);
         if let (Some(measured), Some(queue), false) = (level.p50_s, queue, level.failed) {
             let predicted = queue.wait_quantile_s(0.5) + queue.response_s - queue.wait_s + server.path_s;
             numbers.push(checked(("p50", "open", "s"), Some(level.load), measured, Some(predicted), TIME_ERROR));

@@ -4,7 +4,7 @@
 use super::check::{Choice, interval, typicals};
 use super::demand::{Shape, shape};
 use super::mix::Mix;
-use super::open::{Queue, general_service};
+use super::open::Queue;
 use super::open_points;
 use super::readings::{PredictError, Readings};
 use super::server::{Form, Server, first};
@@ -255,8 +255,7 @@ impl Situation<'_> {
         if self.failed_at(rate).is_some() {
             return None;
         }
-        let service = server.open_service_s(rate, self.question.cold.unwrap_or(0.0))?;
-        general_service(rate, service, server.cv_squared, server.cpus.round().max(1.0) as u32).ok()
+        server.open_queue(rate, self.question.cold.unwrap_or(0.0))
     }
 
     /// Little's law gives the mean; the shape of the distribution is the measured one, and a longer path shifts it.

@@ -14,6 +14,7 @@
 //! Schweitzer's approximation with the residual service of Pollaczek and Khinchine (`cv_squared` 1 gives the
 //! exponential case), which is a quadratic in the throughput; several CPUs as Seidmann does.
 
+use super::open::{Queue, general_service};
 use super::readings::Reading;
 use super::regression::minimise;
 use super::usl;
@@ -268,11 +269,13 @@ impl Server {
         (1.0 - self.background_cpus / self.cpus).max(0.01)
     }
 
-    /// Open loop: the CPU's time for a request at this rate, stretched by the background work; `None` if the rate is
-    /// beyond the capacity.
-    pub fn open_service_s(&self, rate_per_sec: f64, cold: f64) -> Option<f64> {
-        let service = self.service_s(rate_per_sec, cold);
-        (rate_per_sec * service < self.cpus && rate_per_sec < self.limit()).then_some(service)
+    /// The queue before the server in an open loop of this rate, each request's CPU time stretched by the work beside; `None` where the
+    /// rate is beyond the capacity.
+    pub fn open_queue(&self, rate_per_sec: f64, cold: f64) -> Option<Queue> {
+        let service_s = self.service_s(rate_per_sec, cold);
+        let is_possible = rate_per_sec * service_s < self.cpus && rate_per_sec < self.limit();
+        let servers = self.cpus.round().max(1.0) as u32;
+        is_possible.then(|| general_service(rate_per_sec, service_s, self.cv_squared, servers)).flatten()
     }
 
     /// Open loop: the busy share of the CPUs at this rate, or at the capacity if the rate is beyond it.

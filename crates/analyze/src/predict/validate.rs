@@ -7,7 +7,6 @@
 
 use super::check::{Extrapolation, typicals};
 use super::demand::shape;
-use super::open::general_service;
 use super::readings::{Reading, Readings, levels};
 use super::server::{Server, first};
 use crate::statistics::median;
@@ -149,21 +148,17 @@ fn open(readings: &Readings, server: &Server, findings: &Findings) -> Vec<Checke
     let yields = sweep.yield_point.estimate.unwrap_or(criteria.saturation_ratio * capacity);
     let fails = sweep.failure_point.estimate.unwrap_or(f64::INFINITY);
     let all = typicals(&readings.open);
-    let queue = |rate: f64| {
-        general_service(rate, server.open_service_s(rate, 0.0)?, server.cv_squared, server.cpus.round().max(1.0) as u32)
-            .ok()
-    };
     let beside: Vec<f64> = all
         .iter()
         .filter(|level| level.load <= yields / 2.0)
-        .filter_map(|level| Some(level.p50_s? - queue(level.load)?.wait_quantile_s(0.5)))
+        .filter_map(|level| Some(level.p50_s? - server.open_queue(level.load, 0.0)?.wait_quantile_s(0.5)))
         .collect();
     let Some(beside) = median(&beside).filter(|beside| *beside > 0.0) else { return numbers };
     // Close to the capacity a window is too short for the queue to settle: its length decides the value.
     let is_steady =
         |level: &&Reading| level.load > yields / 2.0 && level.load < 0.9 * fails.min(capacity) && !level.failed;
     for level in all.iter().filter(is_steady) {
-        let (Some(measured), Some(queue)) = (level.p50_s, queue(level.load)) else { continue };
+        let (Some(measured), Some(queue)) = (level.p50_s, server.open_queue(level.load, 0.0)) else { continue };
         let predicted = Some(beside + queue.wait_quantile_s(0.5));
         numbers.push(checked(("p50", "open", "s"), Some(level.load), measured, predicted, TIME_ERROR));
     }
