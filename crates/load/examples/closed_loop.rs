@@ -1,7 +1,6 @@
 //! The smallest use of the engine: `closed_loop ADDRESS CONNECTIONS SECONDS [REQUESTS_PER_CONNECTION] [RATE] [CPU]`.
 
 use load::{LoadEvents, check, run};
-use record::scenario::RequestTarget;
 use record::{Arrival, LoadPlan, Pace};
 use std::sync::atomic::AtomicBool;
 
@@ -17,27 +16,14 @@ fn main() {
         rate_per_sec => Pace::Open { rate_per_sec, arrival: Arrival::Constant },
     };
     let plan = LoadPlan {
-        addresses: vec![address],
-        host: address.to_string(),
-        method: "GET".into(),
-        targets: vec![RequestTarget { path: "/".into() }],
-        headers: Vec::new(),
-        body: Vec::new(),
         pace,
         connections: number(1) as u64,
         requests_per_connection: number(3) as u64,
-        threads: 1,
         cpus: arguments.get(5).map(|_| number(5) as usize).into_iter().collect(),
-        warmup_ns: 0,
         duration_ns: (number(2) * 1e9) as u64,
         timeout_ns: 10_000_000_000,
-        connect_timeout_ns: 5_000_000_000,
-        connect_rate_per_sec: 0.0,
-        source_addresses: Vec::new(),
-        seed: 1,
         precise: arguments.iter().any(|text| text == "precise"),
-        workload: Default::default(),
-        clients: Default::default(),
+        ..LoadPlan::simple(address)
     };
     if let Err(error) = check(&plan) {
         eprintln!("{error}");

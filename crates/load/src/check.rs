@@ -269,11 +269,10 @@ pub(crate) fn sources(plan: &LoadPlan, target: SocketAddr, rules: &PortRules) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_plan::plan;
     use record::scenario::RequestTarget;
 
     fn refused(change: impl FnOnce(&mut LoadPlan)) -> String {
-        let mut plan = plan(([127, 0, 0, 1], 80).into());
+        let mut plan = LoadPlan::simple(([127, 0, 0, 1], 80).into());
         assert!(check(&plan).is_ok(), "{:?}", check(&plan));
         change(&mut plan);
         check(&plan).expect_err("must be refused").to_string()
@@ -339,7 +338,7 @@ mod tests {
 
     #[test]
     fn a_loopback_herd_gets_more_source_addresses() {
-        let mut plan = plan(([127, 0, 0, 2], 80).into());
+        let mut plan = LoadPlan::simple(([127, 0, 0, 2], 80).into());
         plan.connections = 60_000;
         let rules = PortRules { low: 32768, high: 60999, can_scan: true, time_wait_ns: 0, threads: 1 };
         let found = sources(&plan, plan.addresses[0], &rules);

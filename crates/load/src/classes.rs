@@ -167,13 +167,12 @@ fn result(grouping: Grouping, label: &str, asked_ratio: Option<f64>, tally: &Cla
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_plan::plan;
     use record::scenario::RequestTarget;
     use record::workload::RequestClass;
 
     #[test]
     fn kinds_are_the_sums_of_their_classes() {
-        let mut plan = plan(([127, 0, 0, 1], 80).into());
+        let mut plan = LoadPlan::simple(([127, 0, 0, 1], 80).into());
         plan.targets = ["/a", "/b", "/c"].map(|path| RequestTarget { path: path.into() }).into();
         let class = |label: &str, kind| RequestClass { label: label.into(), kind, largest_bytes: None };
         plan.workload.classes =

@@ -258,11 +258,10 @@ fn server_errors(result: &LoadResult) -> Option<Doubt> {
 mod tests {
     use super::*;
     use crate::microbenchmark::Outcome;
-    use crate::test_plan::plan;
 
     /// 100 connections for 1 s; each answer took `service_ns`.
     fn balance(answered: u64, service_ns: u64, more: impl FnOnce(&mut LoadResult, &mut LoadPlan)) -> Option<String> {
-        let mut plan = plan(([127, 0, 0, 1], 80).into());
+        let mut plan = LoadPlan::simple(([127, 0, 0, 1], 80).into());
         plan.connections = 100;
         let mut result = LoadResult::from(Outcome { window_ns: 1_000_000_000, ..Default::default() });
         result.counts.completed_in_window = answered;

@@ -21,6 +21,7 @@ use crate::tls::{TlsSetting, TlsTally};
 use crate::worker::{self, GRACE_NS, Report, Task};
 use record::time::{monotonic_ns, unix_ms};
 use record::{LoadPlan, Share};
+use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
@@ -52,12 +53,11 @@ pub trait LoadEvents {
 }
 
 /// The progress of a load.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// Since [`run`] began.
+    #[serde(skip)]
     pub elapsed_ns: u64,
-    /// Since the window began; absent before, at most the window's length after.
-    pub window_elapsed_ns: Option<u64>,
     /// Established connections.
     pub connected: u64,
     /// Complete responses in the window.
@@ -65,11 +65,10 @@ pub struct Progress {
     /// Failed requests in the window, non-2xx included.
     pub failed: u64,
     /// Complete responses per second since the last progress.
-    pub interval_throughput_per_sec: f64,
+    pub throughput_per_sec: f64,
     /// Connections are being opened, or the load runs but the window has not begun.
+    #[serde(skip)]
     pub in_warmup: bool,
-    /// The window is over and the last responses are on their way.
-    pub is_draining: bool,
 }
 
 /// Runs one load. Blocks until it is over; at most 300 ms longer than `stop` being set, which keeps what was measured
@@ -319,17 +318,13 @@ impl<'a> Conductor<'a> {
         };
         let total = sum(|live| &live.completed_total);
         let (last_ns, last_total) = std::mem::replace(&mut self.last_progress, (now, total));
-        let window_elapsed_ns = (now >= self.begin_ns).then(|| now.min(self.end_ns) - self.begin_ns);
         let progress = Progress {
             elapsed_ns: now - self.began_ns,
-            window_elapsed_ns,
             connected: sum(|live| &live.connected),
             completed: sum(|live| &live.completed),
             failed: sum(|live| &live.failed),
-            interval_throughput_per_sec: (total.saturating_sub(last_total)) as f64 * 1e9
-                / (now - last_ns).max(1) as f64,
-            in_warmup: window_elapsed_ns.is_none(),
-            is_draining: now >= self.end_ns,
+            throughput_per_sec: (total.saturating_sub(last_total)) as f64 * 1e9 / (now - last_ns).max(1) as f64,
+            in_warmup: now < self.begin_ns,
         };
         self.events.progress(&progress);
     }

@@ -58,36 +58,3 @@ pub use result::LoadResult;
 pub use series::HEADER as SERIES_HEADER;
 pub use supply::{NoSupply, ReplayRequest, ReplaySource, ReplayStep, Supply};
 pub use tls::TlsTally;
-
-#[cfg(test)]
-mod test_plan {
-    use record::scenario::RequestTarget;
-    use record::{LoadPlan, Pace};
-
-    /// A plan that passes [`crate::check`]: one connection, closed loop, 100 ms.
-    pub(crate) fn plan(address: std::net::SocketAddr) -> LoadPlan {
-        LoadPlan {
-            addresses: vec![address],
-            host: address.to_string(),
-            method: "GET".into(),
-            targets: vec![RequestTarget { path: "/".into() }],
-            headers: Vec::new(),
-            body: Vec::new(),
-            pace: Pace::Closed,
-            connections: 1,
-            requests_per_connection: 0,
-            threads: 1,
-            cpus: Vec::new(),
-            warmup_ns: 0,
-            duration_ns: 100_000_000,
-            timeout_ns: 1_000_000_000,
-            connect_timeout_ns: 1_000_000_000,
-            connect_rate_per_sec: 0.0,
-            source_addresses: Vec::new(),
-            seed: 1,
-            precise: false,
-            workload: Default::default(),
-            clients: Default::default(),
-        }
-    }
-}

@@ -21,46 +21,10 @@ pub fn is_redirect(status: u16) -> bool {
 /// The server's answer to one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProbeResponse {
-    /// The address that answered.
-    pub address: SocketAddr,
     /// Status code of the final response.
     pub status: u16,
-    /// How the end of the body is marked: `content-length`, `chunked`, `until close`, or `no body`.
-    pub framing: &'static str,
-    /// Status line, fields and framing (chunk sizes), interim responses included.
-    pub header_bytes: u64,
-    /// Body without framing.
-    pub body_bytes: u64,
-    /// Whether the server keeps the connection.
-    pub is_keep_alive: bool,
-    /// The `Server` field, printable. Untrusted text.
-    pub server: Option<Outside>,
     /// The `Location` field, printable. Untrusted text.
     pub location: Option<Outside>,
-    /// Time to establish the connection.
-    pub connect_ns: u64,
-    /// Time from the request to the last byte.
-    pub service_ns: u64,
-    /// Whether the body says that this is the TLS port.
-    is_tls_complaint: bool,
-}
-
-impl ProbeResponse {
-    /// A sentence if the answer is complete HTTP but probably not what was meant to be measured: an error, a redirect.
-    pub fn complaint(&self) -> Option<String> {
-        let address = self.address;
-        match (self.status, &self.location) {
-            (400, _) if self.is_tls_complaint => Some(LoadError::Tls(address).to_string()),
-            (status, Some(location)) if is_redirect(status) => Some(format!(
-                "{address} redirects (status {}) to {location}: the load would measure the redirect; give that URL instead",
-                self.status
-            )),
-            (200..=399, _) => None,
-            (status, _) => Some(format!(
-                "{address} answers with status {status}: the load would measure its error path; check path, host and headers"
-            )),
-        }
-    }
 }
 
 /// Sends the plan's first request once to each address in turn until one accepts the connection. `timeout` bounds
@@ -70,9 +34,9 @@ pub fn probe(plan: &LoadPlan, timeout: Duration) -> Result<ProbeResponse, LoadEr
     let mut first_error = None;
     for address in &plan.addresses {
         match connect(*address, timeout) {
-            Ok((stream, connect_ns)) => {
+            Ok(stream) => {
                 let stream = secured(plan, *address, stream, timeout)?;
-                return exchange(plan, *address, stream, connect_ns, timeout);
+                return exchange(plan, *address, stream, timeout);
             }
             Err(error) => {
                 first_error.get_or_insert(error);
@@ -87,7 +51,7 @@ pub fn probe(plan: &LoadPlan, timeout: Duration) -> Result<ProbeResponse, LoadEr
 pub fn connect_once(plan: &LoadPlan, timeout: Duration) -> Result<(), LoadError> {
     let mut first_error = None;
     for address in &plan.addresses {
-        match connect(*address, timeout).and_then(|(stream, _)| secured(plan, *address, stream, timeout)) {
+        match connect(*address, timeout).and_then(|stream| secured(plan, *address, stream, timeout)) {
             Ok(_) => return Ok(()),
             Err(error) => {
                 first_error.get_or_insert(error);
@@ -141,10 +105,9 @@ fn secured(
     Ok(Exchange { stream: Box::new(rustls::StreamOwned::new(session, stream)), socket })
 }
 
-fn connect(address: SocketAddr, timeout: Duration) -> Result<(TcpStream, u64), LoadError> {
-    let begun = Instant::now();
+fn connect(address: SocketAddr, timeout: Duration) -> Result<TcpStream, LoadError> {
     match TcpStream::connect_timeout(&address, timeout) {
-        Ok(stream) => Ok((stream, begun.elapsed().as_nanos() as u64)),
+        Ok(stream) => Ok(stream),
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => Err(LoadError::Refused(address)),
         Err(error) if error.kind() == ErrorKind::TimedOut => {
             Err(LoadError::ConnectTimeout { address, after_ms: timeout.as_millis() as u64 })
@@ -157,7 +120,6 @@ fn exchange(
     plan: &LoadPlan,
     address: SocketAddr,
     exchange: Exchange,
-    connect_ns: u64,
     timeout: Duration,
 ) -> Result<ProbeResponse, LoadError> {
     let network = |cause| LoadError::Network { address, cause };
@@ -171,7 +133,7 @@ fn exchange(
     let mut framing = Framing::new();
     let mut heads = HeadCache::new(requests.is_head, 1);
     let mut start: Vec<u8> = Vec::new();
-    let (mut received, mut body) = (0u64, 0u64);
+    let mut received = 0u64;
     let mut buffer = vec![0; 64 * 1024];
     loop {
         let left = timeout.saturating_sub(begun.elapsed());
@@ -187,15 +149,13 @@ fn exchange(
                     AtEnd::Nothing => Err(LoadError::NoResponse { address, how: "closed the connection" }),
                     AtEnd::Truncated => Err(LoadError::Truncated { address, received }),
                 }
-                .map(|()| response(address, &framing, &start, received, body, connect_ns, begun, requests.is_head));
+                .map(|()| response(&framing, &start, requests.is_head));
             }
             Ok(count) => count,
             // A TLS peer that ends without notice: the framing decides whether the response is complete.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
                 return match framing.at_end() {
-                    AtEnd::Complete => {
-                        Ok(response(address, &framing, &start, received, body, connect_ns, begun, requests.is_head))
-                    }
+                    AtEnd::Complete => Ok(response(&framing, &start, requests.is_head)),
                     _ => Err(LoadError::Truncated { address, received }),
                 };
             }
@@ -215,21 +175,11 @@ fn exchange(
         start.extend_from_slice(&buffer[..keep]);
         match framing.feed(&mut heads, 0, &buffer[..count]) {
             Ok(fed) => {
-                body += fed.body as u64;
                 if fed.is_complete && fed.used < count {
                     return Err(not_http(address, Malformed("more bytes came than the response announced"), &start));
                 }
                 if fed.is_complete {
-                    return Ok(response(
-                        address,
-                        &framing,
-                        &start,
-                        received,
-                        body,
-                        connect_ns,
-                        begun,
-                        requests.is_head,
-                    ));
+                    return Ok(response(&framing, &start, requests.is_head));
                 }
             }
             Err(malformed) => return Err(not_http(address, malformed, &start)),
@@ -256,53 +206,20 @@ fn printable(bytes: &[u8], limit: usize) -> String {
     format!("\"{short}{more}\"")
 }
 
-#[expect(clippy::too_many_arguments, reason = "one call site in two places; a struct would only rename them")]
-fn response(
-    address: SocketAddr,
-    framing: &Framing,
-    start: &[u8],
-    received: u64,
-    body_bytes: u64,
-    connect_ns: u64,
-    begun: Instant,
-    is_head: bool,
-) -> ProbeResponse {
-    let head = final_head(start, is_head);
-    let field = |name| head.and_then(|(bytes, _)| field(bytes, name));
-    ProbeResponse {
-        address,
-        status: framing.status(),
-        framing: head.map_or("until close", |(_, kind)| kind),
-        header_bytes: received - body_bytes,
-        body_bytes,
-        is_keep_alive: framing.is_keep_alive(),
-        server: field("server"),
-        location: field("location"),
-        connect_ns,
-        service_ns: begun.elapsed().as_nanos() as u64,
-        is_tls_complaint: memchr::memmem::find(start, b"HTTPS port").is_some()
-            || memchr::memmem::find(start, b"HTTP request to an HTTPS server").is_some(),
-    }
+fn response(framing: &Framing, start: &[u8], is_head: bool) -> ProbeResponse {
+    let location = final_head(start, is_head).and_then(|head| field(head, "location"));
+    ProbeResponse { status: framing.status(), location }
 }
 
-/// The bytes of the final head and the name of its framing, after interim ones.
-fn final_head(start: &[u8], is_head: bool) -> Option<(&[u8], &'static str)> {
-    use crate::framing::BodyKind;
+/// The bytes of the final head, after interim ones.
+fn final_head(start: &[u8], is_head: bool) -> Option<&[u8]> {
     let mut rest = start;
     loop {
         let end = crate::framing::head_end(rest)?;
-        let head = parse_head(&rest[..end], is_head).ok()?;
-        if head.is_interim() {
-            rest = &rest[end..];
-            continue;
+        if !parse_head(&rest[..end], is_head).ok()?.is_interim() {
+            return Some(&rest[..end]);
         }
-        let kind = match head.body {
-            BodyKind::None => "no body",
-            BodyKind::Fixed(_) => "content-length",
-            BodyKind::Chunked => "chunked",
-            BodyKind::UntilClose => "until close",
-        };
-        return Some((&rest[..end], kind));
+        rest = &rest[end..];
     }
 }
 

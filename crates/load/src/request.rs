@@ -124,11 +124,10 @@ fn encode(plan: &LoadPlan, path: &str, is_last: bool) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_plan::plan;
 
     #[test]
     fn the_last_request_of_a_connection_says_so() {
-        let mut plan = plan(([127, 0, 0, 1], 80).into());
+        let mut plan = LoadPlan::simple(([127, 0, 0, 1], 80).into());
         plan.host = "example".into();
         plan.headers = vec![("X-A".into(), "b".into())];
         let requests = Requests::new(&plan);
@@ -141,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_body_comes_with_its_length() {
-        let mut plan = plan(([127, 0, 0, 1], 80).into());
+        let mut plan = LoadPlan::simple(([127, 0, 0, 1], 80).into());
         plan.method = "POST".into();
         plan.body = b"a=1".to_vec();
         let requests = Requests::new(&plan);

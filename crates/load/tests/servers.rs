@@ -1,7 +1,6 @@
 //! Small servers of `std::net`, one thread a connection, for the tests to misbehave with.
 
 use load::{LoadEvents, LoadResult, Progress};
-use record::scenario::RequestTarget;
 use record::{Arrival, LoadPlan, Pace};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -104,29 +103,7 @@ pub fn reset(stream: TcpStream) {
 
 /// A closed loop of two connections for 200 ms.
 pub fn plan(address: SocketAddr) -> LoadPlan {
-    LoadPlan {
-        addresses: vec![address],
-        host: address.to_string(),
-        method: "GET".into(),
-        targets: vec![RequestTarget { path: "/".into() }],
-        headers: Vec::new(),
-        body: Vec::new(),
-        pace: Pace::Closed,
-        connections: 2,
-        requests_per_connection: 0,
-        threads: 1,
-        cpus: Vec::new(),
-        warmup_ns: 0,
-        duration_ns: 200 * MS,
-        timeout_ns: 5_000 * MS,
-        connect_timeout_ns: 5_000 * MS,
-        connect_rate_per_sec: 0.0,
-        source_addresses: Vec::new(),
-        seed: 1,
-        precise: false,
-        workload: Default::default(),
-        clients: Default::default(),
-    }
+    LoadPlan { connections: 2, duration_ns: 200 * MS, ..LoadPlan::simple(address) }
 }
 
 pub fn open(address: SocketAddr, rate_per_sec: f64, arrival: Arrival) -> LoadPlan {

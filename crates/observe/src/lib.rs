@@ -57,7 +57,7 @@ pub mod watch;
 pub mod window;
 mod yardstick;
 
-pub use capabilities::{Capability, capabilities};
+pub use capabilities::capabilities;
 pub use error::ObserveError;
 pub use group::{Group, Target};
 pub use listening::{ServerProcess, listening_addresses, server_on_port};

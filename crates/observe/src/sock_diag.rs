@@ -164,17 +164,23 @@ pub struct DiagSocket {
     is_old_interface_refused: bool,
 }
 
+/// A socket that asks for sockets, in the network namespace of the calling thread.
+pub(crate) fn socket() -> rustix::io::Result<OwnedFd> {
+    let socket = rustix::net::socket_with(
+        AddressFamily::NETLINK,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        Some(netlink::SOCK_DIAG),
+    )?;
+    // The kernel answers at once; the limit only keeps a lost datagram from blocking for ever.
+    set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_secs(5)))?;
+    Ok(socket)
+}
+
 impl DiagSocket {
     /// Opens the socket. Needs no privilege.
     pub fn connect() -> io::Result<Self> {
-        let socket = rustix::net::socket_with(
-            AddressFamily::NETLINK,
-            SocketType::DGRAM,
-            SocketFlags::CLOEXEC,
-            Some(netlink::SOCK_DIAG),
-        )?;
-        // The kernel answers at once; the limit only keeps a lost datagram from blocking for ever.
-        set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_secs(5)))?;
+        let socket = socket()?;
         Ok(DiagSocket { socket, buffer: vec![0; BUFFER_BYTES], sequence: 0, is_old_interface_refused: false })
     }
 

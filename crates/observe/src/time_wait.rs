@@ -3,12 +3,10 @@
 use crate::ObserveError;
 use crate::namespace::in_namespace_of;
 use crate::port_sockets::PortReader;
-use crate::sock_diag::{HEADER_BYTES, Interface, Scope, request, u32_at};
+use crate::sock_diag::{self, HEADER_BYTES, Interface, Scope, request, u32_at};
 use rustix::fd::OwnedFd;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
+use rustix::net::{RecvFlags, SendFlags};
 use std::io;
-use std::time::Duration;
 
 const TIME_WAIT: u8 = 6;
 /// Ends a socket; needs CAP_NET_ADMIN, and CONFIG_INET_DIAG_DESTROY.
@@ -28,17 +26,8 @@ impl TimeWaitSockets {
     /// Of the port, in the namespace of `pid` (of the calling thread for `None`).
     pub fn open(pid: Option<u32>, port: u16) -> Result<Self, ObserveError> {
         let reader = PortReader::open(pid, port)?;
-        let socket = in_namespace_of(pid, || {
-            let socket = rustix::net::socket_with(
-                AddressFamily::NETLINK,
-                SocketType::DGRAM,
-                SocketFlags::CLOEXEC,
-                Some(netlink::SOCK_DIAG),
-            )?;
-            set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_secs(5)))?;
-            Ok(socket)
-        })?
-        .map_err(|source: rustix::io::Errno| ObserveError::Sockets { port, source: source.into() })?;
+        let socket = in_namespace_of(pid, sock_diag::socket)?
+            .map_err(|source| ObserveError::Sockets { port, source: source.into() })?;
         Ok(TimeWaitSockets { port, reader, socket })
     }
 

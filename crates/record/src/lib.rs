@@ -57,6 +57,6 @@ pub use scenario::{Arrival, Criteria, LoadPlan, LoadRun, Pace, RunKind, Scenario
 pub use sentence::sentence;
 pub use share::Share;
 pub use text::Outside;
-pub use watched::{Watched, WatchedClass};
+pub use watched::{ClientSide, Watched, WatchedClass};
 pub use what_if::WhatIf;
 pub use workload::{Workload, WorkloadResult};

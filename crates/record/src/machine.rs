@@ -34,6 +34,36 @@ pub struct MachineFacts {
     pub straingauge: String,
 }
 
+/// One thing that a measurement may need.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Capability {
+    /// Short name, the same on every machine.
+    pub name: String,
+    /// Whether it is available.
+    pub is_available: bool,
+    /// The finding, in a few words. May contain text of this machine.
+    pub detail: String,
+    /// The loss without it, and the remedy; empty if it is available.
+    pub remedy: String,
+}
+
+impl Capability {
+    /// One that is available.
+    pub fn there(name: &str, detail: impl Into<String>) -> Self {
+        Capability { name: name.into(), is_available: true, detail: detail.into(), remedy: String::new() }
+    }
+
+    /// One that is missing.
+    pub fn missing(name: &str, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Capability { name: name.into(), is_available: false, detail: detail.into(), remedy: remedy.into() }
+    }
+
+    /// Available or missing.
+    pub fn of(name: &str, is_available: bool, detail: impl Into<String>, remedy: &str) -> Self {
+        if is_available { Self::there(name, detail) } else { Self::missing(name, detail, remedy) }
+    }
+}
+
 /// The settings that are stored with every run.
 const SYSCTLS: &[&str] = &[
     "net.core.somaxconn",

@@ -99,6 +99,33 @@ pub struct LoadPlan {
 }
 
 impl LoadPlan {
+    /// One connection that asks for / for 100 ms, in a closed loop: what others change.
+    pub fn simple(address: std::net::SocketAddr) -> LoadPlan {
+        LoadPlan {
+            addresses: vec![address],
+            host: address.to_string(),
+            method: "GET".into(),
+            targets: vec![RequestTarget { path: "/".into() }],
+            headers: Vec::new(),
+            body: Vec::new(),
+            pace: Pace::Closed,
+            connections: 1,
+            requests_per_connection: 0,
+            threads: 1,
+            cpus: Vec::new(),
+            warmup_ns: 0,
+            duration_ns: 100_000_000,
+            timeout_ns: 5_000_000_000,
+            connect_timeout_ns: 5_000_000_000,
+            connect_rate_per_sec: 0.0,
+            source_addresses: Vec::new(),
+            seed: 1,
+            precise: false,
+            workload: Workload::default(),
+            clients: ClientPlan::default(),
+        }
+    }
+
     /// The plan as it is kept with a run: of very many targets, the first [`KEPT_TARGETS`] and their number.
     pub fn abridged(&self) -> LoadPlan {
         let mut plan = self.clone();

@@ -1,8 +1,8 @@
 //! The result of a simulation: `straingauge simulate` counts it, prints it as JSON and keeps it as `simulation.json`.
 //! Every number is simulated: exact for the model, not for a real processor. Counts are whole numbers over the window.
 
+use crate::Origin;
 use crate::layers::Layer;
-use crate::{Figures, Origin, Outcomes};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io::Read;
@@ -369,16 +369,6 @@ pub struct Packed {
     pub lines_after: u64,
 }
 
-/// The load engine's counts in the guest, in a separate window that ends a little after the count.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub struct LoadAccount {
-    /// The outcomes of the requests.
-    pub outcomes: Outcomes,
-    /// Rates and bytes.
-    pub figures: Figures,
-}
-
 impl fmt::Display for Geometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}/{}", self.bytes, self.ways, self.line_bytes, self.replacement)
@@ -560,14 +550,14 @@ impl Sample {
         self.all.add(&self.unattributed);
     }
 
-    /// The load engine's counts, if there was one and it reported them.
-    pub fn load_account(&self) -> Option<LoadAccount> {
-        LoadAccount::deserialize(self.load.as_ref()?.get("point")?).ok()
+    /// What the load engine counted in the guest, in a window that ends a little after the count; `None` without one.
+    pub fn load_point(&self) -> Option<crate::Point> {
+        crate::Point::deserialize(self.load.as_ref()?.get("point")?).ok()
     }
 
     /// Packets that the server sent for each response. The two windows differ a little, so rates are compared.
-    pub fn packets_per_answer(&self, load: &LoadAccount) -> Option<f64> {
-        let answers_per_sec = load.figures.value(crate::names::THROUGHPUT)?;
+    pub fn packets_per_answer(&self, load: &crate::Point) -> Option<f64> {
+        let answers_per_sec = load.value(crate::names::THROUGHPUT)?;
         Some(self.sent as f64 * 1e9 / self.window_ns as f64 / answers_per_sec)
     }
 

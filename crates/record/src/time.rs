@@ -1,25 +1,6 @@
-//! The monotonic clock, as a port: the engine reads [`MonotonicClock`], tests step a [`FakeClock`].
+//! The monotonic clock, and the wall clock for dating runs.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// A source of monotonic nanoseconds. Two readings of one clock can be subtracted; readings of two clocks cannot.
-pub trait Clock: Send + Sync {
-    /// Nanoseconds since an arbitrary, fixed origin.
-    fn now_ns(&self) -> u64;
-}
-
-/// `CLOCK_MONOTONIC`: does not jump when the wall clock is set, is slewed by NTP (at most 500 ppm).
-#[derive(Debug, Default, Clone, Copy)]
-pub struct MonotonicClock;
-
-impl Clock for MonotonicClock {
-    #[inline]
-    fn now_ns(&self) -> u64 {
-        monotonic_ns()
-    }
-}
-
-/// One reading of `CLOCK_MONOTONIC` in nanoseconds.
+/// One reading of `CLOCK_MONOTONIC` in nanoseconds. It does not jump when the wall clock is set, and is slewed by NTP (at most 500 ppm).
 #[inline]
 pub fn monotonic_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -59,30 +40,6 @@ fn civil(unix_ms: u64) -> (i32, i32, i32, i32, i32, i32) {
     (parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec)
 }
 
-/// A clock that moves only when it is advanced, so that schedules and timeouts are tested without waiting.
-#[derive(Debug, Default)]
-pub struct FakeClock {
-    now: AtomicU64,
-}
-
-impl FakeClock {
-    /// A clock that reads `start_ns`.
-    pub fn starting_at(start_ns: u64) -> Self {
-        FakeClock { now: AtomicU64::new(start_ns) }
-    }
-
-    /// Moves the clock forward.
-    pub fn advance_ns(&self, by_ns: u64) {
-        self.now.fetch_add(by_ns, Ordering::SeqCst);
-    }
-}
-
-impl Clock for FakeClock {
-    fn now_ns(&self) -> u64 {
-        self.now.load(Ordering::SeqCst)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,13 +56,5 @@ mod tests {
         assert_eq!(utc_stamp(0), "19700101-000000");
         assert_eq!(utc_iso(1_763_757_412_000), "2025-11-21T20:36:52Z");
         assert_eq!(utc_stamp(u64::MAX), "99991231-235959");
-    }
-
-    #[test]
-    fn fake_clock_moves_only_when_told() {
-        let clock = FakeClock::starting_at(5);
-        assert_eq!(clock.now_ns(), 5);
-        clock.advance_ns(10);
-        assert_eq!(clock.now_ns(), 15);
     }
 }

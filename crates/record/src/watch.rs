@@ -33,6 +33,9 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// From the least to the most.
+    pub const ALL: [Mode; 4] = [Mode::Zero, Mode::Counts, Mode::Default, Mode::Exact];
+
     /// Its word, on the command line and in recordings.
     pub fn word(self) -> &'static str {
         match self {

@@ -41,3 +41,17 @@ pub struct WatchedClass {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub half_widths: BTreeMap<String, f64>,
 }
+
+/// What the client counted of a load that a server's side saw.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientSide {
+    /// Complete responses whose last byte came within the window.
+    pub completed_in_window: u64,
+    /// The window's length.
+    pub window_ns: u64,
+    /// Complete responses since the load began, warm-up included; absent where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_in_all: Option<u64>,
+    /// Requests that the client gave up: each may have been answered all the same.
+    pub given_up: u64,
+}

@@ -5,7 +5,7 @@ use crate::account::{Part, clock_doubt, loss_doubt, uncounted_words, worker_figu
 use crate::error::{RemoteError, Result, unusable};
 use crate::link::{Event, Link, Out, Source, WorkerState};
 use crate::merge;
-use crate::protocol::{LEASE_NS, PlanMessage, ToWorker, WireProgress, line};
+use crate::protocol::{LEASE_NS, PlanMessage, ToWorker, line};
 use crate::ray::Nodes;
 use load::{LoadEvents, LoadResult, Progress};
 use record::figure::Figures;
@@ -121,7 +121,7 @@ impl Fleet {
                 _ => None,
             };
             let link = &mut self.links[*index];
-            (link.state, link.progress, link.has_started) = (WorkerState::Preparing, WireProgress::default(), false);
+            (link.stand, link.progress, link.has_started) = (Stand::Preparing, Progress::default(), false);
             link.send(&ToWorker::Plan(Box::new(PlanMessage::new(share, cap))));
         }
         let conduct = Conduct { fleet: self, plan, live, stop, events, began_ns: monotonic_ns(), reported_ns: 0 };
@@ -231,12 +231,12 @@ impl Conduct<'_> {
             self.start_at(start_ns);
             window.0 = start_ns.saturating_add(self.plan.warmup_ns);
             window.1 = window.0.saturating_add(self.plan.duration_ns);
-            is_on = self.wait_in(window, window.0);
+            is_on = self.wait_in(window.0, window.0);
         }
         if is_on {
             started_unix_ms = unix_ms();
             self.events.window_begins();
-            is_on = self.wait_in(window, window.1);
+            is_on = self.wait_in(window.0, window.1);
             self.events.window_ends();
         }
         let is_cut = self.stop.load(Ordering::Relaxed) && monotonic_ns() < window.1;
@@ -248,7 +248,7 @@ impl Conduct<'_> {
         let give_up_ns = monotonic_ns() + RESULT_NS;
         while !self.live.iter().all(|index| is_over(&self.fleet.links[*index].state)) && monotonic_ns() < give_up_ns {
             self.fleet.pump(5_000_000, 0);
-            self.report_progress(window);
+            self.tell(window.0);
         }
         self.gather(started_unix_ms, is_cut)
     }
@@ -263,12 +263,12 @@ impl Conduct<'_> {
                 return true;
             }
             self.fleet.pump(2_000_000, 0);
-            self.report_progress((u64::MAX, u64::MAX));
+            self.tell(u64::MAX);
         }
         true
     }
 
-    fn wait_in(&mut self, window: (u64, u64), until_ns: u64) -> bool {
+    fn wait_in(&mut self, begin_ns: u64, until_ns: u64) -> bool {
         loop {
             let now = monotonic_ns();
             if self.must_end() {
@@ -278,7 +278,7 @@ impl Conduct<'_> {
                 return true;
             }
             self.fleet.pump((until_ns - now).min(20_000_000), 0);
-            self.report_progress(window);
+            self.tell(begin_ns);
         }
     }
 
@@ -353,25 +353,23 @@ impl Conduct<'_> {
         }
     }
 
-    fn report_progress(&mut self, window: (u64, u64)) {
+    fn tell(&mut self, begin_ns: u64) {
         let now = monotonic_ns();
         if now < self.reported_ns + PROGRESS_NS {
             return;
         }
         self.reported_ns = now;
-        let of = |pick: fn(&WireProgress) -> u64| -> u64 {
+        let of = |pick: fn(&Progress) -> u64| -> u64 {
             self.live.iter().fold(0, |sum, index| sum.saturating_add(pick(&self.fleet.links[*index].progress)))
         };
         let rates = self.live.iter().map(|index| self.fleet.links[*index].progress.throughput_per_sec);
         let progress = Progress {
             elapsed_ns: now - self.began_ns,
-            window_elapsed_ns: (now >= window.0).then(|| now.min(window.1) - window.0),
             connected: of(|progress| progress.connected),
             completed: of(|progress| progress.completed),
             failed: of(|progress| progress.failed),
-            interval_throughput_per_sec: rates.sum(),
-            in_warmup: now < window.0,
-            is_draining: now >= window.1,
+            throughput_per_sec: rates.sum(),
+            in_warmup: now < begin_ns,
         };
         self.events.progress(&progress);
     }

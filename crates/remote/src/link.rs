@@ -3,9 +3,8 @@
 use crate::complaints::Complaints;
 use crate::error::{RemoteError, Result, system};
 use crate::process;
-use crate::protocol::{
-    FromWorker, LEASE_NS, Lines, PROTOCOL, ToWorker, WireObservation, WireProgress, WireResult, line,
-};
+use crate::protocol::{FromWorker, LEASE_NS, Lines, PROTOCOL, ToWorker, WireObservation, WireResult, line};
+use load::Progress;
 use record::Outside;
 use record::time::monotonic_ns;
 use std::io::{Read, Write};
@@ -115,7 +114,7 @@ pub struct Link {
     pub state: WorkerState,
     pub clock: Option<ClockOffset>,
     pub pongs: u64,
-    pub progress: WireProgress,
+    pub progress: Progress,
     /// A watcher's observation, until it is taken.
     pub observation: Option<Box<WireObservation>>,
     /// Whether a watcher counts requests, until it is taken: the reason if it does not.
@@ -181,7 +180,7 @@ impl Link {
             state: WorkerState::Greeting,
             clock: None,
             pongs: 0,
-            progress: WireProgress::default(),
+            progress: Progress::default(),
             observation: None,
             watching: None,
             awaits_load: false,

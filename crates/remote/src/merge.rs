@@ -79,31 +79,14 @@ fn one_of_each(doubts: Vec<(String, Doubt)>) -> Vec<Doubt> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use record::scenario::{Arrival, RequestTarget};
+    use record::Arrival;
 
     fn plan() -> LoadPlan {
         LoadPlan {
-            addresses: vec!["127.0.0.1:80".parse().unwrap()],
-            host: "h".into(),
-            method: "GET".into(),
-            targets: vec![RequestTarget { path: "/".into() }],
-            headers: Vec::new(),
             body: b"\0body".to_vec(),
             pace: Pace::Open { rate_per_sec: 1000.0, arrival: Arrival::Poisson },
             connections: 11,
-            requests_per_connection: 0,
-            threads: 1,
-            cpus: vec![0],
-            warmup_ns: 0,
-            duration_ns: 100_000_000,
-            timeout_ns: 1_000_000_000,
-            connect_timeout_ns: 1_000_000_000,
-            connect_rate_per_sec: 0.0,
-            source_addresses: Vec::new(),
-            seed: 1,
-            precise: false,
-            workload: Default::default(),
-            clients: Default::default(),
+            ..LoadPlan::simple("127.0.0.1:80".parse().unwrap())
         }
     }
 

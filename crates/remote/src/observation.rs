@@ -1,6 +1,6 @@
 //! Messages to and from a watcher: those of `watch --worker`, besides the messages of every worker.
 
-use super::{MAX_SPAN_NS, bounded_doubts, words};
+use super::{bounded_doubts, words};
 use record::figure::{Figure, Figures};
 use record::{Doubt, Outside, Watched, WatchedClass};
 use serde::{Deserialize, Serialize};
@@ -24,27 +24,6 @@ pub struct WireWatch {
     /// Functions of the server that mark its phases, as text, and the text's name; absent if none are used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pack: Option<(String, String)>,
-}
-
-/// The client's counts of a finished load.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WireClient {
-    /// Complete responses within its window.
-    pub completed_in_window: u64,
-    /// Its window's length.
-    pub window_ns: u64,
-    /// Complete responses since the load began; absent if not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answered_in_all: Option<u64>,
-    /// Requests that it gave up.
-    pub given_up: u64,
-}
-
-impl WireClient {
-    /// The same with a plausible window.
-    pub fn bounded(self) -> WireClient {
-        WireClient { window_ns: self.window_ns.min(MAX_SPAN_NS), ..self }
-    }
 }
 
 /// A watcher's observation of its server in a window: as in point.json, and facts as in run.json.

@@ -5,7 +5,7 @@
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use load::{LoadResult, Progress};
-use record::{Doubt, LoadPlan, Outside};
+use record::{ClientSide, Doubt, LoadPlan, Outside};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read};
 
@@ -14,7 +14,7 @@ mod consistency;
 #[path = "observation.rs"]
 mod observation;
 
-pub use observation::{WireClient, WireObservation, WireWatch};
+pub use observation::{WireObservation, WireWatch};
 
 /// Version of the protocol; both ends must use the same.
 pub const PROTOCOL: u32 = 1;
@@ -23,7 +23,7 @@ pub const MAX_LINE_BYTES: usize = 16 << 20;
 /// A worker that hears nothing for this long stops sending load; a driver that hears nothing gives the worker up.
 pub const LEASE_NS: u64 = 5_000_000_000;
 /// The longest time in a plan.
-const MAX_SPAN_NS: u64 = 7 * 24 * 3_600_000_000_000;
+pub(crate) const MAX_SPAN_NS: u64 = 7 * 24 * 3_600_000_000_000;
 const MAX_SERIES_BYTES: usize = 8 << 20;
 const MAX_WORDS: usize = 300;
 /// The ability of a watcher that can count requests.
@@ -57,7 +57,7 @@ pub enum ToWorker {
     Observe {
         completed: u64,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        client: Option<WireClient>,
+        client: Option<ClientSide>,
     },
 }
 
@@ -94,7 +94,7 @@ pub enum FromWorker {
     /// The connections are open, or have failed once.
     Ready {},
     /// About every 200 ms.
-    Progress(WireProgress),
+    Progress(Progress),
     /// The load is over.
     Result(Box<WireResult>),
     /// The plan or a line cannot be followed; one sentence.
@@ -110,26 +110,6 @@ pub enum FromWorker {
     Observation(Box<WireObservation>),
     /// Sent by the transport, when it knows why the worker's bytes end; one sentence.
     Gone { why: Outside },
-}
-
-/// The progress of a worker's load; see [`load::Progress`].
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct WireProgress {
-    pub connected: u64,
-    pub completed: u64,
-    pub failed: u64,
-    pub throughput_per_sec: f64,
-}
-
-impl From<&Progress> for WireProgress {
-    fn from(progress: &Progress) -> Self {
-        WireProgress {
-            connected: progress.connected,
-            completed: progress.completed,
-            failed: progress.failed,
-            throughput_per_sec: progress.interval_throughput_per_sec,
-        }
-    }
 }
 
 /// A worker's result. It stays JSON, with encoded histograms, until it is added to the others: a thousand waiting

@@ -1,12 +1,12 @@
 //! The watch of a server's requests, which stays attached between loads: on this machine, for itself or for a driver.
 
-use crate::protocol::{WireClient, WireWatch};
+use crate::protocol::WireWatch;
 use observe::Group;
 use observe::watch::pack::Pack;
-use observe::watch::point::{self, ClientSide, PointSeen};
+use observe::watch::point::{self, PointSeen};
 use observe::watch::{PointWatch, SizeClasses, WatchOptions};
-use record::Outside;
 use record::watch::Mode;
+use record::{ClientSide, Outside};
 
 /// How requests are to be watched.
 #[derive(Debug, Clone)]
@@ -23,16 +23,11 @@ pub struct RequestWatchPlan {
     pub pack: Option<(Pack, String)>,
 }
 
-/// Modes by their words on the wire and in files.
-const MODES: [(&str, Mode); 4] =
-    [("zero", Mode::Zero), ("counts", Mode::Counts), ("default", Mode::Default), ("exact", Mode::Exact)];
-
 impl RequestWatchPlan {
     /// In the form for another machine.
     pub(crate) fn to_wire(&self) -> WireWatch {
-        let mode = MODES.iter().find(|(_, mode)| *mode == self.mode).map_or("", |(word, _)| word);
         WireWatch {
-            mode: mode.into(),
+            mode: self.mode.word().into(),
             overhead_ratio: self.overhead_ratio,
             classes: self.classes_text.clone(),
             pack: self.pack.as_ref().map(|(pack, text)| (pack.origin.clone(), text.clone())),
@@ -41,8 +36,8 @@ impl RequestWatchPlan {
 
     /// From a driver's request; the error is one sentence.
     pub(crate) fn from_wire(how: &WireWatch) -> Result<RequestWatchPlan, String> {
-        let known = MODES.iter().find(|(word, _)| *word == how.mode);
-        let (_, mode) = known.ok_or("the driver asks for a way of watching that this straingauge does not know")?;
+        let known = Mode::ALL.into_iter().find(|mode| mode.word() == how.mode);
+        let mode = known.ok_or("the driver asks for a way of watching that this straingauge does not know")?;
         if !(how.overhead_ratio > 0.0 && how.overhead_ratio.is_finite()) {
             return Err("the driver's budget for watching is not above 0".into());
         }
@@ -60,7 +55,7 @@ impl RequestWatchPlan {
             None => None,
         };
         let classes_text = how.classes.clone();
-        Ok(RequestWatchPlan { mode: *mode, overhead_ratio: how.overhead_ratio, classes, classes_text, pack })
+        Ok(RequestWatchPlan { mode, overhead_ratio: how.overhead_ratio, classes, classes_text, pack })
     }
 }
 
@@ -138,35 +133,13 @@ impl RequestWatch {
     }
 }
 
-impl From<ClientSide> for WireClient {
-    fn from(client: ClientSide) -> WireClient {
-        WireClient {
-            completed_in_window: client.completed_in_window,
-            window_ns: client.window_ns,
-            answered_in_all: client.answered_in_all,
-            given_up: client.given_up,
-        }
-    }
-}
-
-impl From<WireClient> for ClientSide {
-    fn from(client: WireClient) -> ClientSide {
-        ClientSide {
-            completed_in_window: client.completed_in_window,
-            window_ns: client.window_ns,
-            answered_in_all: client.answered_in_all,
-            given_up: client.given_up,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_another_machine_is_asked_comes_back_as_it_was_meant() {
-        for (_, mode) in MODES {
+        for mode in Mode::ALL {
             let pack = matches!(mode, Mode::Counts | Mode::Default).then(|| Pack::open_with_text("nginx").unwrap());
             let plan = RequestWatchPlan {
                 mode,

@@ -3,8 +3,8 @@
 //! The main thread of `session` runs the engine.
 
 use crate::error::{Result, unusable};
-use crate::protocol::{FromWorker, PlanMessage, WireProgress, WireResult, line};
-use crate::session::{self, Lease, Order};
+use crate::protocol::{FromWorker, PlanMessage, ToWorker, WireResult, line};
+use crate::session::{self, Ended, Lease, Order};
 use crate::sources::Sources;
 use load::{LoadEvents, Progress};
 use record::time::monotonic_ns;
@@ -25,7 +25,7 @@ pub fn serve(sources: &Sources) -> ExitCode {
 fn obey(sources: &Sources, lease: &Lease, out: &SyncSender<String>, orders: &Receiver<Order>) -> Result<()> {
     loop {
         match orders.recv() {
-            Ok(Order::Plan(message)) => {
+            Ok(Ok(ToWorker::Plan(message))) => {
                 let answer = match drive(*message, sources, lease, out, orders) {
                     Ok(result) => FromWorker::Result(Box::new(result)),
                     Err(error) => FromWorker::Refused { why: sentence(&error).as_str().into() },
@@ -33,14 +33,14 @@ fn obey(sources: &Sources, lease: &Lease, out: &SyncSender<String>, orders: &Rec
                 let _ = out.send(line(&answer));
             }
             // After a load that ended before its start.
-            Ok(Order::Start(_)) => {}
-            Ok(Order::Watch(_) | Order::LoadBegins | Order::Begin(_) | Order::End | Order::Observe(..)) => {
+            Ok(Ok(ToWorker::Start { .. })) => {}
+            Ok(Ok(_)) => {
                 return Err(unusable(
                     "the driver broke the protocol: it asks a load worker for what only watch --worker can observe",
                 ));
             }
-            Ok(Order::Broken(why)) => return Err(unusable(format!("the driver broke the protocol: {why}"))),
-            Ok(Order::Gone) | Err(_) => return Ok(()),
+            Ok(Err(Ended::Broken(why))) => return Err(unusable(format!("the driver broke the protocol: {why}"))),
+            Ok(Err(Ended::Gone)) | Err(_) => return Ok(()),
         }
     }
 }
@@ -84,22 +84,14 @@ impl LoadEvents for Reporting<'_> {
         let _ = self.out.send(line(&FromWorker::Ready {}));
         loop {
             match self.orders.recv_timeout(Duration::from_millis(10)) {
-                Ok(Order::Start(at_ns)) => {
+                Ok(Ok(ToWorker::Start { at_ns })) => {
                     let now = monotonic_ns();
                     self.started_late_ns = now.saturating_sub(at_ns);
                     return at_ns.min(now + MAX_LEAD_NS);
                 }
-                Ok(
-                    Order::Plan(_)
-                    | Order::Watch(_)
-                    | Order::LoadBegins
-                    | Order::Begin(_)
-                    | Order::End
-                    | Order::Observe(..),
-                ) => self.lease.stop.store(true, Ordering::Relaxed),
+                Ok(Ok(_)) => self.lease.stop.store(true, Ordering::Relaxed),
                 // The reading thread has set `stop`, and reports it again after this load.
-                Ok(Order::Broken(_) | Order::Gone)
-                | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+                Ok(Err(_)) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
             if self.lease.stop.load(Ordering::Relaxed) {
                 // Nothing is sent before the engine sees the stop.
@@ -110,6 +102,6 @@ impl LoadEvents for Reporting<'_> {
 
     fn progress(&mut self, progress: &Progress) {
         // Dropped if the driver does not read: progress is not worth waiting for.
-        let _ = self.out.try_send(line(&FromWorker::Progress(WireProgress::from(progress))));
+        let _ = self.out.try_send(line(&FromWorker::Progress(*progress)));
     }
 }

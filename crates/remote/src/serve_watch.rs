@@ -2,11 +2,12 @@
 
 use crate::STATES_INTERVAL;
 use crate::error::{RemoteError, Result, unusable};
-use crate::protocol::{CAN_COUNT_REQUESTS, FromWorker, WireClient, WireObservation, WireWatch, line};
+use crate::protocol::{CAN_COUNT_REQUESTS, FromWorker, MAX_SPAN_NS, ToWorker, WireObservation, WireWatch, line};
 use crate::requests::{RequestWatch, RequestWatchPlan};
-use crate::session::{self, Order};
+use crate::session::{self, Ended, Order};
 use observe::watch::point::PointSeen;
 use observe::{Group, ObserveError, Observer, Target, Window};
+use record::ClientSide;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, SyncSender};
 
@@ -46,29 +47,29 @@ fn obey(
     let _ = out.send(line(&FromWorker::Ready {}));
     loop {
         let answer = match orders.recv() {
-            Ok(Order::Watch(how)) => {
+            Ok(Ok(ToWorker::Watch(how))) => {
                 FromWorker::Watching { why_not: server.count_requests(how).map(|why| why.as_str().into()) }
             }
-            Ok(Order::LoadBegins) => {
+            Ok(Ok(ToWorker::LoadBegins {})) => {
                 server.requests.iter_mut().for_each(RequestWatch::load_begins);
                 FromWorker::LoadAwaited {}
             }
-            Ok(Order::Begin(planned_ns)) => {
+            Ok(Ok(ToWorker::Begin { planned_ns })) => {
                 server.begin(planned_ns)?;
                 continue;
             }
-            Ok(Order::End) => {
+            Ok(Ok(ToWorker::End {})) => {
                 server.end()?;
                 continue;
             }
-            Ok(Order::Observe(completed, client)) => {
+            Ok(Ok(ToWorker::Observe { completed, client })) => {
                 FromWorker::Observation(Box::new(server.observation(completed, client)?))
             }
-            Ok(Order::Plan(_) | Order::Start(_)) => {
+            Ok(Ok(_)) => {
                 return Err(unusable("the driver broke the protocol: it asks a watcher to send load"));
             }
-            Ok(Order::Broken(why)) => return Err(unusable(format!("the driver broke the protocol: {why}"))),
-            Ok(Order::Gone) | Err(_) => return Ok(()),
+            Ok(Err(Ended::Broken(why))) => return Err(unusable(format!("the driver broke the protocol: {why}"))),
+            Ok(Err(Ended::Gone)) | Err(_) => return Ok(()),
         };
         let _ = out.send(line(&answer));
     }
@@ -108,7 +109,7 @@ impl Watched {
         Ok(())
     }
 
-    fn observation(&mut self, completed: u64, client: Option<WireClient>) -> Result<WireObservation> {
+    fn observation(&mut self, completed: u64, client: Option<ClientSide>) -> Result<WireObservation> {
         let Some(window) = self.window.take() else {
             return Err(unusable("the driver broke the protocol: it asks for a window that did not begin and end"));
         };
@@ -121,7 +122,8 @@ impl Watched {
             watched: None,
         };
         if let (Some(requests), Some(client)) = (&mut self.requests, client) {
-            let PointSeen { figures, watched, doubts } = requests.seen(&client.bounded().into());
+            let client = ClientSide { window_ns: client.window_ns.min(MAX_SPAN_NS), ..client };
+            let PointSeen { figures, watched, doubts } = requests.seen(&client);
             told.figures.extend(figures);
             told.doubts.extend(doubts);
             told.watched = Some(watched);

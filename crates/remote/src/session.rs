@@ -2,7 +2,7 @@
 //! not read never blocks anything), one watches the lease, and the main thread does the work.
 
 use crate::error::Result;
-use crate::protocol::{FromWorker, LEASE_NS, Lines, PROTOCOL, PlanMessage, ToWorker, WireClient, WireWatch, line};
+use crate::protocol::{FromWorker, LEASE_NS, Lines, PROTOCOL, ToWorker, line};
 use record::time::monotonic_ns;
 use record::{machine, sentence};
 use std::io::Write;
@@ -13,16 +13,11 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Messages that the reading thread hands to the main one.
-pub enum Order {
-    Plan(Box<PlanMessage>),
-    Start(u64),
-    Watch(WireWatch),
-    LoadBegins,
-    /// With the window's planned length, nanoseconds.
-    Begin(u64),
-    End,
-    Observe(u64, Option<WireClient>),
+/// What the reading thread hands to the main one: a message that is not a ping or a stop, which it answers itself, or the end.
+pub type Order = std::result::Result<ToWorker, Ended>;
+
+/// Why no more messages come.
+pub enum Ended {
     Broken(String),
     Gone,
 }
@@ -97,35 +92,30 @@ fn flush(out: SyncSender<String>, writer: JoinHandle<()>) {
 fn read(lease: &Lease, out: &SyncSender<String>, tell: &SyncSender<Order>) {
     let mut lines = Lines::new(std::io::stdin());
     loop {
-        let order = match lines.next::<ToWorker>() {
-            Ok(Some(message)) => {
-                lease.heard_ns.store(monotonic_ns(), Ordering::Release);
-                match message {
-                    ToWorker::Ping { sent_ns } => {
-                        let _ = out.try_send(line(&FromWorker::Pong { sent_ns, clock_ns: monotonic_ns() }));
-                        continue;
-                    }
-                    ToWorker::Stop {} => {
-                        lease.stop.store(true, Ordering::Relaxed);
-                        continue;
-                    }
-                    ToWorker::Plan(plan) => {
-                        // A stop that came after the end of the last load does not end this one.
-                        lease.stop.store(false, Ordering::Relaxed);
-                        Order::Plan(plan)
-                    }
-                    ToWorker::Start { at_ns } => Order::Start(at_ns),
-                    ToWorker::Watch(how) => Order::Watch(how),
-                    ToWorker::LoadBegins {} => Order::LoadBegins,
-                    ToWorker::Begin { planned_ns } => Order::Begin(planned_ns),
-                    ToWorker::End {} => Order::End,
-                    ToWorker::Observe { completed, client } => Order::Observe(completed, client),
-                }
+        let message = lines.next::<ToWorker>();
+        if let Ok(Some(_)) = message {
+            lease.heard_ns.store(monotonic_ns(), Ordering::Release);
+        }
+        let order = match message {
+            Ok(Some(ToWorker::Ping { sent_ns })) => {
+                let _ = out.try_send(line(&FromWorker::Pong { sent_ns, clock_ns: monotonic_ns() }));
+                continue;
             }
-            Ok(None) => Order::Gone,
-            Err(error) => Order::Broken(error.to_string()),
+            Ok(Some(ToWorker::Stop {})) => {
+                lease.stop.store(true, Ordering::Relaxed);
+                continue;
+            }
+            Ok(Some(message)) => {
+                if let ToWorker::Plan(_) = message {
+                    // A stop that came after the end of the last load does not end this one.
+                    lease.stop.store(false, Ordering::Relaxed);
+                }
+                Ok(message)
+            }
+            Ok(None) => Err(Ended::Gone),
+            Err(error) => Err(Ended::Broken(error.to_string())),
         };
-        let is_last = matches!(order, Order::Gone | Order::Broken(_));
+        let is_last = order.is_err();
         if is_last {
             lease.stop.store(true, Ordering::Relaxed);
         }

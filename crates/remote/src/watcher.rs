@@ -5,7 +5,7 @@ use crate::fleet::keep_leases;
 use crate::link::{Event, Link, Source, WorkerState};
 use crate::protocol::{CAN_COUNT_REQUESTS, LEASE_NS, ToWorker, WireObservation};
 use crate::requests::RequestWatchPlan;
-use observe::watch::point::ClientSide;
+use record::ClientSide;
 use record::figure::{Figure, Origin};
 use record::time::monotonic_ns;
 use std::collections::BTreeMap;
@@ -156,7 +156,7 @@ impl Watcher {
     pub fn observation(&mut self, client: ClientSide) -> Result<WireObservation, String> {
         self.link.observation = None;
         let completed = client.completed_in_window;
-        self.say(&ToWorker::Observe { completed, client: self.counts_requests.then(|| client.into()) })?;
+        self.say(&ToWorker::Observe { completed, client: self.counts_requests.then_some(client) })?;
         let seen = self.answer(ANSWER_NS, "what it saw", |link| link.observation.take())?;
         let mut seen = seen.bounded();
         self.server_facts = seen.server_facts.clone();

@@ -3,10 +3,11 @@
 //!
 //! [`text`] holds what all text has in common (tables, width); [`run`] is the text of a run and of a point, [`page`] the
 //! report of a run, [`chart`] its SVG. Results of other commands are rendered by [`compare`], [`predict`], [`profile`]
-//! (with [`flame`]), [`simulated`] and [`watch`].
+//! [`compare`], [`doctor`], [`predict`], [`profile`] (with [`flame`]), [`simulated`] and [`watch`].
 
 pub mod chart;
 pub mod compare;
+pub mod doctor;
 pub mod doubt;
 pub mod flame;
 pub mod json;

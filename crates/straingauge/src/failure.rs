@@ -22,16 +22,9 @@ pub const COULD_NOT_TELL: u8 = 4;
 pub const INTERRUPTED: u8 = 130;
 
 /// A mistake in the user's input: exit code 2 instead of 1.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub struct UsageError(pub String);
-
-impl std::fmt::Display for UsageError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for UsageError {}
 
 /// A usage error as an `anyhow` error.
 pub fn wrong_usage(sentence: impl Into<String>) -> anyhow::Error {
@@ -39,16 +32,9 @@ pub fn wrong_usage(sentence: impl Into<String>) -> anyhow::Error {
 }
 
 /// A signal ended the run before anything was measured: exit code 130 instead of 1.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted while {0}")]
 struct Interrupted(&'static str);
-
-impl std::fmt::Display for Interrupted {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "interrupted while {}", self.0)
-    }
-}
-
-impl std::error::Error for Interrupted {}
 
 /// The error of a run that a signal ended early: `interrupted while the server was starting`.
 pub fn interrupted(meanwhile: &'static str) -> anyhow::Error {

@@ -2,7 +2,6 @@
 //! prints.
 
 mod cli;
-mod cold;
 mod commands;
 mod companions;
 mod cpus;

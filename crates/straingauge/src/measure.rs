@@ -181,7 +181,7 @@ fn progress_line(label: &str, now: &load::Progress) -> String {
         "{label}: {phase} {:.1} s, {} connected, {} requests/s{failed}",
         now.elapsed_ns as f64 / 1e9,
         now.connected,
-        format_si(now.interval_throughput_per_sec),
+        format_si(now.throughput_per_sec),
     )
 }
 

@@ -2,9 +2,8 @@
 
 use anyhow::Result;
 use load::LoadResult;
-use observe::watch::point::ClientSide;
 use record::run::{PointFiles, SCHEMA};
-use record::{Figures, Latency, Pace, Point, RunWriter, Sweep};
+use record::{ClientSide, Figures, Latency, Pace, Point, RunWriter, Sweep};
 
 /// A point and the engine's full result (histograms, series).
 pub struct Measured {

@@ -30,7 +30,7 @@ impl Progress {
         if self.is_quiet || !self.is_terminal {
             return;
         }
-        let line: String = text.chars().take(width().saturating_sub(1)).collect();
+        let line: String = text.chars().take(terminal_size(libc::STDERR_FILENO).0.saturating_sub(1)).collect();
         let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
         let _ = std::io::stderr().flush();
         self.has_open_line = true;
@@ -52,12 +52,14 @@ impl Drop for Progress {
     }
 }
 
-/// Columns of the terminal on standard error; 80 if the terminal does not report them.
-fn width() -> usize {
+/// Columns and rows of the terminal behind a descriptor; 80 and 24 where it does not tell.
+pub fn terminal_size(fd: libc::c_int) -> (usize, usize) {
     // SAFETY: an all-zero winsize is valid, and the ioctl writes only that.
-    let columns = unsafe {
+    let size = unsafe {
         let mut size: libc::winsize = std::mem::zeroed();
-        if libc::ioctl(libc::STDERR_FILENO, libc::TIOCGWINSZ, &mut size) == 0 { size.ws_col } else { 0 }
+        libc::ioctl(fd, libc::TIOCGWINSZ, &mut size);
+        size
     };
-    if columns == 0 { 80 } else { usize::from(columns) }
+    let or = |value: u16, default| if value == 0 { default } else { usize::from(value) };
+    (or(size.ws_col, 80), or(size.ws_row, 24))
 }

@@ -8,6 +8,8 @@ use crate::signals::Stop;
 use anyhow::{Context, Result, bail};
 use guardian::Guardian;
 use record::{Doubt, DoubtKind, Outside, PathPlan, Severity};
+use rustix::process::{Signal, set_parent_process_death_signal, setsid};
+use rustix::thread::{CpuSet, sched_setaffinity};
 use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -389,21 +391,14 @@ fn reap_orphans() {
 
 /// Without namespaces: in a new session (Ctrl-C ends straingauge alone), pinned, and ended when straingauge dies.
 fn run_pinned(command: &mut Command, cpus: &[usize]) {
-    // SAFETY: an all-zero cpu_set_t is the valid empty set.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    for cpu in cpus {
-        // SAFETY: CPU_SET checks the bound against the set's size itself.
-        unsafe { libc::CPU_SET(*cpu, &mut set) };
-    }
+    let mut set = CpuSet::new();
+    cpus.iter().for_each(|cpu| set.set(*cpu));
     let is_pinned = !cpus.is_empty();
-    let prepare = move || {
-        // SAFETY: only async-signal-safe calls; `set` is a plain copy owned by the closure.
-        unsafe {
-            libc::setsid();
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
-            if is_pinned && libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) != 0 {
-                return Err(io::Error::last_os_error());
-            }
+    let prepare = move || -> io::Result<()> {
+        let _ = setsid();
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        if is_pinned {
+            sched_setaffinity(None, &set)?;
         }
         Ok(())
     };

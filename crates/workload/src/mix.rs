@@ -140,11 +140,4 @@ impl Mix {
     pub fn total_bytes(&self) -> u64 {
         self.documents.iter().filter_map(|document| document.bytes).sum()
     }
-
-    /// Mean body size of a request, over the documents whose size is known.
-    pub fn mean_request_bytes(&self) -> f64 {
-        let known = self.documents.iter().filter_map(|document| Some((document.bytes? as f64, document.probability)));
-        let (sum, weight) = known.fold((0.0, 0.0), |(sum, weight), (bytes, p)| (sum + bytes * p, weight + p));
-        if weight > 0.0 { sum / weight } else { 0.0 }
-    }
 }

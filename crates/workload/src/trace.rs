@@ -81,6 +81,18 @@ pub(crate) struct Raw<'a> {
     bytes: Option<u64>,
 }
 
+impl Raw<'_> {
+    /// The same, if there is a client and a request.
+    pub(crate) fn checked(self) -> Result<Self, Reason> {
+        match self {
+            Raw { client: [], .. } => Err(Reason::Client),
+            Raw { target: [], .. } => Err(Reason::NoRequest),
+            Raw { method, .. } if !clf::is_method(method) => Err(Reason::Request),
+            whole => Ok(whole),
+        }
+    }
+}
+
 /// Seconds since the epoch of a time such as `1998-04-30 21:30:00` or `1998-04-30T21:30:00Z`, with nothing after it.
 pub(crate) fn unix_second(text: &[u8]) -> Option<i64> {
     let (time_ns, _, length) = instant::iso(text)?;

@@ -2,7 +2,7 @@
 //! server drops.
 
 use super::holder::{Gone, HELD_EVENT, Holder, RING_EVENT};
-use super::{Keep, Shared};
+use super::{ColdCounts, Keep, Shared};
 use crate::check;
 use crate::herd::{HANGS_AFTER_NS, Herd};
 use crate::poller::{Poller, WRITABLE_TOO};
@@ -76,6 +76,8 @@ pub(super) struct Keeper {
     /// A handshake hung since the last probing call.
     has_hung: bool,
     probing: Option<Probing>,
+    /// What only grows is counted here as it happens, the rest when it is published.
+    counts: ColdCounts,
 }
 
 impl Keeper {
@@ -112,6 +114,7 @@ impl Keeper {
             paused_until_ns: 0,
             has_hung: false,
             probing: None,
+            counts: ColdCounts::default(),
         };
         Ok((keeper, note))
     }
@@ -128,14 +131,14 @@ impl Keeper {
             let target = shared.target.load(Ordering::SeqCst);
             let kept = self.held - self.closing;
             if kept + self.under_way < target && now_ns >= self.paused_until_ns {
-                self.open_some(target - kept - self.under_way, now_ns, shared)?;
+                self.open_some(target - kept - self.under_way, now_ns)?;
             } else if kept > target {
                 self.close_some((kept - target).min(RELEASES), &mut gone)?;
             }
-            self.give_up_old(now_ns, shared);
+            self.give_up_old(now_ns);
             self.probe_connections(target, now_ns)?;
             self.holder.drain(&mut gone)?;
-            self.settle(&mut gone, now_ns, shared);
+            self.settle(&mut gone, now_ns);
             self.publish(shared);
             let is_busy = self.probing.is_some() || self.under_way > 0 || self.closing > 0 || self.held < target;
             let pause_ns = self.paused_until_ns.saturating_sub(monotonic_ns());
@@ -158,22 +161,26 @@ impl Keeper {
                 if data & HELD_EVENT != 0 {
                     self.holder.fired(data & !HELD_EVENT, &mut gone);
                 } else {
-                    self.decided(data as u32, conditions, shared)?;
+                    self.decided(data as u32, conditions)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn publish(&self, shared: &Shared) {
-        shared.is_in_doubt.store(self.has_hung || self.probing.is_some(), Ordering::SeqCst);
-        shared.established.store(self.held - self.closing, Ordering::SeqCst);
+    fn publish(&mut self, shared: &Shared) {
         let bytes = self.leases.capacity() * (size_of::<Option<Lease>>() + size_of::<u32>())
             + self.attempts.capacity() * size_of::<Option<Attempt>>()
             // The holder's free lists: one number a slot.
             + self.leases.capacity() * size_of::<u32>();
-        shared.user_bytes.store(bytes as u64, Ordering::Relaxed);
-        shared.cpu_ns.store(thread_cpu_ns(), Ordering::Relaxed);
+        self.counts = ColdCounts {
+            established: self.held - self.closing,
+            is_in_doubt: self.has_hung || self.roll.is_some(),
+            cpu_ns: thread_cpu_ns(),
+            user_bytes: bytes as u64,
+            ..self.counts
+        };
+        shared.report(|told| told.counts = self.counts);
     }
 
     /// Once the herd is complete, finds out which of its connections the server has, if there is a reason to probe.
@@ -209,10 +216,10 @@ impl Keeper {
         Ok(())
     }
 
-    fn open_some(&mut self, wanted: u64, now_ns: u64, shared: &Shared) -> Result<(), Errno> {
+    fn open_some(&mut self, wanted: u64, now_ns: u64) -> Result<(), Errno> {
         for _ in 0..self.herd.allowance(now_ns, self.under_way).min(wanted) {
             let Some(lease) = self.ports.lease(now_ns) else {
-                self.failed(now_ns, shared);
+                self.failed(now_ns);
                 break;
             };
             let fd = match self.begin(lease) {
@@ -220,7 +227,7 @@ impl Keeper {
                 // Our own limits: trying the next one at once would fail, too.
                 Err(_) => {
                     self.ports.release(lease, false, now_ns);
-                    self.failed(now_ns, shared);
+                    self.failed(now_ns);
                     break;
                 }
             };
@@ -250,7 +257,7 @@ impl Keeper {
     }
 
     /// An attempt's outcome is known: it is held, or it failed.
-    fn decided(&mut self, number: u32, conditions: u32, shared: &Shared) -> Result<(), Errno> {
+    fn decided(&mut self, number: u32, conditions: u32) -> Result<(), Errno> {
         let Some(attempt) = self.attempts.get_mut(number as usize).and_then(Option::take) else { return Ok(()) };
         self.free_attempts.push(number);
         self.under_way -= 1;
@@ -263,7 +270,7 @@ impl Keeper {
         if is_broken || socket::take_error(attempt.fd).is_some() {
             socket::close(attempt.fd);
             self.ports.release(attempt.lease, false, now_ns);
-            self.failed(now_ns, shared);
+            self.failed(now_ns);
             return Ok(());
         }
         let slot = match self.holder.hold(attempt.fd, &self.poller) {
@@ -280,17 +287,17 @@ impl Keeper {
         self.leases[slot] = Some(attempt.lease);
         self.filled_ms[slot] = self.age_ms(now_ns);
         self.held += 1;
-        shared.opened.fetch_add(1, Ordering::Relaxed);
+        self.counts.opened += 1;
         Ok(())
     }
 
-    fn failed(&mut self, now_ns: u64, shared: &Shared) {
-        shared.failed.fetch_add(1, Ordering::Relaxed);
+    fn failed(&mut self, now_ns: u64) {
+        self.counts.failed += 1;
         self.herd.fall_back(now_ns);
         self.paused_until_ns = now_ns + PAUSE_NS;
     }
 
-    fn give_up_old(&mut self, now_ns: u64, shared: &Shared) {
+    fn give_up_old(&mut self, now_ns: u64) {
         if self.under_way == 0 {
             return;
         }
@@ -303,7 +310,7 @@ impl Keeper {
                 self.under_way -= 1;
                 socket::close(attempt.fd);
                 self.ports.release(attempt.lease, true, now_ns);
-                self.failed(now_ns, shared);
+                self.failed(now_ns);
             }
         }
     }
@@ -334,7 +341,7 @@ impl Keeper {
     }
 
     /// Accounts for the connections that ended.
-    fn settle(&mut self, gone: &mut Gone, now_ns: u64, shared: &Shared) {
+    fn settle(&mut self, gone: &mut Gone, now_ns: u64) {
         let now_ms = self.age_ms(now_ns);
         let mut dropped_at_once = false;
         for slot in gone.fired.drain(..).chain(gone.released.drain(..)) {
@@ -343,7 +350,7 @@ impl Keeper {
             match self.leases.get_mut(slot as usize).and_then(Option::take) {
                 Some(lease) => {
                     self.ports.release(lease, false, now_ns);
-                    shared.dropped.fetch_add(1, Ordering::Relaxed);
+                    self.counts.dropped += 1;
                     dropped_at_once |= now_ms.saturating_sub(filled_ms) < AT_ONCE_MS;
                 }
                 // We closed it.

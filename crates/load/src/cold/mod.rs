@@ -5,36 +5,27 @@
 //! one, and laboratory load has none. A herd is opened once and stays through many load points; connections that the
 //! server drops are counted and opened again.
 
+mod helper;
 mod holder;
 mod keeper;
 
+pub use helper::help;
+
 use crate::check;
 use crate::error::LoadError;
+use helper::Helper;
 use keeper::Keeper;
 use record::time::monotonic_ns;
 use record::{Figure, Figures, LoadPlan, Origin, names};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What the herd's thread and its owner share.
-#[derive(Debug, Default)]
-pub(crate) struct Shared {
-    target: AtomicU64,
-    established: AtomicU64,
-    is_in_doubt: AtomicBool,
-    opened: AtomicU64,
-    dropped: AtomicU64,
-    failed: AtomicU64,
-    cpu_ns: AtomicU64,
-    user_bytes: AtomicU64,
-    is_ending: AtomicBool,
-    trouble: Mutex<Option<String>>,
-}
-
 /// The herd's counts; all but `established` only grow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ColdCounts {
     /// Connections established now.
     pub established: u64,
@@ -46,10 +37,37 @@ pub struct ColdCounts {
     pub dropped: u64,
     /// Connection attempts that failed.
     pub failed: u64,
-    /// CPU time of the herd's thread, nanoseconds.
+    /// CPU time of the herd's threads, nanoseconds.
     pub cpu_ns: u64,
-    /// Memory that the herd allocated in this process.
+    /// Memory that the herd allocated in its processes.
     pub user_bytes: u64,
+}
+
+/// What a thread or a helper reports of its part.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct Told {
+    #[serde(flatten)]
+    counts: ColdCounts,
+    /// Why it has ended, where it has by itself.
+    trouble: Option<String>,
+}
+
+/// What a herd's thread and its owner share.
+#[derive(Debug, Default)]
+struct Shared {
+    target: AtomicU64,
+    is_ending: AtomicBool,
+    told: Mutex<Told>,
+}
+
+impl Shared {
+    fn report(&self, change: impl FnOnce(&mut Told)) {
+        change(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn told(&self) -> Told {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// The place where established connections are kept.
@@ -62,11 +80,17 @@ pub enum Keep {
     Descriptors,
 }
 
-/// A herd of cold connections on a separate thread. Dropping it closes them.
+/// A part of a herd, and who keeps it.
+#[derive(Debug)]
+enum Part {
+    Thread(Arc<Shared>, Option<JoinHandle<()>>),
+    Helper(Helper),
+}
+
+/// A herd of cold connections on a separate thread, or in several helper processes. Dropping it closes them.
 #[derive(Debug)]
 pub struct ColdHerd {
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    parts: Vec<Part>,
     slab_before: Option<u64>,
     slab_filled: Option<u64>,
     note: Option<String>,
@@ -90,14 +114,24 @@ impl ColdHerd {
         let thread = std::thread::Builder::new()
             .name("cold".into())
             .spawn(move || {
-                if let Err(error) = keeper.keep(&theirs)
-                    && let Ok(mut trouble) = theirs.trouble.lock()
-                {
-                    *trouble = Some(error.io().to_string());
+                if let Err(error) = keeper.keep(&theirs) {
+                    theirs.report(|told| told.trouble = Some(error.io().to_string()));
                 }
             })
             .map_err(|cause| LoadError::Machine { what: "start the thread of the cold connections", cause })?;
-        Ok(ColdHerd { shared, thread: Some(thread), slab_before: kernel_memory(), slab_filled: None, note })
+        Ok(ColdHerd::of(vec![Part::Thread(shared, Some(thread))], note))
+    }
+
+    /// Begins a herd of none in several processes, each of which holds no more connections than it may open descriptors. `program`
+    /// calls [`help`] when it is started with the one argument `cold-helper`; `why` one process is not enough is part of every
+    /// complaint.
+    pub fn of_helpers(plan: &LoadPlan, most: u64, program: &Path, why: String) -> Result<Self, LoadError> {
+        let helpers = helper::start(plan, most, program, &why)?;
+        Ok(ColdHerd::of(helpers.into_iter().map(Part::Helper).collect(), Some(why)))
+    }
+
+    fn of(parts: Vec<Part>, note: Option<String>) -> Self {
+        ColdHerd { parts, slab_before: kernel_memory(), slab_filled: None, note }
     }
 
     /// Opens or closes connections until `target` are established, at the server's end, too. Returns early when `stop`
@@ -109,7 +143,7 @@ impl ColdHerd {
         stop: &AtomicBool,
         mut progress: impl FnMut(u64),
     ) -> Result<(), LoadError> {
-        self.shared.target.store(target, Ordering::SeqCst);
+        self.aim(target)?;
         let (mut nearest, mut since_ns) = (u64::MAX, monotonic_ns());
         loop {
             let counts = self.counts();
@@ -123,7 +157,7 @@ impl ColdHerd {
             let distance = counts.established.abs_diff(target);
             if distance < nearest {
                 (nearest, since_ns) = (distance, monotonic_ns());
-            } else if monotonic_ns() - since_ns > patience.as_nanos() as u64 || self.has_ended() {
+            } else if monotonic_ns() - since_ns > patience.as_nanos() as u64 || self.parts.iter().any(Part::has_ended) {
                 return Err(LoadError::Plan(self.why_not(target, counts)));
             }
             progress(counts.established);
@@ -132,47 +166,63 @@ impl ColdHerd {
     }
 
     /// Sets the target to `target` connections and does not wait for them.
-    pub fn aim(&self, target: u64) {
-        self.shared.target.store(target, Ordering::SeqCst);
+    fn aim(&mut self, target: u64) -> Result<(), LoadError> {
+        let mut left = target;
+        for part in &mut self.parts {
+            match part {
+                Part::Thread(shared, _) => shared.target.store(std::mem::take(&mut left), Ordering::SeqCst),
+                Part::Helper(helper) => {
+                    let share = left.min(helper.most);
+                    left -= share;
+                    helper.aim(share)?;
+                }
+            }
+        }
+        match target - left {
+            all if all == target => Ok(()),
+            most => Err(LoadError::Plan(format!(
+                "{target} cold connections are more than the {most} that were prepared for"
+            ))),
+        }
     }
 
-    /// Why the herd's thread has ended, if it has.
-    pub fn trouble(&self) -> Option<String> {
-        self.shared.trouble.lock().ok().and_then(|trouble| trouble.clone())
-    }
-
-    /// Whether each connection takes a descriptor of this process, because io_uring is not available.
+    /// Whether each connection takes a descriptor, because io_uring is not available.
     pub fn keeps_descriptors(&self) -> bool {
         self.note.is_some()
     }
 
-    fn has_ended(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
-    }
-
     fn why_not(&self, target: u64, counts: ColdCounts) -> String {
-        let trouble = self.shared.trouble.lock().ok().and_then(|trouble| trouble.clone());
-        let cause = match (trouble, counts) {
-            (Some(trouble), _) => trouble,
-            (None, counts) => why_not(counts),
-        };
+        let trouble = self.parts.iter().find_map(|part| part.shared().told().trouble);
+        let cause = trouble.unwrap_or_else(|| match counts {
+            ColdCounts { dropped, .. } if dropped > 0 => {
+                format!(
+                    "the server closed {dropped} of them again: raise its limit of connections and its idle timeout"
+                )
+            }
+            ColdCounts { failed, .. } if failed > 0 => format!(
+                "{failed} attempts failed: raise the server's limits of connections, descriptors and its backlog"
+            ),
+            _ => "the server accepts no more: raise its limits of connections and descriptors".into(),
+        });
         let note = self.note.as_deref().map(|note| format!(" ({note})")).unwrap_or_default();
         format!("only {} of {target} cold connections are established: {cause}{note}", counts.established)
     }
 
-    /// The counts now.
+    /// The counts now, of all parts.
     pub fn counts(&self) -> ColdCounts {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        ColdCounts {
-            // In this order: the herd's thread writes them in the reverse order.
-            established: self.shared.established.load(Ordering::SeqCst),
-            is_in_doubt: self.shared.is_in_doubt.load(Ordering::SeqCst),
-            opened: read(&self.shared.opened),
-            dropped: read(&self.shared.dropped),
-            failed: read(&self.shared.failed),
-            cpu_ns: read(&self.shared.cpu_ns),
-            user_bytes: read(&self.shared.user_bytes),
+        let mut sum = ColdCounts::default();
+        for part in &self.parts {
+            let ColdCounts { established, is_in_doubt, opened, dropped, failed, cpu_ns, user_bytes } =
+                part.shared().told().counts;
+            sum.established += established;
+            sum.is_in_doubt |= is_in_doubt;
+            sum.opened += opened;
+            sum.dropped += dropped;
+            sum.failed += failed;
+            sum.cpu_ns += cpu_ns;
+            sum.user_bytes += user_bytes;
         }
+        sum
     }
 
     /// Kernel memory for each connection, from the growth of slab and socket memory while the herd was filled; both
@@ -185,26 +235,7 @@ impl ColdHerd {
 
     /// The herd as figures of a point; `before` are the counts at the window's begin.
     pub fn figures(&self, before: ColdCounts, window_ns: u64) -> Figures {
-        figures(self.counts(), before, self.kernel_bytes_per_connection(), window_ns)
-    }
-}
-
-/// Why a herd does not grow, from its counts.
-pub fn why_not(counts: ColdCounts) -> String {
-    match counts {
-        ColdCounts { dropped, .. } if dropped > 0 => {
-            format!("the server closed {dropped} of them again: raise its limit of connections and its idle timeout")
-        }
-        ColdCounts { failed, .. } if failed > 0 => {
-            format!("{failed} attempts failed: raise the server's limits of connections, descriptors and its backlog")
-        }
-        _ => "the server accepts no more: raise its limits of connections and descriptors".into(),
-    }
-}
-
-/// A herd as figures of a point: its counts now and at the window's begin, and the kernel memory of each connection.
-pub fn figures(now: ColdCounts, before: ColdCounts, kernel_bytes_each: Option<f64>, window_ns: u64) -> Figures {
-    {
+        let now = self.counts();
         let mut figures = Figures::default();
         let established = now.established;
         figures.set(names::COLD, Figure::new(established as f64, "connections", 1, Origin::Counted));
@@ -213,7 +244,7 @@ pub fn figures(now: ColdCounts, before: ColdCounts, kernel_bytes_each: Option<f6
         figures.set(names::COLD_DROPPED, Figure::new(per_sec, "1/s", dropped, Origin::Counted));
         let user = now.user_bytes as f64 / established as f64;
         figures.set(names::COLD_USER_MEMORY, Figure::new(user, "bytes", established, Origin::Counted));
-        let kernel = match kernel_bytes_each {
+        let kernel = match self.kernel_bytes_per_connection() {
             Some(bytes) => Figure::new(bytes, "bytes", established, Origin::Sampled),
             None => Figure::not_measured("bytes", "the kernel's memory did not grow measurably with the herd"),
         };
@@ -222,17 +253,35 @@ pub fn figures(now: ColdCounts, before: ColdCounts, kernel_bytes_each: Option<f6
     }
 }
 
-impl Drop for ColdHerd {
+impl Part {
+    fn shared(&self) -> &Shared {
+        match self {
+            Part::Thread(shared, _) => shared,
+            Part::Helper(helper) => &helper.shared,
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        match self {
+            Part::Thread(_, thread) => thread.as_ref().is_none_or(JoinHandle::is_finished),
+            Part::Helper(helper) => helper.shared.told().trouble.is_some(),
+        }
+    }
+}
+
+impl Drop for Part {
     fn drop(&mut self) {
-        self.shared.is_ending.store(true, Ordering::SeqCst);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        if let Part::Thread(shared, thread) = self {
+            shared.is_ending.store(true, Ordering::SeqCst);
+            if let Some(thread) = thread.take() {
+                let _ = thread.join();
+            }
         }
     }
 }
 
 /// Slab and socket buffer memory of the machine in bytes.
-pub fn kernel_memory() -> Option<u64> {
+fn kernel_memory() -> Option<u64> {
     let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
     let slab = meminfo.lines().find_map(|line| line.strip_prefix("Slab:"))?;
     let kib: u64 = slab.trim().strip_suffix("kB")?.trim().parse().ok()?;

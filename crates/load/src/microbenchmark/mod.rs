@@ -229,13 +229,8 @@ pub fn run(plan: &Plan, stop: &AtomicBool, events: &mut dyn LoadEvents) -> Resul
             told_ns = now_ns;
             events.progress(&Progress {
                 elapsed_ns: now_ns - began_ns,
-                window_elapsed_ns: Some(now_ns - opened_ns),
                 connected: plan.connections,
-                completed: 0,
-                failed: 0,
-                interval_throughput_per_sec: 0.0,
-                in_warmup: false,
-                is_draining: false,
+                ..Progress::default()
             });
         }
     }

@@ -173,7 +173,6 @@ impl RequestWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_plan::plan;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     /// An endless log that counts what is read of it.
@@ -202,7 +201,7 @@ mod tests {
     }
 
     fn read_ahead(target_bytes: usize) -> u64 {
-        let plan = plan(([127, 0, 0, 1], 80).into());
+        let plan = LoadPlan::simple(([127, 0, 0, 1], 80).into());
         let read = AtomicU64::new(0);
         let source = Box::new(Endless { read: &read, target: vec![b'/'; target_bytes] });
         let (feeder, mut feed) = feeder(&plan, source);
@@ -229,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_request_has_the_plans_fields_and_no_body() {
-        let mut plan = plan(([127, 0, 0, 1], 80).into());
+        let mut plan = LoadPlan::simple(([127, 0, 0, 1], 80).into());
         plan.host = "example".into();
         plan.headers = vec![("X-A".into(), "b".into())];
         let request = ReplayRequest {

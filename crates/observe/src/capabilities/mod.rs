@@ -6,32 +6,7 @@ mod kernel;
 mod network;
 mod scratch;
 
-/// One thing that a measurement may need.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Capability {
-    /// Short name, the same on every machine.
-    pub name: String,
-    /// Whether it is available.
-    pub is_available: bool,
-    /// The finding, in a few words. May contain text of this machine.
-    pub detail: String,
-    /// The loss without it, and the remedy; empty if it is available.
-    pub remedy: String,
-}
-
-impl Capability {
-    fn there(name: &str, detail: impl Into<String>) -> Self {
-        Capability { name: name.into(), is_available: true, detail: detail.into(), remedy: String::new() }
-    }
-
-    fn missing(name: &str, detail: impl Into<String>, remedy: &str) -> Self {
-        Capability { name: name.into(), is_available: false, detail: detail.into(), remedy: remedy.into() }
-    }
-
-    fn of(name: &str, is_available: bool, detail: impl Into<String>, remedy: &str) -> Self {
-        if is_available { Self::there(name, detail) } else { Self::missing(name, detail, remedy) }
-    }
-}
+use record::machine::Capability;
 
 /// All checks, in the order of the report: processes, CPUs, network, kernel instruments, limits.
 pub fn capabilities() -> Vec<Capability> {

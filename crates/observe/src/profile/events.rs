@@ -37,9 +37,6 @@ pub const HARDWARE_EVENTS: [EventKind; 9] = [
     EventKind { name: "cache-misses", kind: HARDWARE, config: 3, period: 10_007 },
 ];
 
-/// Why L2 misses have no row.
-pub const L2_NOT_SUPPORTED: &str = "not supported: the kernel has no event for L2 that every processor shares";
-
 /// The CPU clock at a frequency: a high-resolution timer on each CPU.
 pub fn cpu_clock(frequency_hz: u32) -> EventKind {
     EventKind { name: "cpu-clock", kind: SOFTWARE, config: 0, period: 1_000_000_000 / u64::from(frequency_hz.max(1)) }

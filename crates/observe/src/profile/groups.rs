@@ -1,5 +1,6 @@
 //! Groups of functions that the user names, as Kim and Rixner's profiler allowed: `name=pattern,pattern`.
 
+use crate::watch::pack::matches;
 use record::Outside;
 use std::fmt;
 use std::str::FromStr;
@@ -19,7 +20,7 @@ impl Pattern {
     /// Whether a function matches, with or without the suffixes that the kernel's compiler added (`.isra.0`).
     pub fn matches(&self, function: &str, is_user: bool) -> bool {
         let plain = function.split('.').next().unwrap_or(function);
-        self.is_user == is_user && (glob_matches(&self.glob, function) || !is_user && glob_matches(&self.glob, plain))
+        self.is_user == is_user && (matches(&self.glob, function) || !is_user && matches(&self.glob, plain))
     }
 
     /// Whether it is about the server's own functions, which are known only after the run.
@@ -82,22 +83,6 @@ impl FromStr for FunctionGroup {
     }
 }
 
-/// `*` stands for any characters, everything else for itself. Linear in the text for each star.
-fn glob_matches(glob: &str, text: &str) -> bool {
-    let mut parts = glob.split('*');
-    let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = text.strip_prefix(first) else { return false };
-    let mut parts: Vec<&str> = parts.collect();
-    let Some(last) = parts.pop() else { return rest.is_empty() };
-    for part in parts {
-        match rest.find(part) {
-            Some(at) => rest = &rest[at + part.len()..],
-            None => return false,
-        }
-    }
-    rest.ends_with(last)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,17 +110,17 @@ mod tests {
 
     #[test]
     fn a_star_may_stand_anywhere() {
-        assert!(glob_matches("*_xmit", "veth_xmit"));
-        assert!(glob_matches("tcp*ack*", "tcp_send_ack"));
-        assert!(!glob_matches("*ack*nowhere", "tcp_send_ack"));
-        assert!(glob_matches("*", ""));
-        assert!(!glob_matches("ab*ba", "aba"));
+        assert!(matches("*_xmit", "veth_xmit"));
+        assert!(matches("tcp*ack*", "tcp_send_ack"));
+        assert!(!matches("*ack*nowhere", "tcp_send_ack"));
+        assert!(matches("*", ""));
+        assert!(!matches("ab*ba", "aba"));
     }
 
     proptest! {
         #[test]
         fn no_text_panics_the_matcher(glob in "\\PC{0,30}", text in "\\PC{0,60}") {
-            let _ = glob_matches(&glob, &text);
+            let _ = matches(&glob, &text);
             let _ = glob.parse::<FunctionGroup>();
         }
     }

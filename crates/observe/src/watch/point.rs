@@ -7,21 +7,8 @@ use crate::sock_diag::STATES;
 use record::figure::{Figure, Figures, Origin};
 use record::watch::system::{DiskCounts, Kind, Paging};
 use record::watch::{ClassTotals, ConnectionCounts, Estimate, Losses, Mode, PackTotals, PhaseTotals, Reading};
-use record::{Doubt, DoubtKind, Severity, Watched, WatchedClass, names};
+use record::{ClientSide, Doubt, DoubtKind, Severity, Watched, WatchedClass, names};
 use std::collections::BTreeMap;
-
-/// What the client says of the same load.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct ClientSide {
-    /// Complete responses whose last byte came within the window.
-    pub completed_in_window: u64,
-    /// The window's length, nanoseconds.
-    pub window_ns: u64,
-    /// Complete responses since the load began, warm-up included; `None` where that is not known.
-    pub answered_in_all: Option<u64>,
-    /// Requests that the client gave up: each may have been answered all the same.
-    pub given_up: u64,
-}
 
 /// What a point keeps of a watch.
 #[derive(Debug, Clone, Default)]

@@ -150,10 +150,10 @@ fn unknown_words(simulation: &Simulation) -> String {
 fn loads(simulation: &Simulation) -> Table {
     let row = |point: &Point| {
         let sample = point.samples.iter().find(|sample| sample.load.is_some() && sample.sent > 0)?;
-        let load = sample.load_account()?;
+        let load = sample.load_point()?;
         let answers = load.outcomes.completed();
         let failed = load.outcomes.failed();
-        let bytes = load.figures.value(BODY_BYTES).map(|bytes| bytes / answers as f64);
+        let bytes = load.value(BODY_BYTES).map(|bytes| bytes / answers as f64);
         let packets = sample.packets_per_answer(&load);
         let instructions = packets.map(|packets| packets * sample.stack.instructions as f64 / sample.sent as f64);
         let known = |value: Option<f64>| value.filter(|value| value.is_finite()).map_or("-".into(), number);

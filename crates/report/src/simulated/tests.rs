@@ -31,6 +31,8 @@ fn point(connections: u64, rate: u64, delay_us: u64, misses: u64) -> Value {
             "stack_packed": counts(&Value::Null, 5000, 2 * misses),
             // 100 packets and 20 answers a second.
             "load": { "point": {
+                "schema": 1, "index": 0, "sweep": "single", "repeat": 0, "connections": 7, "pace": { "loop": "closed" },
+                "started_unix_ms": 0, "warmup_ns": 0, "duration_ns": 200_000_000,
                 "outcomes": { "sent": 5, "ok": 3, "non_2xx": 1, "reset": 1, "connects": 7 },
                 "figures": {
                     "client.throughput_per_sec": { "value": 20.0, "unit": "1/s" },

@@ -58,9 +58,4 @@ impl MemoryFile {
         }
         bytes
     }
-
-    /// Its size in bytes.
-    pub fn size(&self) -> u64 {
-        self.0.metadata().map_or(0, |facts| facts.len())
-    }
 }

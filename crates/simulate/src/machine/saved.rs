@@ -129,11 +129,6 @@ impl Saved {
         self.seed
     }
 
-    /// Bytes of the saved machine.
-    pub fn state_bytes(&self) -> u64 {
-        self.state.size()
-    }
-
     /// Resumes the machine, does the job under the plugin, and reads the result.
     pub fn resume(&mut self, job: &Job, order: &Order, stop: &dyn Fn() -> bool) -> Result<Resumed, SimulateError> {
         self.resume_by(job, order, None, stop)

@@ -53,7 +53,10 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Files(args) => files::run(args),
         Command::Wan(args) => wan::run(args),
         Command::Scale(args) => scale::run(args),
-        Command::ColdHelper => crate::cold::help(),
+        Command::ColdHelper => match ::load::cold::help() {
+            Ok(()) => Ok(ExitCode::SUCCESS),
+            Err(error) => Err(crate::failure::wrong_usage(error.to_string())),
+        },
         Command::SegmentSender { port } => send_segments(port),
         Command::Doctor(args) => doctor::run(args),
         Command::GuardSession { session } => Ok(crate::server::guardian::stand_guard(session)),

@@ -1,10 +1,10 @@
 //! Cold connections held during the loads.
 
 use super::{Companion, Holding, Load};
-use crate::cold::Cold;
 use crate::measured::Measured;
-use anyhow::Result;
-use load::cold::ColdCounts;
+use anyhow::{Context, Result};
+use load::LoadError;
+use load::cold::{ColdCounts, ColdHerd, Keep};
 use record::units::{format_bytes, format_si};
 use record::{Axis, AxisPlace, LoadPlan};
 use std::time::Duration;
@@ -12,9 +12,12 @@ use std::time::Duration;
 /// How long no new cold connection may be established before the herd is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Takes the ways of holding connections that are tried from the environment: `descriptors` or `helpers`, for tests.
+const FORCED: &str = "STRAINGAUGE_COLD";
+
 /// The cold connections of a run.
 pub struct HeldCold {
-    herd: Cold,
+    herd: ColdHerd,
     /// When the window in progress began.
     before: ColdCounts,
 }
@@ -22,7 +25,7 @@ pub struct HeldCold {
 impl HeldCold {
     /// No connections yet; up to `most` can be held.
     pub fn none(plan: &LoadPlan, most: u64) -> Result<HeldCold> {
-        Ok(HeldCold { herd: Cold::begin(plan, most)?, before: ColdCounts::default() })
+        Ok(HeldCold { herd: begin(plan, most)?, before: ColdCounts::default() })
     }
 
     /// Opens `count` connections, which stay through all points, and waits until they are established.
@@ -41,6 +44,22 @@ impl HeldCold {
         ));
         Ok(held)
     }
+}
+
+/// Begins a herd of none that can grow to `most`: by io_uring where the kernel has it, else with a descriptor for each
+/// where they suffice, else in several processes.
+fn begin(plan: &LoadPlan, most: u64) -> Result<ColdHerd> {
+    let forced = std::env::var(FORCED).unwrap_or_default();
+    let keep = if forced.is_empty() { Keep::Best } else { Keep::Descriptors };
+    let why = match forced.as_str() {
+        "helpers" => "helpers are forced".into(),
+        _ => match ColdHerd::begin(plan, most, keep) {
+            Err(error @ LoadError::ColdDescriptors { .. }) => error.to_string(),
+            begun => return Ok(begun?),
+        },
+    };
+    let program = std::env::current_exe().context("the helpers of the cold connections cannot be started")?;
+    Ok(ColdHerd::of_helpers(plan, most, &program, why)?)
 }
 
 impl Companion for HeldCold {

@@ -6,7 +6,8 @@ use super::{Companion, Load};
 use crate::measured::{Measured, client_side};
 use crate::server::Server;
 use observe::Group;
-use observe::watch::point::{ClientSide, PointSeen};
+use observe::watch::point::PointSeen;
+use record::ClientSide;
 use remote::{RequestWatch, RequestWatchPlan};
 
 /// Starts the count of requests, here or on the server's machine. Returns the local counter, and why requests are not

@@ -153,21 +153,12 @@ impl Template {
             }
         }
         let (time_ns, resolution_ns) = time.resolve().ok_or(Reason::Time)?;
-        if client.is_empty() {
-            return Err(Reason::Client);
-        }
-        if target.is_empty() {
-            return Err(Reason::NoRequest);
-        }
-        if !clf::is_method(method) {
-            return Err(Reason::Request);
-        }
         // A query that the target shows already is not added again.
         if memchr(b'?', target).is_some() {
             query = b"";
         }
         let query = query.strip_prefix(b"?").unwrap_or(query);
-        Ok(Raw { client, time_ns, resolution_ns, method, target, query, status, bytes })
+        Raw { client, time_ns, resolution_ns, method, target, query, status, bytes }.checked()
     }
 }
 

@@ -76,16 +76,8 @@ impl W3c {
             }
         }
         let (date_ns, (within_ns, resolution_ns, _)) = date_ns.zip(time).ok_or(Reason::Time)?;
-        if client.is_empty() {
-            return Err(Reason::Client);
-        }
-        if target.is_empty() {
-            return Err(Reason::NoRequest);
-        }
-        if !clf::is_method(method) {
-            return Err(Reason::Request);
-        }
-        Ok(Raw { client, time_ns: date_ns + within_ns, resolution_ns, method, target, query, status, bytes })
+        let time_ns = date_ns + within_ns;
+        Raw { client, time_ns, resolution_ns, method, target, query, status, bytes }.checked()
     }
 }
 

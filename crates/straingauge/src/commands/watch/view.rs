@@ -3,6 +3,7 @@
 
 use super::emit;
 use super::keys::Keys;
+use crate::progress::terminal_size;
 use crate::signals::Stop;
 use anyhow::Result;
 use record::Doubt;
@@ -40,7 +41,9 @@ impl View {
                 self.machine.swap(0, 1);
                 self.machine[1] = frame.now.system.clone();
             }
-            return emit(&(live::drawn(&live::screen(frame, &self.machine[0]), terminal_size()) + end));
+            return emit(
+                &(live::drawn(&live::screen(frame, &self.machine[0]), terminal_size(libc::STDOUT_FILENO)) + end),
+            );
         }
         if is_last {
             return emit(&screen::tables(frame, "since the last reading"));
@@ -52,18 +55,4 @@ impl View {
 /// A reading as a line of JSON.
 pub fn line_of(reading: &Reading, rates: &Rates, doubts: Vec<Doubt>) -> Line {
     Line::Reading(Box::new(Taken { totals: reading.clone(), rates: rates.clone(), doubts }))
-}
-
-/// Size of the terminal on standard output, columns and rows; 80 and 24 if the terminal does not report it.
-fn terminal_size() -> (usize, usize) {
-    // SAFETY: an all-zero winsize is valid, and the ioctl writes only that.
-    let size = unsafe {
-        let mut size: libc::winsize = std::mem::zeroed();
-        if libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size) != 0 {
-            size = std::mem::zeroed();
-        }
-        size
-    };
-    let or = |value: u16, default| if value == 0 { default } else { usize::from(value) };
-    (or(size.ws_col, 80), or(size.ws_row, 24))
 }
