@@ -29,11 +29,6 @@ struct parameters draw(uint64_t seed, enum kind kind, uint64_t draw) {
     case THREAD:
         of.time_ns = time_between(&state, 300, 1200);
         break;
-    case GROWING:
-        of.time_ns = time_between(&state, 8000, 16000);
-        of.contention = round(between(&state, 0.02, 0.1) * 1e4) / 1e4;
-        of.coherency = round(between(&state, 1e-4, 1e-3) * 1e6) / 1e6;
-        break;
     case METASTABLE:
         of.workers = one_of(&state, 3, 6);
         of.time_ns = time_between(&state, 2000, 4000);
@@ -44,7 +39,9 @@ struct parameters draw(uint64_t seed, enum kind kind, uint64_t draw) {
         of.workers = one_of(&state, 6, 32);
         /* Long beside the path and the client; the longest of random times are several times their mean. */
         of.time_ns = kind == EXPONENTIAL ? time_between(&state, 5000, 10000) : time_between(&state, 8000, 16000);
-        of.seed = random_next(&state);
+        /* At twice the workers a request takes 3 to 10 % longer. */
+        of.growth = kind == GROWING ? round(between(&state, 0.03, 0.1) / (double)of.workers * 1e6) / 1e6 : 0;
+        of.seed = kind == EXPONENTIAL ? random_next(&state) : 0;
     }
     if (kind == THREAD)
         of.workers = 1;

@@ -20,9 +20,9 @@ struct law law_new(struct parameters of) {
     return (struct law){.of = of, .random = of.seed};
 }
 
-double law_growing_ns(const struct parameters *of, double connections) {
-    double others = connections - 1;
-    return (double)of->time_ns * (1 + of->contention * others + of->coherency * connections * others);
+double law_time_ns(const struct parameters *of, double connections) {
+    double beyond = fmax(connections - (double)of->workers, 0);
+    return (double)of->time_ns * (1 + of->growth * beyond);
 }
 
 static int64_t later(int64_t a, int64_t b) {
@@ -53,8 +53,6 @@ int64_t law_free_ns(const struct law *law) {
     switch (law->of.kind) {
     case BUCKET:
         return law->full_ns - (law->of.burst - 1) * gap_ns(law);
-    case GROWING:
-        return 0;
     default:
         return law->free_ns[first_free(law)];
     }
@@ -85,7 +83,7 @@ int64_t law_end_ns(struct law *law, int64_t now_ns, int64_t connections) {
     case BUCKET:
         return bucket(law, now_ns);
     case GROWING:
-        return now_ns + (int64_t)llround(law_growing_ns(&law->of, (double)connections));
+        return work(law, now_ns, llround(law_time_ns(&law->of, (double)connections)));
     case EXPONENTIAL:
         return work(law, now_ns, (int64_t)llround((double)law->of.time_ns * -log(random_unit(&law->random))));
     case METASTABLE:

@@ -13,7 +13,8 @@ static const char USAGE[] =
     "  bucket       --rate R [--burst B]                       R requests a second; up to B at once (1)\n"
     "  thread       --time D                                   one thread that works D of CPU for a request\n"
     "  workers      --workers K --time D                       K that take D each\n"
-    "  growing      --time D --contention S --coherency C      D (1 + S (n - 1) + C n (n - 1)) with n connections\n"
+    "  growing      --workers K --time D --growth G            K that take D (1 + G (n - K)) where n > K connections "
+    "are open\n"
     "  exponential  --workers K --time D [--seed N]            K that take an exponentially distributed time of mean "
     "D\n"
     "  metastable   --workers K --time D --timeout T --retries N\n"
@@ -88,26 +89,10 @@ static uint64_t sealed(const char *path) {
     return strtoull(text, NULL, 16);
 }
 
-enum option {
-    RATE,
-    BURST,
-    TIME,
-    HOW_MANY,
-    CONTENTION,
-    COHERENCY,
-    TIMEOUT,
-    RETRIES,
-    SEED,
-    SEALED,
-    DRAW,
-    AT,
-    PORT,
-    ADDRESS,
-    OPTIONS
-};
-static const char *const OPTION_NAMES[OPTIONS] = {"--rate",      "--burst",   "--time",    "--workers", "--contention",
-                                                  "--coherency", "--timeout", "--retries", "--seed",    "--sealed",
-                                                  "--draw",      "--at",      "--port",    "--address"};
+enum option { RATE, BURST, TIME, HOW_MANY, GROWTH, TIMEOUT, RETRIES, SEED, SEALED, DRAW, AT, PORT, ADDRESS, OPTIONS };
+static const char *const OPTION_NAMES[OPTIONS] = {"--rate",    "--burst",   "--time",   "--workers", "--growth",
+                                                  "--timeout", "--retries", "--seed",   "--sealed",  "--draw",
+                                                  "--at",      "--port",    "--address"};
 #define BIT(option) (1u << (option))
 static const struct {
     unsigned needs, may;
@@ -115,7 +100,7 @@ static const struct {
     [BUCKET] = {BIT(RATE), BIT(BURST)},
     [THREAD] = {BIT(TIME), 0},
     [WORKERS] = {BIT(HOW_MANY) | BIT(TIME), 0},
-    [GROWING] = {BIT(TIME) | BIT(CONTENTION) | BIT(COHERENCY), 0},
+    [GROWING] = {BIT(HOW_MANY) | BIT(TIME) | BIT(GROWTH), 0},
     [EXPONENTIAL] = {BIT(HOW_MANY) | BIT(TIME), BIT(SEED)},
     [METASTABLE] = {BIT(HOW_MANY) | BIT(TIME) | BIT(TIMEOUT) | BIT(RETRIES), 0},
 };
@@ -134,11 +119,8 @@ static void set(struct parameters *of, enum option option, const char *name, con
     case HOW_MANY:
         of->workers = whole(name, text, 1, MAX_WORKERS);
         break;
-    case CONTENTION:
-        of->contention = within(name, text, 0, 1);
-        break;
-    case COHERENCY:
-        of->coherency = within(name, text, 0, 1);
+    case GROWTH:
+        of->growth = within(name, text, 0, 1);
         break;
     case TIMEOUT:
         of->timeout_ns = length_ns(name, text);
@@ -162,8 +144,6 @@ static void slow_down(struct parameters *of, double share) {
 
 /* What no single option shows. */
 static void check(const struct parameters *of) {
-    if (of->kind == GROWING && !(of->coherency > 0))
-        refuse("--coherency is 0: throughput would have no peak; give more");
     if (of->kind == METASTABLE && of->timeout_ns < (1 + of->retries) * of->time_ns)
         refuse("--timeout is shorter than %lld times --time: a storm would never end", (long long)(1 + of->retries));
 }
@@ -249,11 +229,8 @@ void parameters_print(FILE *to, const struct parameters *of) {
         case HOW_MANY:
             fprintf(to, "workers\": %lld", (long long)of->workers);
             break;
-        case CONTENTION:
-            fprintf(to, "contention\": %.17g", of->contention);
-            break;
-        case COHERENCY:
-            fprintf(to, "coherency\": %.17g", of->coherency);
+        case GROWTH:
+            fprintf(to, "growth\": %.17g", of->growth);
             break;
         case TIMEOUT:
             fprintf(to, "timeout_ns\": %lld", (long long)of->timeout_ns);

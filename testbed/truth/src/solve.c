@@ -27,7 +27,7 @@ static double recovery(const struct parameters *of) {
     return (double)(of->timeout_ns / ((1 + of->retries) * of->time_ns) * of->workers);
 }
 
-/* The server's capacity in an open loop; GROWING has none, as it depends on the connections that are used. */
+/* The server's capacity in an open loop; GROWING has none, as that depends on the connections that are used. */
 static double capacity_per_sec(const struct parameters *of) {
     if (of->kind == BUCKET)
         return of->rate_per_sec;
@@ -35,17 +35,12 @@ static double capacity_per_sec(const struct parameters *of) {
 }
 
 double solve_throughput(const struct parameters *of, double connections) {
-    double time_s = (double)of->time_ns * 1e-9;
-    switch (of->kind) {
-    case BUCKET:
+    double time_s = law_time_ns(of, connections) * 1e-9;
+    if (of->kind == BUCKET)
         return of->rate_per_sec;
-    case GROWING:
-        return connections * 1e9 / law_growing_ns(of, connections);
-    default:
-        if (of->kind == METASTABLE && connections > overload(of))
-            time_s *= (double)(1 + of->retries);
-        return fmin(connections, (double)of->workers) / time_s;
-    }
+    if (of->kind == METASTABLE && connections > overload(of))
+        time_s *= (double)(1 + of->retries);
+    return fmin(connections, (double)of->workers) / time_s;
 }
 
 static double gain(const struct parameters *of, double connections) {
@@ -64,14 +59,6 @@ static double yield_connections(const struct parameters *of) {
         *(gain(of, middle) < GAIN ? &above : &below) = middle;
     }
     return above;
-}
-
-/* The lowest load of the highest throughput. */
-static double peak_connections(const struct parameters *of) {
-    if (of->kind != GROWING)
-        return of->kind == BUCKET ? 1 : (double)of->workers;
-    double before = floor(sqrt((1 - of->contention) / of->coherency)), after = before + 1;
-    return solve_throughput(of, after) > solve_throughput(of, before) ? after : before;
 }
 
 /* Where the response time, n / throughput, passes the limit. EXPONENTIAL varies about it: there is no formula. */
@@ -134,12 +121,11 @@ static double failure_per_sec(const struct parameters *of) {
 }
 
 struct truth solve(const struct parameters *of) {
-    int has_corner = of->kind == WORKERS || of->kind == EXPONENTIAL || of->kind == METASTABLE;
-    int is_stormy = of->kind == METASTABLE;
+    int has_corner = of->kind != BUCKET && of->kind != THREAD, is_stormy = of->kind == METASTABLE;
     struct truth truth = {
         .knee = has_corner ? (double)of->workers : 0,
         .yield = yield_connections(of),
-        .peak_load = peak_connections(of),
+        .peak_load = of->kind == BUCKET ? 1 : (double)of->workers,
         .failure = failure_connections(of),
         .overload = is_stormy ? overload(of) : 0,
         .recovery = is_stormy ? recovery(of) : 0,

@@ -20,8 +20,7 @@ struct parameters {
     int64_t burst;       /* B, tokens */
     int64_t time_ns;     /* D; the mean of EXPONENTIAL */
     int64_t workers;     /* k */
-    double contention;   /* sigma */
-    double coherency;    /* kappa */
+    double growth;       /* g */
     int64_t timeout_ns;  /* T */
     int64_t retries;     /* r */
     uint64_t seed;       /* of the times of EXPONENTIAL */
@@ -47,8 +46,8 @@ int64_t law_free_ns(const struct law *law);
  * open. Arrivals do not go back in time. THREAD: as if its CPU time were time. */
 int64_t law_end_ns(struct law *law, int64_t now_ns, int64_t connections);
 
-/* GROWING: how long a request takes with so many connections. */
-double law_growing_ns(const struct parameters *of, double connections);
+/* How long a request is worked on with so many connections; the mean of EXPONENTIAL. */
+double law_time_ns(const struct parameters *of, double connections);
 
 uint64_t random_next(uint64_t *state);
 /* Above 0, at most 1. */

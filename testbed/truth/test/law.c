@@ -53,7 +53,7 @@ static const struct parameters EXAMPLES[KINDS] = {
     [BUCKET] = {.kind = BUCKET, .rate_per_sec = 1234, .burst = 5},
     [THREAD] = {.kind = THREAD, .time_ns = 700000, .workers = 1},
     [WORKERS] = {.kind = WORKERS, .time_ns = 5000000, .workers = 8},
-    [GROWING] = {.kind = GROWING, .time_ns = 6000000, .contention = 0.03, .coherency = 0.0008},
+    [GROWING] = {.kind = GROWING, .time_ns = 6000000, .workers = 8, .growth = 0.01},
     [EXPONENTIAL] = {.kind = EXPONENTIAL, .time_ns = 5000000, .workers = 8, .seed = 5},
     [METASTABLE] = {.kind = METASTABLE, .time_ns = 3000000, .workers = 4, .timeout_ns = 24000000, .retries = 3},
 };
@@ -106,11 +106,10 @@ static void yield(void) {
     }
     double sharp = truths[WORKERS].yield / 8;
     verdict(fabs(sharp - M_SQRT2 / 1.2) < 1e-6, "a sharp knee yields at 1.18 times the knee");
-    struct truth growing = truths[GROWING];
-    int64_t peak = count_of(EXAMPLES[GROWING], (int64_t)growing.peak_load, 100);
-    verdict(peak >= count_of(EXAMPLES[GROWING], (int64_t)growing.peak_load - 4, 100) &&
-                peak >= count_of(EXAMPLES[GROWING], (int64_t)growing.peak_load + 4, 100),
-            "growing has its peak where it is said to be");
+    int64_t before = count_of(EXAMPLES[GROWING], 7, 40), at = count_of(EXAMPLES[GROWING], 8, 40);
+    verdict(truths[GROWING].knee == 8 && at > before && at > count_of(EXAMPLES[GROWING], 9, 40) &&
+                truths[GROWING].yield < sharp * 8,
+            "growing has its peak at its corner, and falls beyond it");
     verdict(!truths[THREAD].yield && !truths[BUCKET].yield,
             "one thread and a bucket have no yield point over connections");
 }
@@ -189,8 +188,8 @@ static void gone(void) {
 
 static int is_same(const struct parameters *a, const struct parameters *b) {
     return a->rate_per_sec == b->rate_per_sec && a->burst == b->burst && a->time_ns == b->time_ns &&
-           a->workers == b->workers && a->contention == b->contention && a->coherency == b->coherency &&
-           a->timeout_ns == b->timeout_ns && a->retries == b->retries && a->seed == b->seed;
+           a->workers == b->workers && a->growth == b->growth && a->timeout_ns == b->timeout_ns &&
+           a->retries == b->retries && a->seed == b->seed;
 }
 
 static void draws(void) {
