@@ -17,10 +17,10 @@ TRUTH_NAMES = {("connections", "peak"): "peak_per_sec"}
 
 
 class Server:
-    """A server: the sweep that is made of it, and the quantity that the certificate is about."""
+    """A server: the sweep that is made of it, and the quantities that the certificate may be about: the first that `find` has is."""
 
-    def __init__(self, name, sweep, quantity, needs=None):
-        self.name, self.sweep, self.quantity, self.needs = name, sweep, quantity, needs
+    def __init__(self, name, sweep, quantities, needs=None):
+        self.name, self.sweep, self.quantities, self.needs = name, sweep, quantities, needs
 
     def why_not(self):
         return f"{self.needs} is not installed" if self.needs and not shutil.which(self.needs, path=PATH) else None
@@ -29,20 +29,21 @@ class Server:
 PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 
 # Over connections where the server waits, over rate where it is busy or a bucket: there its truth is defined.
+ELASTIC = [("connections", "knee"), ("connections", "yield")]
 TRUTHS = [
-    Server("bucket", "rate", ("rate", "failure")),
-    Server("thread", "rate", ("rate", "yield")),
-    Server("workers", "connections", ("connections", "yield")),
-    Server("growing", "connections", ("connections", "yield")),
-    Server("exponential", "connections", ("connections", "yield")),
+    Server("bucket", "rate", [("rate", "failure")]),
+    Server("thread", "rate", [("rate", "yield")]),
+    Server("workers", "connections", ELASTIC),
+    Server("growing", "connections", ELASTIC),
+    Server("exponential", "connections", ELASTIC),
 ]
 # Found only when it is asked for: what it answers depends on what came before, and `find` does not yet walk down again.
-METASTABLE = Server("metastable", "connections", ("connections", "yield"))
+METASTABLE = Server("metastable", "connections", ELASTIC)
 REAL = [
-    Server("nginx", "connections", ("connections", "yield"), "nginx"),
-    Server("haproxy", "connections", ("connections", "yield"), "haproxy"),
+    Server("nginx", "connections", ELASTIC, "nginx"),
+    Server("haproxy", "connections", ELASTIC, "haproxy"),
     # Answers from memory, as memcached does, over HTTP.
-    Server("memory", "connections", ("connections", "yield")),
+    Server("memory", "connections", ELASTIC),
 ]
 SERVERS = {server.name: server for server in [*TRUTHS, METASTABLE, *REAL]}
 GROUPS = {"truth": [server.name for server in TRUTHS], "real": [server.name for server in REAL]}
@@ -76,10 +77,19 @@ def opened(name, draw, sealed):
 
 
 def estimates(findings):
-    """Estimate, low and high of each quantity in what `find --json` found; None for what is not there."""
+    """Estimate, low and high of each quantity in what `find --json` found; None for what is not there.
+
+    A yield point is either where a doubling of the connections gains too little, or the knee itself, where two lines meet: its reason
+    says which, and they have different truths.
+    """
     found = {}
     for sweep, name in QUANTITIES:
         of_sweep = findings.get(sweep) or {}
         point = of_sweep.get("peak" if name == "peak" else POINTS[name]) or {}
+        if name == "yield" and "the plateau" in point.get("reason", ""):
+            found[sweep, "knee"] = (point["estimate"], point["low"], point["high"])
+            point = {}
+        elif name == "knee" and (sweep, "knee") in found:
+            continue
         found[sweep, name] = (point.get("per_sec" if name == "peak" else "estimate"), point.get("low"), point.get("high"))
     return found

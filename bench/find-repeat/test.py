@@ -147,6 +147,23 @@ def estimates_are_read_from_what_find_writes_and_from_what_it_does_not_yet():
     assert servers.estimates({"connections": {"knee": point(8.0), "peak": None}, "rate": {}})["connections", "knee"] == (8.0, 7.0, None)
 
 
+def a_yield_point_that_is_the_knee_is_compared_with_the_knee():
+    point = {"estimate": 8.1, "low": 7.9, "high": 8.3, "reason": "the line through the low loads meets the plateau there; no CPU is saturated"}
+    read = servers.estimates({"connections": {"yield_point": point}, "rate": None})
+    assert read["connections", "knee"] == (8.1, 7.9, 8.3) and read["connections", "yield"] == (None, None, None), read
+    point["reason"] = "from here on doubling the connections raises throughput by less than 20 %"
+    read = servers.estimates({"connections": {"yield_point": point}, "rate": None})
+    assert read["connections", "yield"] == (8.1, 7.9, 8.3) and read["connections", "knee"] == (None, None, None), read
+
+    class Finds:
+        rows = [{"server": "workers", "connections_knee": "", "connections_yield": "9.4"}]
+    assert RUN.quantity_of(servers.SERVERS["workers"], Finds) == ("connections", "yield")
+    Finds.rows.append({"server": "workers", "connections_knee": "8.1", "connections_yield": ""})
+    assert RUN.quantity_of(servers.SERVERS["workers"], Finds) == ("connections", "knee")
+    Finds.rows = []
+    assert RUN.quantity_of(servers.SERVERS["bucket"], Finds) == ("rate", "failure")
+
+
 def a_summary_is_made_of_what_is_there():
     with tempfile.TemporaryDirectory() as folder:
         class Asked:
