@@ -4,7 +4,7 @@ use crate::fixture;
 use analyze::{verdict, zones};
 use proptest::prelude::*;
 use record::{Axis, Doubt, DoubtKind, Figure, Origin, RunDir, RunRecord, Severity, Status, names};
-use report::{json, page, text};
+use report::{json, page, run, text};
 use std::fs;
 
 const HOSTILE: &str = "</title></style></pre><script>alert(1)</script><img src=x onerror=alert(2)>'\"{{ 123457*3 }}";
@@ -17,7 +17,7 @@ fn written(record: RunRecord, points: &[record::Point]) -> (tempfile::TempDir, R
 
 fn summary(run: &RunDir) -> String {
     let findings = zones::of_run(run);
-    text::run(run, &findings, &verdict::sentences(run, &findings))
+    run::text(run, &findings, &verdict::sentences(run, &findings))
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn an_axis_is_told_in_text_json_and_page() {
     let run = fixture::write(folder.path(), record, &points);
     let findings = zones::of_run(&run);
     let verdict = verdict::sentences(&run, &findings);
-    let words = text::run(&run, &findings, &verdict);
+    let words = run::text(&run, &findings, &verdict);
     assert!(
         words.lines().filter(|line| !line.starts_with("repeat")).all(|line| line.chars().count() <= text::WIDTH),
         "{words}"
@@ -184,9 +184,9 @@ proptest! {
     #[test]
     fn any_points_are_rendered_without_panic_and_a_summary_is_short(points in prop::collection::vec(fixture::any_point(), 0..40)) {
         for point in &points {
-            let summary = text::summary(point, &[], &Default::default());
-            prop_assert!(summary.lines().count() <= text::MAX_LINES, "{}", summary);
-            let _ = (json::point(point), text::point(point, &[]), text::progress_line(point, 0, 0));
+            let summary = run::summary(point, &[], &Default::default());
+            prop_assert!(summary.lines().count() <= run::MAX_LINES, "{}", summary);
+            let _ = (json::point(point), run::point(point, &[]), run::progress_line(point, 0, 0));
         }
     }
 }

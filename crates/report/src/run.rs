@@ -1,12 +1,25 @@
-//! The summary of a run, as `straingauge find` prints it, and its progress line.
+//! A run and its points as text for a terminal: the summary as `straingauge find` prints it, its progress line, and the tables of
+//! a point.
 
-use super::table::Table;
-use super::{grouped, plain, wrap};
+pub(crate) mod axis;
+pub(crate) mod layers;
+mod point;
+mod summary;
+pub(crate) mod watched;
+mod workload;
+
+pub use point::point;
+pub use summary::{MAX_LINES, summary};
+pub(crate) use workload::replay_facts;
+
 use crate::doubt;
+use crate::text::table::Table;
+use crate::text::wrap;
 use analyze::compare::{CompareError, Comparison};
 use analyze::verdict::{Cause, Verdict};
 use analyze::zones::{Findings, Level, Spread, SweepFindings, percent};
-use record::units::{format_nanos, format_si};
+use record::text::plain;
+use record::units::{format_nanos, format_si, grouped};
 use record::{Doubt, Point, RunDir, Severity, Sweep, names};
 use std::cmp::Reverse;
 
@@ -14,7 +27,7 @@ use std::cmp::Reverse;
 const MAX_DOUBTS: usize = 5;
 
 /// Headline, causes, the other sentences, a table of levels for each sweep, the gravest doubts, the run's directory.
-pub fn run(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
+pub fn text(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
     let mut out = wrap(&verdict.headline, "", "");
     if !verdict.sentences.is_empty() {
         out.push('\n');
@@ -29,9 +42,9 @@ pub fn run(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
     }
     for axis in &findings.axes {
         out.push('\n');
-        out.push_str(&super::axis::table(axis));
+        out.push_str(&axis::table(axis));
     }
-    out.push_str(&super::watched::run(run));
+    out.push_str(&watched::run(run));
     out.push_str(&gravest(&verdict.doubts));
     if let Some(path) = run.record.scenario.path() {
         out.push_str(&format!("\npath    {}\n", path.words()));
@@ -69,7 +82,7 @@ pub fn side_by_side(a: &RunDir, b: &RunDir, comparison: Result<&Comparison, &Com
         let findings = analyze::zones::of_run(one);
         let verdict = analyze::verdict::sentences(one, &findings);
         out.push_str(&wrap(&format!("{name}: {}", analyze::compare::server_words(one)), "", "   "));
-        out.push_str(&run(one, &findings, &verdict));
+        out.push_str(&text(one, &findings, &verdict));
         out.push('\n');
     }
     out.push_str("B against A, in turn, pairs of one round\n");
@@ -132,8 +145,7 @@ pub fn progress_line(point: &Point, elapsed_ns: u64, budget_ns: u64) -> String {
         }
         (_, Some(rate)) => format!("{}/s offered", format_si(rate)),
         (_, None) => {
-            super::grouped(point.connections as f64)
-                + if point.connections == 1 { " connection" } else { " connections" }
+            grouped(point.connections as f64) + if point.connections == 1 { " connection" } else { " connections" }
         }
     };
     let mut parts = Vec::new();

@@ -1,10 +1,11 @@
 //! The table of one load point, as `straingauge load` prints it.
 
-use super::table::Table;
-use super::{grouped, not_measured, plain, wrap};
 use crate::doubt;
+use crate::text::table::Table;
+use crate::text::{not_measured, wrap};
 use analyze::zones::percent;
-use record::units::{format_bytes, format_nanos, format_si};
+use record::text::plain;
+use record::units::{format_bytes, format_nanos, format_si, grouped};
 use record::{Arrival, Figure, Latency, Pace, Point, names};
 
 const QUANTILES: &[(&str, f64)] =
