@@ -96,13 +96,17 @@ pub fn side_by_side(a: &RunDir, b: &RunDir, comparison: Result<&Comparison, &Com
 fn sweep_table(sweep: &SweepFindings) -> String {
     let is_rate = sweep.sweep == Sweep::Rate;
     let (title, load) = if is_rate { ("open loop", "offered") } else { ("closed loop", "conns") };
-    let headings = [load, "zone", "req/s", "range", "p50", "p99", "CPU", "user", "sys", "soft", "busy", "failed"];
+    let headings =
+        [load, "zone", "req/s", "range", "p50", "p99", "reap", "CPU", "user", "sys", "soft", "busy", "failed"];
     let mut table = Table::new(&headings, 0);
     for level in &sweep.levels {
         table.row(row(level, is_rate));
     }
     let repeats = if sweep.repeats == 1 { "once".into() } else { format!("{} repeats", sweep.repeats) };
-    let title = format!("{title}, {repeats}: medians; CPU, user, sys, soft(irq) in us per request; points that failed");
+    let has_reap = sweep.levels.iter().any(|level| level.reap_of_p99_ratio.is_some());
+    let reap = if has_reap { " reap: the client's own share of p99;" } else { "" };
+    let title =
+        format!("{title}, {repeats}: medians;{reap} CPU, user, sys, soft(irq) in us per request; points that failed");
     wrap(&title, "", "") + &table.lines()
 }
 
@@ -122,6 +126,7 @@ fn row(level: &Level, is_rate: bool) -> Vec<String> {
         range.unwrap_or_default(),
         cell(level.response_p50_us, &|us| format_nanos(us * 1e3)),
         cell(level.response_p99_us, &|us| format_nanos(us * 1e3)),
+        level.reap_of_p99_ratio.map(|spread| percent(spread.median)).unwrap_or_default(),
         part(level.cpu_us_per_request),
         part(level.cpu_user_us_per_request),
         part(level.cpu_system_us_per_request),

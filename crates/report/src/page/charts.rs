@@ -167,17 +167,24 @@ fn response(sweep: &SweepFindings, points: &[&Point], criteria: &Criteria) -> Op
         ("p99", "p99", names::RESPONSE_P99),
         ("p99.9", "p999", names::RESPONSE_P999),
     ];
-    let series: Vec<Series> = shown
-        .into_iter()
-        .map(|(name, class, figure)| Series {
-            name: name.into(),
-            class,
-            line: medians_of(sweep, points, |point| point.value(figure)),
-            dots: if class == "p99" { dots(points, |point| point.value(figure)) } else { Vec::new() },
-            is_reference: false,
-        })
-        .filter(|series| !series.line.is_empty())
-        .collect();
+    // The same as a client sees it that reads at once.
+    let without_reap = [("p50", names::ARRIVED_P50), ("p99", names::ARRIVED_P99)];
+    let line = |figure| medians_of(sweep, points, |point| point.value(figure));
+    let measured = shown.into_iter().map(|(name, class, figure)| Series {
+        name: name.into(),
+        class,
+        line: line(figure),
+        dots: if class == "p99" { dots(points, |point| point.value(figure)) } else { Vec::new() },
+        is_reference: false,
+    });
+    let references = without_reap.into_iter().map(|(class, figure)| Series {
+        class,
+        line: line(figure),
+        is_reference: true,
+        ..Series::default()
+    });
+    let series: Vec<Series> = measured.chain(references).filter(|series| !series.line.is_empty()).collect();
+    let has_reap = series.iter().any(|series| series.is_reference);
     if series.is_empty() {
         return None;
     }
@@ -193,7 +200,12 @@ fn response(sweep: &SweepFindings, points: &[&Point], criteria: &Criteria) -> Op
     chart.limits.extend(near.map(|at| Limit { label, at }));
     let lag =
         if sweep.sweep == Sweep::Rate { " They count from the intended send, so lateness is in them." } else { "" };
-    let caption = format!("Medians of each percentile over repeats; dots: p99 of each point.{lag}");
+    let reap = if has_reap {
+        " Dashed: without the reap delay, so as a client sees it that takes up every answer at once (from a sample)."
+    } else {
+        ""
+    };
+    let caption = format!("Medians of each percentile over repeats; dots: p99 of each point.{lag}{reap}");
     Some(Figure { title: "Response time", caption, chart })
 }
 

@@ -75,16 +75,22 @@ fn middle_point(run: &RunDir, sweep: Sweep, load: f64) -> Option<&Point> {
     best.get(best.len() / 2).copied()
 }
 
-/// The distribution of a single point: response, service and lag side by side.
+/// The distribution of a single point: response, service and lag side by side, and response without the reap delay.
 pub(super) fn of_point(run: &RunDir, point: &Point, unreadable: &mut Vec<Doubt>) -> Option<Figure> {
     let latencies = read(run, point, unreadable)?;
     let lines = latencies
         .iter()
-        .filter(|(tag, _)| ["response", "service", "lag"].contains(&tag.as_str()))
         .filter(|(tag, _)| tag != "lag" || point.offered_per_sec().is_some())
-        .map(|(tag, latency)| (tag.clone(), quantiles(latency)))
+        .filter_map(|(tag, latency)| {
+            let name = match tag.as_str() {
+                "response-arrived" => "without reap delay",
+                tag => ["response", "service", "lag"].into_iter().find(|shown| *shown == tag)?,
+            };
+            Some((name.to_string(), quantiles(latency)))
+        })
         .collect();
-    chart(lines, "Distribution of times", "Of every request of the window, from the point's histograms.".into())
+    let caption = "Of every request of the window, from the point's histograms; without the reap delay: of a sample.";
+    chart(lines, "Distribution of times", caption.into())
 }
 
 /// A point's histograms; what cannot be read becomes a doubt of the report.

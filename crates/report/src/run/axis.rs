@@ -41,6 +41,7 @@ pub(crate) const COLUMNS: &[Column] = &[
     }),
     ("p50", "response", |level| cell(level.response_p50_us, time)),
     ("p99", "response", |level| cell(level.response_p99_us, time)),
+    ("reap p99", "of the client", |level| cell(level.reap_p99_us, time)),
     ("CPU", "us/request", |level| cell(level.cpu_us_per_request, us)),
     ("interval", "us/request", |level| range(level.cpu_us_per_request, us)),
     ("user", "us/request", |level| cell(level.cpu_user_us_per_request, us)),
