@@ -121,7 +121,7 @@ impl Fleet {
                 _ => None,
             };
             let link = &mut self.links[*index];
-            (link.stand, link.progress, link.has_started) = (Stand::Preparing, Progress::default(), false);
+            (link.state, link.progress, link.has_started) = (WorkerState::Preparing, Progress::default(), false);
             link.send(&ToWorker::Plan(Box::new(PlanMessage::new(share, cap))));
         }
         let conduct = Conduct { fleet: self, plan, live, stop, events, began_ns: monotonic_ns(), reported_ns: 0 };
@@ -248,7 +248,7 @@ impl Conduct<'_> {
         let give_up_ns = monotonic_ns() + RESULT_NS;
         while !self.live.iter().all(|index| is_over(&self.fleet.links[*index].state)) && monotonic_ns() < give_up_ns {
             self.fleet.pump(5_000_000, 0);
-            self.tell(window.0);
+            self.report_progress(window.0);
         }
         self.gather(started_unix_ms, is_cut)
     }
@@ -263,7 +263,7 @@ impl Conduct<'_> {
                 return true;
             }
             self.fleet.pump(2_000_000, 0);
-            self.tell(u64::MAX);
+            self.report_progress(u64::MAX);
         }
         true
     }
@@ -278,7 +278,7 @@ impl Conduct<'_> {
                 return true;
             }
             self.fleet.pump((until_ns - now).min(20_000_000), 0);
-            self.tell(begin_ns);
+            self.report_progress(begin_ns);
         }
     }
 
@@ -353,7 +353,7 @@ impl Conduct<'_> {
         }
     }
 
-    fn tell(&mut self, begin_ns: u64) {
+    fn report_progress(&mut self, begin_ns: u64) {
         let now = monotonic_ns();
         if now < self.reported_ns + PROGRESS_NS {
             return;

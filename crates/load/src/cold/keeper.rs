@@ -175,7 +175,7 @@ impl Keeper {
             + self.leases.capacity() * size_of::<u32>();
         self.counts = ColdCounts {
             established: self.held - self.closing,
-            is_in_doubt: self.has_hung || self.roll.is_some(),
+            is_in_doubt: self.has_hung || self.probing.is_some(),
             cpu_ns: thread_cpu_ns(),
             user_bytes: bytes as u64,
             ..self.counts
