@@ -98,6 +98,11 @@ impl Latency {
         if self.is_empty() { None } else { Some(self.histogram.max()) }
     }
 
+    /// The smallest value in nanoseconds; `None` when empty.
+    pub fn min_ns(&self) -> Option<u64> {
+        if self.is_empty() { None } else { Some(self.histogram.min()) }
+    }
+
     /// How many values are at most `nanos`.
     pub fn count_at_most(&self, nanos: u64) -> u64 {
         self.histogram
