@@ -384,6 +384,8 @@ static __always_inline int changed_state(struct sock *sk, struct tcp_sock *tp, i
         }
         return 0;
     }
+    if (old_state == TCP_ESTABLISHED && new_state == TCP_FIN_WAIT1)
+        COUNT(CLOSED_BY_SERVER);
     r = find((__u64)sk, hash, &slot);
     if ((old_state == TCP_ESTABLISHED && new_state == TCP_FIN_WAIT1) ||
         (old_state == TCP_CLOSE_WAIT && new_state == TCP_LAST_ACK))

@@ -49,6 +49,22 @@ fn closing_after_each_request_counts_each() {
 }
 
 #[test]
+fn connections_that_nginx_closes_before_its_client_are_counted() {
+    let test = "connections_that_nginx_closes_before_its_client_are_counted";
+    let Some(server) = Server::start(test, "nginx") else { return };
+    let Some(mut watcher) = watch(test, counting(server.port)) else { return };
+    let (open, _) = keep_alive(server.port, 5, 10, &["/1k.bin"]);
+    drop(open);
+    settle(&mut watcher);
+    let reading = watcher.read();
+    assert_eq!([Counter::Closed, Counter::ClosedByServer].map(|counter| reading.count(counter)), [Some(5), Some(0)]);
+    close_each(server.port, 30, "/1k.bin");
+    settle(&mut watcher);
+    let reading = watcher.read();
+    assert_eq!([Counter::Closed, Counter::ClosedByServer].map(|counter| reading.count(counter)), [Some(35), Some(30)]);
+}
+
+#[test]
 fn the_hook_of_older_kernels_counts_the_same() {
     let test = "the_hook_of_older_kernels_counts_the_same";
     for name in ["nginx", "apache"] {

@@ -88,6 +88,9 @@ counters! {
         Some((Connections, "accepted {}")), Some("watch.accepted_per_sec");
     /// Connections closed.
     Closed = "closed", "connections_closed_total", States, Some((Connections, "closed {}")), None;
+    /// Connections that the server closed first.
+    ClosedByServer = "closed_by_server", "connections_closed_by_server_total", States,
+        Some((Connections, "by the server first {}")), Some("watch.closed_by_server_per_sec");
     /// Connections ended by a reset or a timeout.
     Aborted = "aborted", "connections_aborted_total", States,
         Some((Connections, "aborted {}")), Some("watch.aborted_per_sec");
