@@ -1,12 +1,12 @@
-//! One connection of the engine: as small as it can be, as a thread walks over ten thousand of them.
+//! One connection of the engine, as small as possible: a thread walks over ten thousand of them.
 
 use crate::framing::Framing;
 use crate::ports::{Lease, PortChoice};
 
-/// Where a connection is in its life.
+/// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// No socket. May be opened when wanted.
+    /// No socket. May be opened when needed.
     Closed,
     /// No socket; the last attempt failed, and none is made before `since_ns`.
     BackOff,
@@ -32,7 +32,7 @@ pub(crate) const WATCHES_WRITABLE: u8 = 4;
 pub(crate) const LAST_REQUEST: u8 = 8;
 /// The server has closed its half.
 pub(crate) const PEER_CLOSED: u8 = 16;
-/// An attempt older than the slow limit has been noticed by the pace of the herd.
+/// The pace of the herd has noticed that the attempt exceeds the slow limit.
 pub(crate) const KNOWN_SLOW: u8 = 32;
 
 /// A request of the window was on this slot and ended without an answer, or not at all.
@@ -44,7 +44,7 @@ pub(crate) const HEARD: u8 = 128;
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) framing: Framing,
-    /// When the current state began that [`State`] dates; see there.
+    /// When the current [`State`] began, for the states that use it.
     pub(crate) since_ns: u64,
     /// Intended send of the request under way.
     pub(crate) intended_ns: u64,
@@ -55,11 +55,11 @@ pub(crate) struct Connection {
     pub(crate) written: u32,
     /// Requests sent on this socket.
     pub(crate) requests: u32,
-    /// Which target the request under way asks for.
+    /// The target of the request under way.
     pub(crate) target: u32,
     source: u16,
     port: u16,
-    /// Tells events of this socket from those of an earlier one in the same slot.
+    /// Distinguishes events of this socket from those of an earlier one in the same slot.
     pub(crate) generation: u16,
     pub(crate) state: State,
     pub(crate) flags: u8,

@@ -1,4 +1,4 @@
-//! The engine doubts itself: what in the measurement speaks against its figures, how much, and what to do about it.
+//! The engine's doubts about its own figures: what speaks against them, how much, and the remedy.
 
 use crate::result::LoadResult;
 use record::units::{format_nanos, format_si};
@@ -6,17 +6,19 @@ use record::{Doubt, DoubtKind, LoadPlan, Pace, Severity};
 
 /// A thread busier than this is the bottleneck, or about to be.
 const SATURATED_RATIO: f64 = 0.90;
-/// The generator's own lateness at the 99th percentile that is always good enough.
+/// The generator's own lateness at the 99th percentile that is always acceptable.
 const LAG_LIMIT_NS: u64 = 1_000_000;
-/// More lateness is good enough where response times are this many times longer.
+/// More lateness is acceptable if it is at most this share of the response time.
 const LAG_SHARE: f64 = 0.05;
 /// Waiting for the CPU for more than this share of the window.
 const RUN_QUEUE_RATIO: f64 = 0.05;
-/// More connections without a byte of an answer than this share are no accident (the 99th percentile of connections).
+/// More connections without a byte of an answer than this share are not an accident (the 99th percentile of
+/// connections).
 const SILENT_RATIO: f64 = 0.01;
 /// Connections and throughput times mean time may differ by this share, besides one response a connection at the edges.
 const BALANCE_RATIO: f64 = 0.2;
-/// Between the end of a connection and the beginning of the next, besides connecting: the other side's closing.
+/// Between the end of a connection and the beginning of the next, besides connecting: the time for the other end to
+/// close.
 const CLOSING_NS: f64 = 1e6;
 /// A 99th percentile rests on ten samples beyond it at least.
 const SAMPLES_FOR_P99: u64 = 1_000;
@@ -108,7 +110,7 @@ fn late(result: &LoadResult) -> Option<Doubt> {
                 format_nanos(lag as f64),
                 format_si(result.counts.times.own_lag.len() as f64)
             ),
-            "give the client a CPU of its own (--cpus, --precise), more threads, or a lower rate; \
+            "give the client a dedicated CPU (--cpus, --precise), more threads, or a lower rate; \
              response times include the lateness, service times do not",
         )
     })
@@ -123,7 +125,7 @@ fn starved(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
         let (mut what, remedy) = if plan.workload.trace.is_some() {
             (
                 format!("requests of the log waited for their client's last answer or a connection: {wait_words} at the 99th percentile"),
-                "replay more slowly (--speed) if the server cannot follow, or allow more connections (--connections)",
+                "replay more slowly (--speed) if the server cannot keep up, or allow more connections (--connections)",
             )
         } else {
             (
@@ -131,7 +133,7 @@ fn starved(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
                     "requests waited for a free one of {} connections: {wait_words} at the 99th percentile",
                     plan.connections
                 ),
-                "more connections (--connections) if the server can serve them; else the offered rate is beyond the server",
+                "more connections (--connections) if the server can serve them; else the offered rate is beyond the server's capacity",
             )
         };
         if result.counts.never_sent > 0 {
@@ -148,7 +150,7 @@ fn starved(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
 
 fn unfinished(result: &LoadResult) -> Option<Doubt> {
     let count = result.counts.outcomes.unfinished;
-    // An interrupted run leaves its last requests unfinished by nature.
+    // An interrupted run always leaves its last requests unfinished.
     if count == 0 || result.interrupted {
         return None;
     }
@@ -167,7 +169,7 @@ fn unfinished(result: &LoadResult) -> Option<Doubt> {
     ))
 }
 
-/// Connections that were never answered stand still: they make neither responses nor times.
+/// Connections that were never answered: they contribute neither responses nor times.
 fn silent(result: &LoadResult) -> Option<Doubt> {
     let ratio = result.counts.outcomes.silent_ratio()?;
     let (silent, used) = (result.counts.outcomes.connections_silent, result.counts.outcomes.connections_used);
@@ -187,13 +189,13 @@ fn silent(result: &LoadResult) -> Option<Doubt> {
             _ => Severity::Note,
         },
         format!("{silent} of {used} connections got no byte of a response in the whole window: {rest}"),
-        "see how many connections the server serves at a time (its workers, its limit of descriptors), or measure fewer \
+        "check how many connections the server serves at a time (its workers, its limit of descriptors), or measure fewer \
          (--connections)",
     ))
 }
 
-/// Little's law: the requests under way at a time are throughput times mean time. In a closed loop they are the connections,
-/// but for those that are being opened and those of [`silent`]; in no loop are they more.
+/// Little's law: the number of requests under way is throughput times mean time. In a closed loop it equals the
+/// connections, less those being opened and those of [`silent`]; in no loop is it larger.
 fn out_of_balance(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
     if result.window_ns == 0 || result.counts.completed_in_window == 0 || result.interrupted {
         return None;

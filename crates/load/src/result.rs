@@ -1,4 +1,4 @@
-//! What a load came to, and its figures by name.
+//! The result of a load, and its figures by name.
 
 use crate::TlsTally;
 use crate::cost::EngineCost;
@@ -6,8 +6,8 @@ use record::figure::{Figure, Figures, Origin};
 use record::{Doubt, Latency, LoadCounts, LoadPlan, Pace, names};
 use serde::{Deserialize, Serialize};
 
-/// The measured window of one load. As JSON it is what a worker sends: results by class, bandwidths and handshakes are not
-/// split over machines, and not sent.
+/// The measured window of one load. A worker sends it as JSON, without results by class, bandwidths and handshakes,
+/// which are not split over machines.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct LoadResult {
     /// When the window began, Unix milliseconds.
@@ -16,27 +16,28 @@ pub struct LoadResult {
     pub window_ns: u64,
     /// Load before the window.
     pub warmup_ns: u64,
-    /// What was counted and timed.
+    /// Counts and times.
     #[serde(flatten)]
     pub counts: LoadCounts,
-    /// Complete responses since the load began, warm-up and last answers included; `None` where other machines sent it.
+    /// Complete responses since the load began, warm-up and last answers included; `None` if other machines sent it.
     #[serde(skip)]
     pub answered_in_all: Option<u64>,
     /// The course of the window, as CSV with a header line.
     pub series_csv: String,
-    /// What the engine itself used.
+    /// The engine's own cost.
     pub engine: EngineCost,
     /// An example of each kind of failure, in words; at most eight.
     pub first_errors: Vec<String>,
-    /// What each connection of a paced client received in the window, bits per second; empty for other clients.
+    /// The rate that each connection of a paced client received in the window, bits per second; empty for other
+    /// clients.
     #[serde(skip)]
     pub bits_per_sec: Vec<f64>,
     /// TLS handshakes; absent without TLS.
     #[serde(skip)]
     pub tls: Option<TlsTally>,
-    /// The caller stopped the run before its end.
+    /// Whether the caller stopped the run early.
     pub interrupted: bool,
-    /// Results by class of request, and what was replayed.
+    /// Results by class of request, and of a replay.
     #[serde(skip)]
     pub workload: record::WorkloadResult,
     /// Reasons not to trust the figures.
@@ -140,7 +141,7 @@ impl LoadResult {
         figures.set(
             names::OFFERED,
             match plan.pace {
-                // What the schedule held, not what was asked for: a Poisson schedule varies.
+                // The schedule's actual rate, not the planned one: a Poisson schedule varies.
                 Pace::Open { .. } => per_sec(self.counts.outcomes.sent, "1/s"),
                 Pace::Closed => Figure::not_measured("1/s", "a closed loop offers what the server takes"),
             },

@@ -96,17 +96,17 @@ pub(crate) fn set_no_delay(fd: i32) -> Result<(), Errno> {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1i32)
 }
 
-/// Whether the kernel asks a silent peer, a second after its last word, if the connection still is.
-pub(crate) fn set_asking(fd: i32, is_asking: bool) -> Result<(), Errno> {
-    set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, ASKED_AFTER_S)?;
-    set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, i32::from(is_asking))
+/// Sets whether the kernel probes a peer after a second of silence (keep-alive).
+pub(crate) fn set_keepalive(fd: i32, is_on: bool) -> Result<(), Errno> {
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, KEEPALIVE_AFTER_S)?;
+    set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, i32::from(is_on))
 }
 
-/// Seconds of silence after which a peer is asked; the least that the kernel takes.
-pub(crate) const ASKED_AFTER_S: i32 = 1;
+/// Seconds of silence before a probe; the least that the kernel takes.
+pub(crate) const KEEPALIVE_AFTER_S: i32 = 1;
 
-/// Makes a socket hold back its peer as a slow link would, on loopback, too: segments of an Ethernet's size
-/// and a small receive buffer. Both must be set before connecting.
+/// Makes a socket limit its peer as a slow link would, on loopback, too: segments of an Ethernet's size and a small
+/// receive buffer. Both must be set before connecting.
 pub(crate) fn set_narrow(fd: i32, buffer_bytes: i32) -> Result<(), Errno> {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_MAXSEG, 1460i32)?;
     set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, buffer_bytes)
@@ -119,7 +119,7 @@ fn set_port_range(fd: i32, low: u16, high: u16) -> Result<(), Errno> {
     set_option(fd, libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE, u32::from(high) << 16 | u32::from(low))
 }
 
-/// Whether the kernel knows `IP_LOCAL_PORT_RANGE`.
+/// Whether the kernel has `IP_LOCAL_PORT_RANGE`.
 pub(crate) fn knows_port_range() -> bool {
     let Ok(fd) = stream_socket(libc::AF_INET) else { return false };
     let known = set_port_range(fd, 40_000, 50_000).is_ok();
@@ -127,7 +127,7 @@ pub(crate) fn knows_port_range() -> bool {
     known
 }
 
-/// Binds the local end. `source` absent: the kernel chooses the address by its routes.
+/// Binds the local end. Without `source` the kernel chooses the address by its routes.
 pub(crate) fn bind_source(
     fd: i32,
     source: Option<IpAddr>,
@@ -187,7 +187,7 @@ pub(crate) fn take_error(fd: i32) -> Option<Errno> {
     (error != 0).then_some(Errno(error))
 }
 
-// The two calls of every request go past the C library's wrappers, which are thread cancellation points and so do about
+// The two calls of every request bypass the C library's wrappers, which are thread cancellation points and so do about
 // 15 ns of bookkeeping around each.
 
 #[inline]

@@ -1,4 +1,4 @@
-//! What a load came to, as counts and histograms that add up: over the threads of an engine, and over machines.
+//! The counts and histograms of a load, which add up over the threads of an engine and over machines.
 
 use crate::histogram::LogError;
 use crate::sum::adds_up;
@@ -10,20 +10,20 @@ use std::collections::BTreeMap;
 
 /// Counts of one load. A tally, a result and a worker's message hold this same form.
 ///
-/// Two ways of counting stand side by side. [`outcomes`](Self::outcomes), `body_bytes`, `received_bytes` and the times are
-/// about the *requests of the window*: those whose intended send lies in it, whenever they ended, and those that were
-/// under way when it began. `sent_bytes` is about the former. The `*_in_window` counts are about what *happened in the
-/// window*, whatever its request: rates are made of them.
+/// There are two ways of counting. [`outcomes`](Self::outcomes), `body_bytes`, `received_bytes` and the times are about
+/// the *requests of the window*: those whose intended send lies in it, whenever they ended, and those that were under
+/// way when it began. `sent_bytes` is about the former. The `*_in_window` counts are about what *happened in the
+/// window*, to any request: rates are computed from them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadCounts {
-    /// What became of every request of the window; `sum()` equals `requests()`.
+    /// How every request of the window ended; `sum()` equals `requests()`.
     pub outcomes: Outcomes,
     /// Histograms. As JSON: pairs of a tag and `{"v2": ..., "clamped": ...}` (docs/worker-protocol.md).
     #[serde(rename = "latencies")]
     pub times: LoadTimes,
-    /// Unfinished requests that had not even left, as no connection was free for them.
+    /// Unfinished requests that had not left, because no connection was free for them.
     pub never_sent: u64,
-    /// Response body bytes since the window began, framing removed. Truncated responses count with what came of them.
+    /// Response body bytes since the window began, framing removed. Truncated responses count with the bytes that came.
     pub body_bytes: u64,
     /// Response bytes since the window began, headers and framing included.
     pub received_bytes: u64,
@@ -56,7 +56,7 @@ adds_up!(LoadCounts {
     status_counts,
 });
 
-/// How long what took. See the four instants at the top of this crate.
+/// Times of requests and connections. See the four instants at the top of this crate.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LoadTimes {
     /// Last byte minus intended send of complete responses.
@@ -68,7 +68,7 @@ pub struct LoadTimes {
     /// Actual minus intended send of requests that left since the window began; empty in a closed loop, where there is
     /// no schedule.
     pub lag: Latency,
-    /// The part of the lag spent waiting for a free connection; 1 ns stands for none.
+    /// The part of the lag spent waiting for a free connection; 1 ns means none.
     pub connection_wait: Latency,
     /// Time to establish a connection, of all connections opened by the run.
     pub connect: Latency,
@@ -82,11 +82,11 @@ adds_up!(LoadTimes { response, service, first_byte, lag, connection_wait, connec
 
 /// Histograms in a [`LoadTimes`].
 pub const LOAD_TIMES: usize = 8;
-/// More pairs than any load sends.
+/// An upper bound: no load sends more pairs.
 const MOST_PAIRS: usize = 1000;
 
 impl LoadTimes {
-    /// The histograms by their tags in `latency.hlog`, in its order; last the one that is not in it, `own-lag`.
+    /// The histograms by their tags in `latency.hlog`, in its order; `own-lag`, which is not in it, comes last.
     pub fn tagged(&self) -> [(&'static str, &Latency); LOAD_TIMES] {
         let LoadTimes { response, service, first_byte, lag, connection_wait, connect, unfinished_age, own_lag } = self;
         with_tags([response, service, first_byte, lag, connection_wait, connect, unfinished_age, own_lag])
@@ -129,7 +129,7 @@ impl Serialize for LoadTimes {
 }
 
 impl<'de> Deserialize<'de> for LoadTimes {
-    /// Refuses what lacks a histogram, or has one that cannot be read; ignores tags that it does not know.
+    /// Refuses a list that lacks a histogram or has an unreadable one; ignores unknown tags.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let pairs = bounded(Vec::<(String, Encoded)>::deserialize(deserializer)?)?;
         let mut times = LoadTimes::default();

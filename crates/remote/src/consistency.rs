@@ -1,4 +1,4 @@
-//! What no load can have come to: counts of a worker's result that do not add up, so that it is not believed.
+//! Finds contradictions in a worker's result: counts that do not add up, so that it is rejected.
 
 use load::LoadResult;
 use record::Latency;
@@ -6,7 +6,7 @@ use record::Latency;
 /// No engine sends as many requests in a week; sums over thousands of workers stay in range.
 const MOST_REQUESTS: u64 = 1 << 48;
 
-/// Why this cannot be the result of a load, in words; `None` where every count agrees with the others.
+/// Why this cannot be the result of a load, in words; `None` if all counts agree with each other.
 pub fn contradiction(result: &LoadResult) -> Option<String> {
     let outcomes = &result.counts.outcomes;
     let counts = [outcomes.requests(), outcomes.connects, outcomes.connections_used, result.counts.completed_in_window];
@@ -88,7 +88,7 @@ pub fn contradiction(result: &LoadResult) -> Option<String> {
     let engine = &result.engine;
     let ratios = [engine.busiest_thread_ratio, engine.run_queue_wait_ratio.unwrap_or(0.0)];
     if engine.memory_bytes_per_connection < 0.0 || ratios.iter().any(|ratio| !(0.0..=1000.0).contains(ratio)) {
-        return Some("what its engine used is not a share".into());
+        return Some("its engine's utilisation is not a share".into());
     }
     None
 }

@@ -1,9 +1,9 @@
-//! Shares and sums: a plan split over workers, and their results as one ([`LoadResult::merge`]).
+//! Splits a plan over workers, and adds their results up ([`LoadResult::merge`]).
 
 use load::{LoadResult, SeriesSum};
 use record::{Doubt, LoadPlan, Pace, Share};
 
-/// The share of a plan that falls to one of several workers. Rates and connections are split, seeds differ.
+/// The share of a plan for one of several workers. Rates and connections are split, seeds differ.
 pub fn share(plan: &LoadPlan, index: usize, of: usize, threads: Option<usize>) -> LoadPlan {
     let mut share = plan.clone();
     share.connections = Share { index: index as u32, of: of as u32 }.part(plan.connections);
@@ -39,7 +39,7 @@ impl Sum {
         }
     }
 
-    /// All of them as one; `None` of none. The text before each doubt names its worker.
+    /// The sum; `None` without results. The text before each doubt names its worker.
     pub fn finish(self) -> Option<LoadResult> {
         let mut all = self.all?;
         if self.count > 1 {
@@ -150,7 +150,7 @@ mod tests {
         assert!(Sum::default().finish().is_none());
     }
 
-    /// The fuzzer's seeds are checked in: what the fuzzer checks holds for each, and for each cut off anywhere.
+    /// The fuzzer's seeds are checked in: the fuzzer's property holds for each, and for each cut off anywhere.
     #[test]
     fn the_fuzzing_corpus_of_the_protocol_holds() {
         let seeds = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/worker_protocol");

@@ -45,7 +45,7 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// The runs of neighbouring edges, each drawn as an area of its own.
+    /// The runs of neighbouring edges, each drawn as a separate area.
     fn runs(&self) -> impl Iterator<Item = &[(f64, f64, f64)]> {
         let ends = self.gaps.iter().copied().filter(|at| *at < self.edges.len()).chain([self.edges.len()]);
         ends.scan(0, |from, end| {
@@ -93,7 +93,7 @@ pub struct Limit {
 pub struct Chart {
     /// What it shows, for readers that do not see it.
     pub title: String,
-    /// What it says, in a sentence or two.
+    /// A description, in a sentence or two.
     pub description: String,
     /// Name and unit of the horizontal axis.
     pub x_name: String,
@@ -158,7 +158,7 @@ impl Chart {
         }
     }
 
-    /// The room that this chart's own labels need beside the plot.
+    /// The room that this chart's labels need beside the plot.
     pub fn rooms(&self, height: f64) -> Rooms {
         let ticks = self.y_ticks(height);
         let left = ticks.iter().map(|(_, label)| text_width(label, TEXT_PX)).fold(16.0, f64::max);

@@ -17,7 +17,7 @@ pub(crate) use workload::replay_facts;
 pub(crate) use record::text::plain;
 pub(crate) use record::units::grouped;
 
-/// No line is wider, unless a single word of the user's is.
+/// No line is wider, unless a single word of the user is.
 pub const WIDTH: usize = 100;
 
 /// Breaks words into lines of at most [`WIDTH`], the first after `first`, the others after `rest`.
@@ -37,7 +37,7 @@ pub(crate) fn list(title: &str, items: &[String]) -> String {
     format!("{title}\n{}", items.iter().map(item).collect::<String>())
 }
 
-/// What stands in place of a number that was not measured, with the reason where one is known, cut to `most` characters.
+/// The text in place of a number that was not measured, with the reason where one is known, cut to `most` characters.
 pub(crate) fn not_measured(why: Option<&str>, most: usize) -> String {
     why.map_or("not measured".into(), |why| format!("not measured: {}", plain(why, most)))
 }

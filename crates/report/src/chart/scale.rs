@@ -57,7 +57,7 @@ impl Scale {
         Scale::Log { low: low / 1.2, high: high * 1.3, base: 10, words: format_si }
     }
 
-    /// Where a value lies; `None` for what the scale cannot show.
+    /// The place of a value; `None` for a value that the scale cannot show.
     pub fn place(&self, value: f64) -> Option<f64> {
         let place = match self {
             Scale::Linear { high, .. } => value / high,

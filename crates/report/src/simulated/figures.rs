@@ -10,7 +10,7 @@ use record::units::format_si;
 const CLASSES: [&str; 6] = ["n2", "n3", "n4", "n5", "n6", "n7"];
 const LINES: [&str; 4] = ["s1", "s2", "s3", "s4"];
 
-/// What varies along a figure.
+/// The quantity that varies along a figure.
 struct Axis {
     name: &'static str,
     instructions: &'static str,
@@ -51,7 +51,7 @@ const AXES: [Axis; 3] = [
     },
 ];
 
-/// Those for which points were simulated.
+/// The figures for which points were simulated.
 pub fn of(simulation: &Simulation) -> Vec<Figure> {
     let mut figures = Vec::new();
     for axis in &AXES {
@@ -145,7 +145,7 @@ fn of_stack(group: &[&Point], count: impl Fn(&Counts) -> u64) -> Vec<f64> {
     group.iter().map(|point| per_packet(point, |sample| count(&sample.stack) as f64).unwrap_or(0.0)).collect()
 }
 
-/// Figure 7, of what is simulated.
+/// Figure 7, as far as it is simulated.
 fn statistics(group: &[&Point], x: impl Fn(&Point) -> f64, constant: &str) -> Figure {
     let named = vec![
         ("L1D".to_string(), of_stack(group, |counts| counts.l1d_misses())),
@@ -162,7 +162,7 @@ fn statistics(group: &[&Point], x: impl Fn(&Point) -> f64, constant: &str) -> Fi
     }
 }
 
-/// Section 6.2.
+/// The figure of section 6.2.
 fn by_size(simulation: &Simulation, group: &[&Point], x: impl Fn(&Point) -> f64, constant: &str) -> Figure {
     let levels = 0..simulation.levels().min(LINES.len());
     let named = levels.map(|level| {

@@ -1,4 +1,4 @@
-//! The tables, as words: after Kim and Rixner's Tables 1 and 2, and what they leave out.
+//! The tables as text: after Kim and Rixner's Tables 1 and 2, with more counts.
 
 use super::objects;
 use crate::text::plain;
@@ -9,7 +9,7 @@ use record::names::BODY_BYTES;
 use record::simulation::{Counts, Function, Geometry, Point, Sample, Simulation};
 use serde::Serialize;
 
-/// Functions listed of a point, unless another number is asked for.
+/// Functions listed of a point by default.
 pub const FUNCTIONS: usize = 10;
 
 /// A table.
@@ -17,7 +17,7 @@ pub const FUNCTIONS: usize = 10;
 pub struct Table {
     /// What it shows.
     pub title: String,
-    /// How its numbers came about.
+    /// How its numbers were obtained.
     pub note: String,
     /// Name and unit of each column after the first.
     pub columns: Vec<(String, String)>,
@@ -141,12 +141,12 @@ fn unknown_words(simulation: &Simulation) -> String {
         simulation.points.iter().flat_map(|point| &point.samples).map(|sample| count(sample) as f64).sum::<f64>()
     };
     format!(
-        "{:.1} % of the instructions are of functions that the layer table does not know; they are charged to their callers.",
+        "{:.1} % of the instructions are of functions that the layer table lacks; they are charged to their callers.",
         100.0 * sum(|sample| sample.unclassified_instructions) / sum(|sample| sample.all.instructions).max(1.0)
     )
 }
 
-/// What a server was asked for; without one no row.
+/// The answers that a server gave; no row without a server.
 fn loads(simulation: &Simulation) -> Table {
     let row = |point: &Point| {
         let sample = point.samples.iter().find(|sample| sample.load.is_some() && sample.sent > 0)?;
@@ -204,7 +204,7 @@ fn sizes(simulation: &Simulation) -> Option<Table> {
     })
 }
 
-/// What Table 1 leaves out.
+/// Counts that Table 1 leaves out.
 fn counts(simulation: &Simulation) -> Table {
     type Quantity = (&'static str, fn(&Counts) -> u64);
     let mut quantities: Vec<Quantity> = vec![("repeated string elements", |counts| counts.repeats)];
@@ -252,7 +252,7 @@ fn counts(simulation: &Simulation) -> Table {
     }
 }
 
-/// How far the boots of a point are apart.
+/// The spread of a point over its boots.
 fn boots(simulation: &Simulation) -> Option<Table> {
     if simulation.points.iter().all(|point| point.samples.len() < 2) {
         return None;
@@ -318,7 +318,7 @@ fn curve(point: &Point) -> Option<Table> {
     })
 }
 
-/// Which sample a table is of.
+/// The sample that a table shows.
 pub(super) fn of_point(point: &Point, sample: &Sample) -> String {
     format!("Simulated, at {} (seed {}, {} packets)", words(point), sample.seed, sample.sent)
 }

@@ -5,7 +5,7 @@ use crate::text::{plain, wrap};
 use analyze::simulated::sentences;
 use record::simulation::Simulation;
 
-/// What was simulated.
+/// The subject of the simulation.
 pub(super) fn headline(simulation: &Simulation) -> String {
     format!(
         "Simulated, nothing measured: Linux {} in {}, {} points",

@@ -71,7 +71,7 @@ pub(crate) fn rows(findings: &AxisFindings, layers: &AxisLayers) -> (Vec<String>
     (headings.map(str::to_string).collect(), rows)
 }
 
-/// What the numbers rest on, at each value.
+/// The counts that the numbers are based on, at each value.
 pub(crate) fn basis(findings: &AxisFindings, layers: &AxisLayers) -> (Vec<String>, Vec<Vec<String>>) {
     let headings = ["", "packets sent", "in per out", "segments", "payload", "late p99", "samples"];
     let ratio = |value: Option<f64>| value.map_or("-".into(), |ratio| format!("{ratio:.2}"));

@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 /// Doubts that are printed; the others are counted.
 const MAX_DOUBTS: usize = 5;
 
-/// Headline, causes, the other sentences, a table of levels for each sweep, the gravest doubts, where the run lies.
+/// Headline, causes, the other sentences, a table of levels for each sweep, the gravest doubts, the run's directory.
 pub fn run(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
     let mut out = wrap(&verdict.headline, "", "");
     if !verdict.sentences.is_empty() {
@@ -62,7 +62,7 @@ fn gravest(all: &[Doubt]) -> String {
     out
 }
 
-/// Two runs that took turns: what is said of each, then the ratio at each load.
+/// Two runs that took turns: the findings of each, then the ratio at each load.
 pub fn side_by_side(a: &RunDir, b: &RunDir, comparison: Result<&Comparison, &CompareError>) -> String {
     let mut out = String::new();
     for (name, one) in [("A", a), ("B", b)] {

@@ -1,4 +1,4 @@
-//! What `straingauge load` prints unless all figures are asked for: at most [`MAX_LINES`] lines.
+//! The output of `straingauge load` without `--full`: at most [`MAX_LINES`] lines.
 
 use super::point::{connections, heading, percentile};
 use super::workload::{class_words, replay_facts};
@@ -10,7 +10,7 @@ use record::workload::Grouping;
 use record::{Doubt, Latency, Point, Severity, names};
 use std::collections::BTreeMap;
 
-/// Lines of a summary at most.
+/// The most lines of a summary.
 pub const MAX_LINES: usize = 15;
 /// Different status codes, and kinds of errors, that are named.
 const MAX_KINDS: usize = 5;

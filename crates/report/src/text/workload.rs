@@ -7,7 +7,7 @@ use record::Figure;
 use record::units::{format_bytes, format_nanos};
 use record::workload::{ClassResult, Grouping, ReplayResult, WorkloadResult};
 
-/// Classes listed at most: a point may come from a file that anyone wrote.
+/// The most classes listed: a point may come from a file that anyone wrote.
 const LISTED: usize = 40;
 /// A percentile that rests on fewer samples beyond it than this is not printed.
 const SAMPLES_BEYOND: f64 = 10.0;

@@ -1,4 +1,4 @@
-//! A watch that goes on: a line a reading, and all tables at its end.
+//! A running watch: a line for each reading, and all tables at its end.
 
 use super::{Screen, machine, processes};
 use crate::doubt;
@@ -58,7 +58,7 @@ pub(super) fn number(value: Option<f64>) -> String {
     }
 }
 
-/// All that the watch says, as tables. `span`: what rates are means over.
+/// All figures of the watch, as tables. `span`: the time over which rates are means.
 pub fn tables(frame: &Screen<'_>, span: &str) -> String {
     let mut out = String::new();
     head(&mut out, frame);
@@ -113,7 +113,7 @@ fn head(out: &mut String, frame: &Screen<'_>) {
     );
 }
 
-/// How closely is watched.
+/// What is counted and timed, in words.
 pub(super) fn mode_words(mode: Mode, now: &Reading) -> &'static str {
     match mode {
         _ if now.classes.is_empty() && mode != Mode::Zero => "connections only",

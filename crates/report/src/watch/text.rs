@@ -34,7 +34,7 @@ pub fn run(run: &RunDir, findings: &WatchFindings) -> String {
     out
 }
 
-/// What was watched, for how long, how much.
+/// The subject of the watch, its length, and its number of requests.
 pub(super) fn headline(run: &RunDir, findings: &WatchFindings) -> String {
     let rate = findings
         .requests_per_sec
