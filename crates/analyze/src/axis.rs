@@ -48,6 +48,9 @@ pub struct AxisLevel {
     pub response_p50_us: Option<Estimate>,
     /// 99th percentile of the response time, microseconds.
     pub response_p99_us: Option<Estimate>,
+    /// 99th percentile of the reap delay, microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reap_p99_us: Option<Estimate>,
     /// Server CPU per request with the softirq time of its CPUs, microseconds.
     pub cpu_us_per_request: Option<Estimate>,
     /// User part.
@@ -204,6 +207,7 @@ fn level(axis: Axis, value: f64, points: &[&Point], criteria: &Criteria) -> Axis
         goodput_per_sec: named(names::GOODPUT),
         response_p50_us: named(names::RESPONSE_P50),
         response_p99_us: named(names::RESPONSE_P99),
+        reap_p99_us: named(names::REAP_P99),
         cpu_us_per_request: over(&|point| cpu_us(point)),
         cpu_user_us_per_request: named(names::SERVER_CPU_USER),
         cpu_system_us_per_request: named(names::SERVER_CPU_SYSTEM),

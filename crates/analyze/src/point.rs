@@ -39,3 +39,9 @@ pub fn cpu_us(point: &Point) -> Option<f64> {
 pub(crate) fn softirq_beside_us(point: &Point) -> Option<f64> {
     point.value(names::SERVER_SOFTIRQ_BESIDE).or_else(|| point.value(names::SERVER_SOFTIRQ))
 }
+
+/// What the 99th percentile of the response time falls by when the client's reap delays are taken off, as a share of it.
+pub(crate) fn reap_of_p99(point: &Point) -> Option<f64> {
+    let with = point.value(names::SAMPLED_P99).filter(|us| *us > 0.0)?;
+    Some((1.0 - point.value(names::ARRIVED_P99)? / with).max(0.0))
+}

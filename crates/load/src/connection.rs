@@ -23,22 +23,26 @@ pub(crate) enum State {
 }
 
 /// `Connecting` for a request that waits to be sent on it.
-pub(crate) const CARRIES_REQUEST: u8 = 1;
+pub(crate) const CARRIES_REQUEST: u16 = 1;
 /// An entry of the free queue names this connection.
-pub(crate) const QUEUED: u8 = 2;
+pub(crate) const QUEUED: u16 = 2;
 /// epoll watches for writability, too.
-pub(crate) const WATCHES_WRITABLE: u8 = 4;
+pub(crate) const WATCHES_WRITABLE: u16 = 4;
 /// The request under way is the last on this connection.
-pub(crate) const LAST_REQUEST: u8 = 8;
+pub(crate) const LAST_REQUEST: u16 = 8;
 /// The server has closed its half.
-pub(crate) const PEER_CLOSED: u8 = 16;
+pub(crate) const PEER_CLOSED: u16 = 16;
 /// The pace of the herd has noticed that the attempt exceeds the slow limit.
-pub(crate) const KNOWN_SLOW: u8 = 32;
+pub(crate) const KNOWN_SLOW: u16 = 32;
 
 /// A request of the window was on this slot and ended without an answer, or not at all.
-pub(crate) const ASKED: u8 = 64;
+pub(crate) const ASKED: u16 = 64;
 /// A byte of a response came since the window began.
-pub(crate) const HEARD: u8 = 128;
+pub(crate) const HEARD: u16 = 128;
+/// The arrival of the response under way is timed.
+pub(crate) const SAMPLED: u16 = 256;
+/// The socket gives out the kernel's stamps.
+pub(crate) const STAMPED: u16 = 512;
 
 /// The state of one connection slot. The slot outlives its sockets: a reconnect reuses it.
 #[derive(Debug)]
@@ -62,7 +66,7 @@ pub(crate) struct Connection {
     /// Distinguishes events of this socket from those of an earlier one in the same slot.
     pub(crate) generation: u16,
     pub(crate) state: State,
-    pub(crate) flags: u8,
+    pub(crate) flags: u16,
     /// Failed attempts in a row.
     pub(crate) failures: u8,
     choice: u8,
@@ -90,12 +94,12 @@ impl Connection {
     }
 
     #[inline]
-    pub(crate) fn has(&self, flag: u8) -> bool {
+    pub(crate) fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
     }
 
     #[inline]
-    pub(crate) fn set(&mut self, flag: u8, on: bool) {
+    pub(crate) fn set(&mut self, flag: u16, on: bool) {
         if on {
             self.flags |= flag;
         } else {

@@ -20,6 +20,11 @@ const BALANCE_RATIO: f64 = 0.2;
 /// Between the end of a connection and the beginning of the next, besides connecting: the time for the other end to
 /// close.
 const CLOSING_NS: f64 = 1e6;
+/// A reap delay of more than this share of a response time says more of the client than it should.
+const REAP_RATIO: f64 = 0.1;
+/// Any client needs so long to wake up: a larger share of a short response time is only a note.
+const WAKE_UP_NS: u64 = 100_000;
+const SAMPLES_FOR_P50: u64 = 20;
 /// A 99th percentile rests on ten samples beyond it at least.
 const SAMPLES_FOR_P99: u64 = 1_000;
 
@@ -39,6 +44,7 @@ pub(crate) fn doubts(result: &LoadResult, plan: &LoadPlan) -> Vec<Doubt> {
         doubts.extend(saturated(result));
         doubts.extend(kept_waiting(result));
         doubts.extend(few_samples(result));
+        doubts.extend(reaped_late(result));
     }
     if matches!(plan.pace, Pace::Open { .. }) {
         doubts.extend(late(result));
@@ -83,6 +89,39 @@ fn kept_waiting(result: &LoadResult) -> Option<Doubt> {
             "pin the client to CPUs that nothing else uses (--cpus)",
         )
     })
+}
+
+/// The client's own part of a percentile: what it falls by when each request of the sample is taken to end when its last
+/// byte came in.
+fn reaped_late(result: &LoadResult) -> Option<Doubt> {
+    let times = &result.counts.times;
+    let part = |name: &'static str, quantile: f64, least: u64| {
+        let (all, without) = (times.sampled.quantile_ns(quantile)?, times.arrived.quantile_ns(quantile)?);
+        let own_ns = all.saturating_sub(without);
+        let ratio = own_ns as f64 / all as f64;
+        (times.sampled.len() >= least && ratio > REAP_RATIO).then_some((name, own_ns, all, ratio))
+    };
+    let parts: Vec<_> =
+        [part("p50", 0.5, SAMPLES_FOR_P50), part("p99", 0.99, SAMPLES_FOR_P99)].into_iter().flatten().collect();
+    let largest_ns = parts.iter().map(|(_, own_ns, ..)| *own_ns).max()?;
+    let words: Vec<String> = parts
+        .iter()
+        .map(|(name, own_ns, all, ratio)| {
+            let (own, all) = (format_nanos(*own_ns as f64), format_nanos(*all as f64));
+            format!("{own} of the {all} at {name} ({})", percent(*ratio))
+        })
+        .collect();
+    Some(Doubt::new(
+        DoubtKind::ReapDelay,
+        if largest_ns > WAKE_UP_NS { Severity::Warning } else { Severity::Note },
+        format!(
+            "responses waited in the client's kernel until the client took them up: {}, n = {} sampled",
+            words.join(" and "),
+            format_si(times.sampled.len() as f64)
+        ),
+        "fewer connections a client thread (--threads, --connections), client CPUs that nothing else uses (--cpus), or \
+         more client machines (--client)",
+    ))
 }
 
 fn few_samples(result: &LoadResult) -> Option<Doubt> {
@@ -271,6 +310,31 @@ mod tests {
         (0..answered).for_each(|_| result.counts.times.service.record_ns(service_ns));
         more(&mut result, &mut plan);
         out_of_balance(&result, &plan).map(|doubt| doubt.what)
+    }
+
+    /// Samples of these response times, of which the client's own part is that share.
+    fn reaped(samples: u64, response_ns: u64, own: f64) -> Option<Doubt> {
+        let mut result = LoadResult::from(Outcome { window_ns: 1_000_000_000, ..Default::default() });
+        let times = &mut result.counts.times;
+        let own_ns = (response_ns as f64 * own) as u64;
+        for _ in 0..samples {
+            times.reap.record_ns(own_ns);
+            times.sampled.record_ns(response_ns);
+            times.arrived.record_ns(response_ns - own_ns);
+        }
+        reaped_late(&result)
+    }
+
+    #[test]
+    fn a_tenth_of_the_response_time_that_is_the_clients_own_is_doubted() {
+        assert_eq!(reaped(2_000, 1_200_000, 0.09), None);
+        assert_eq!(reaped(19, 1_200_000, 0.72), None, "too few samples to say");
+        assert_eq!(reaped(0, 0, 0.0), None);
+        let doubt = reaped(2_000, 1_200_000, 0.72).unwrap();
+        assert_eq!((doubt.kind, doubt.severity), (DoubtKind::ReapDelay, Severity::Warning));
+        assert!(doubt.what.contains("864 us of the 1.20 ms at p50 (72 %) and 864 us"), "{doubt:?}");
+        assert!(!reaped(999, 1_200_000, 0.72).unwrap().what.contains("p99"), "a tail of nine samples");
+        assert_eq!(reaped(2_000, 50_000, 0.4).unwrap().severity, Severity::Note, "any client has to wake up");
     }
 
     #[test]

@@ -342,6 +342,7 @@ impl<'a> Conductor<'a> {
         let mut connection_bytes = 0;
         let mut bits_per_sec = Vec::new();
         let mut tls = None::<TlsTally>;
+        let mut no_arrivals = None;
         for ThreadReport { mut report, is_real_time } in reports {
             if let (Some(replay), Some(comparison)) = (&mut replay, &report.comparison) {
                 comparison.add_to(replay);
@@ -355,6 +356,8 @@ impl<'a> Conductor<'a> {
             engine.memory_bytes_fixed += report.fixed_memory_bytes as u64;
             connection_bytes += report.connection_memory_bytes;
             bits_per_sec.extend(report.bits_per_sec);
+            let refused = |error: Errno| format!("the kernel does not date packets (SO_TIMESTAMPNS: {})", error.io());
+            no_arrivals = no_arrivals.or(report.has_no_stamps.map(refused));
             match (&mut tls, report.tls) {
                 (Some(tls), Some(more)) => tls.merge(more),
                 (None, more) => tls = more,
@@ -396,6 +399,7 @@ impl<'a> Conductor<'a> {
             },
             bits_per_sec,
             tls,
+            no_arrivals,
             doubts: Vec::new(),
         };
         result.doubts = doubts(&result, self.plan);

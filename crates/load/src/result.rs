@@ -35,6 +35,9 @@ pub struct LoadResult {
     /// TLS handshakes; absent without TLS.
     #[serde(skip)]
     pub tls: Option<TlsTally>,
+    /// Why the client's kernel would not say when responses came in; `None` also where other machines sent the load.
+    #[serde(skip)]
+    pub no_arrivals: Option<String>,
     /// Whether the caller stopped the run early.
     pub interrupted: bool,
     /// Results by class of request, and of a replay.
@@ -98,6 +101,7 @@ impl LoadResult {
             let none = || Figure::not_measured("us", "a closed loop has no schedule");
             figures.set(name, if is_closed { none() } else { figure });
         }
+        self.reaping(plan, &mut figures);
         self.costs(&mut figures);
         self.bandwidths(plan, &mut figures);
         self.handshakes(&mut figures);
@@ -106,6 +110,35 @@ impl LoadResult {
             figures.set(names::CLIENT_MEMORY, Figure::not_measured("bytes", why));
         }
         figures
+    }
+
+    /// The client's own part of response times, from its sample.
+    fn reaping(&self, plan: &LoadPlan, figures: &mut Figures) {
+        let times = &self.counts.times;
+        let why = if plan.clients.pace_bytes_per_sec().is_some() {
+            "the clients leave responses unread on purpose"
+        } else if let Some(why) = &self.no_arrivals {
+            why
+        } else if self.counts.arrivals_unknown > 0 {
+            "the kernel did not say when the sampled responses came in"
+        } else {
+            "no request of the sample was answered"
+        };
+        for (name, latency, quantile) in [
+            (names::REAP_P50, &times.reap, 0.5),
+            (names::REAP_P99, &times.reap, 0.99),
+            (names::REAP_MAX, &times.reap, 1.0),
+            (names::SAMPLED_P50, &times.sampled, 0.5),
+            (names::SAMPLED_P99, &times.sampled, 0.99),
+            (names::ARRIVED_P50, &times.arrived, 0.5),
+            (names::ARRIVED_P99, &times.arrived, 0.99),
+        ] {
+            let us = latency.quantile_ns(quantile).map(|nanos| nanos as f64 / 1e3);
+            match us {
+                Some(us) => figures.measured(name, us, latency.len(), Origin::Sampled),
+                None => figures.not_measured(name, why),
+            }
+        }
     }
 
     fn bandwidths(&self, plan: &LoadPlan, figures: &mut Figures) {

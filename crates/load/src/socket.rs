@@ -96,6 +96,12 @@ pub(crate) fn set_no_delay(fd: i32) -> Result<(), Errno> {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1i32)
 }
 
+/// Has reads by [`receive_stamped`] say when the last byte came in. While one socket of the machine asks for it, the kernel
+/// stamps every packet that comes in.
+pub(crate) fn set_stamps(fd: i32) -> Result<(), Errno> {
+    set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1i32)
+}
+
 /// Sets whether the kernel probes a peer after a second of silence (keep-alive).
 pub(crate) fn set_keepalive(fd: i32, is_on: bool) -> Result<(), Errno> {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, KEEPALIVE_AFTER_S)?;
@@ -208,6 +214,37 @@ pub(crate) fn receive(fd: i32, buffer: &mut [u8]) -> Result<usize, Errno> {
         libc::syscall(libc::SYS_recvfrom, fd, buffer.as_mut_ptr(), buffer.len(), 0usize, no_address, no_address)
     };
     usize::try_from(received).map_err(|_| Errno::last())
+}
+
+/// As [`receive`], with the wall clock's time at which the last byte read came in; `None` where the kernel did not say.
+pub(crate) fn receive_stamped(fd: i32, buffer: &mut [u8]) -> Result<(usize, Option<u64>), Errno> {
+    #[repr(C, align(8))]
+    struct Control([u8; 64]);
+    let mut control = Control([0; 64]);
+    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: all-zero bytes are a valid msghdr without name, parts and control data.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (&mut part, 1);
+    (message.msg_control, message.msg_controllen) = (control.0.as_mut_ptr().cast(), control.0.len() as _);
+    // SAFETY: the message, its one part and its control buffer live through the call, with their sizes.
+    let received = unsafe { libc::syscall(libc::SYS_recvmsg, fd, &mut message, 0usize) };
+    let count = usize::try_from(received).map_err(|_| Errno::last())?;
+    // SAFETY: the kernel has set the length of the control data, which is aligned for a header.
+    let header = unsafe { libc::CMSG_FIRSTHDR(&message) };
+    if header.is_null() {
+        return Ok((count, None));
+    }
+    // SAFETY: CMSG_FIRSTHDR gave a whole header inside of the control data.
+    let found = unsafe { *header };
+    // SAFETY: no access; the length of a header with so much data.
+    let whole = unsafe { libc::CMSG_LEN(size_of::<libc::timespec>() as libc::c_uint) } as usize;
+    let is_stamp = (found.cmsg_level, found.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS);
+    if !is_stamp || (found.cmsg_len as usize) < whole {
+        return Ok((count, None));
+    }
+    // SAFETY: the data after the header is a timespec, as its type and length say.
+    let stamp = unsafe { libc::CMSG_DATA(header).cast::<libc::timespec>().read_unaligned() };
+    Ok((count, Some(stamp.tv_sec as u64 * 1_000_000_000 + stamp.tv_nsec as u64)))
 }
 
 /// Takes up to `limit` bytes off the socket without copying them (`MSG_TRUNC` on TCP, since Linux 2.4).

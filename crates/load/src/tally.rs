@@ -251,6 +251,22 @@ impl Tally {
         self.completed_total += 1;
     }
 
+    /// The last byte of a complete response, taken up at `now_ns`, had come in at `arrived_ns`.
+    pub(crate) fn arrived(&mut self, intended_ns: u64, arrived_ns: u64, now_ns: u64) {
+        if self.belongs(intended_ns, now_ns).is_counted() {
+            let times = &mut self.counts.times;
+            times.reap.record_ns(now_ns.saturating_sub(arrived_ns));
+            times.sampled.record_ns(now_ns.saturating_sub(intended_ns));
+            // A byte that came in between the dating of the event and the read was not waited for.
+            times.arrived.record_ns(arrived_ns.min(now_ns).saturating_sub(intended_ns));
+        }
+    }
+
+    /// The same of a response of which it is not known.
+    pub(crate) fn arrival_unknown(&mut self, intended_ns: u64, now_ns: u64) {
+        self.counts.arrivals_unknown += u64::from(self.belongs(intended_ns, now_ns).is_counted());
+    }
+
     fn settle_status(&mut self) {
         let (status, count) = std::mem::take(&mut self.last_status);
         if count > 0 {

@@ -10,6 +10,8 @@ pub enum DoubtKind {
     ClientSaturated,
     /// Requests left later than their schedule by more than the limit.
     ScheduleLag,
+    /// Responses lay in the client's kernel for a good part of the response time before the client took them up.
+    ReapDelay,
     /// Requests waited for a free connection before they could leave.
     ConnectionWait,
     /// The machine's speed changed between repeats, as the yardstick shows.

@@ -65,8 +65,19 @@ pub fn contradiction(result: &LoadResult) -> Option<String> {
             "responses in it",
             result.counts.completed_in_window,
         ),
+        (
+            "sampled responses",
+            result.counts.times.reap.len().saturating_add(result.counts.arrivals_unknown),
+            "responses",
+            completed,
+        ),
         ("bytes of bodies", result.counts.body_bytes, "bytes received", result.counts.received_bytes),
     ];
+    let times = &result.counts.times;
+    let sampled = times.reap.len();
+    if times.sampled.len() != sampled || times.arrived.len() != sampled {
+        return Some("its histograms of the sample of responses differ in their entries".into());
+    }
     if let Some((part, count, whole, limit)) = at_most.into_iter().find(|(_, count, _, limit)| count > limit) {
         return Some(format!("it counts {count} {part}, but {limit} {whole}"));
     }
@@ -77,7 +88,7 @@ pub fn contradiction(result: &LoadResult) -> Option<String> {
         &result.counts.times.lag,
         &result.counts.times.connection_wait,
     ];
-    let others = [&result.counts.times.own_lag, &result.counts.times.connect, &result.counts.times.unfinished_age];
+    let others = [&times.own_lag, &times.connect, &times.unfinished_age, &times.reap, &times.sampled, &times.arrived];
     let is_beyond = |latency: &&Latency| latency.clamped() > latency.len();
     if histograms.iter().chain(&others).copied().any(|latency| is_beyond(&latency)) {
         return Some("a histogram has more values beyond its range than values".into());

@@ -57,6 +57,35 @@ impl Layer {
     }
 }
 
+/// Values at `loads`, one upon the other: name, class, and a value for each load. A part that nothing is known of is left out; so is
+/// a load at which a part is not known that others have, and there every layer has a gap.
+pub(crate) fn stacked<N: Into<String>>(
+    loads: &[f64],
+    parts: impl IntoIterator<Item = (N, &'static str, Vec<Option<f64>>)>,
+) -> Vec<Layer> {
+    let shown: Vec<_> = parts.into_iter().filter(|(.., values)| values.iter().any(Option::is_some)).collect();
+    let is_known = |at: &usize| shown.iter().all(|(.., values)| values[*at].is_some());
+    let places: Vec<usize> = (0..loads.len()).filter(is_known).collect();
+    // Before the n-th known load lies a gap when a load between it and the one before is not known.
+    let gaps: Vec<usize> = (1..places.len()).filter(|n| places[*n] > places[*n - 1] + 1).collect();
+    let mut floor = vec![0.0; places.len()];
+    let layer = |(name, class, values): (N, &'static str, Vec<Option<f64>>)| {
+        let edge = |(at, below): (&usize, &mut f64)| {
+            let low = *below;
+            *below += values[*at].unwrap_or(0.0);
+            (loads[*at], low, *below)
+        };
+        let edges = places.iter().zip(&mut floor).map(edge).collect();
+        Layer { name: name.into(), class, edges, gaps: gaps.clone() }
+    };
+    shown.into_iter().map(layer).collect()
+}
+
+/// The upper edges.
+pub(crate) fn tops(layers: &[Layer]) -> impl Iterator<Item = f64> {
+    layers.iter().flat_map(|layer| &layer.edges).map(|(.., high)| *high)
+}
+
 /// A shaded range of x with its name above.
 #[derive(Debug, Clone)]
 pub struct Band {

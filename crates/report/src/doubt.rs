@@ -1,7 +1,6 @@
 //! A doubt as it is printed and drawn: the same wherever it appears.
 
-use crate::page::unbroken;
-use crate::text::wrap;
+use crate::text::{unbroken, wrap};
 use record::text::plain;
 use record::{Doubt, Severity};
 use serde::Serialize;

@@ -1,7 +1,7 @@
 //! A prediction as text for a terminal: the answer first, then its basis.
 
 use crate::text::table::Table;
-use crate::text::{grouped, list, plain, wrap};
+use crate::text::{list, wrap};
 use analyze::predict::Prediction;
 use analyze::predict::demand::Demand;
 use analyze::predict::question::{Answer, Predicted};
@@ -9,7 +9,8 @@ use analyze::predict::server::Form;
 use analyze::predict::validate::Checked;
 use analyze::predict::what_if::WhatIfAnswer;
 use analyze::statistics::Interval;
-use record::units::{format_nanos, format_si};
+use record::text::plain;
+use record::units::{format_nanos, format_si, grouped};
 
 fn number(value: f64, unit: &str) -> String {
     match unit {

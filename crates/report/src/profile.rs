@@ -3,12 +3,13 @@
 pub mod exact;
 
 use crate::doubt;
+use crate::text::not_measured;
 use crate::text::table::Table;
-use crate::text::{not_measured, plain};
 use analyze::profile::Change;
 use record::layers::Layer;
 use record::profile::scaling::{Call, CallScaling, Growth, Scaling};
 use record::profile::{Calibration, Estimate, FunctionRow, LayerRow, Mode, Profile};
+use record::text::plain;
 use record::units::{format_bytes, format_nanos, format_si};
 use std::fmt::Write;
 

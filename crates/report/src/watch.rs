@@ -8,9 +8,9 @@ mod processes;
 pub mod screen;
 pub mod text;
 
-use crate::text::grouped;
 use analyze::watch::tables::Cell;
 use record::Doubt;
+use record::units::grouped;
 use record::watch::{Demand, Rates, Reading, UtilisationCheck, Watching};
 
 /// What a screen of a watch shows.

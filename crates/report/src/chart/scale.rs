@@ -1,7 +1,6 @@
 //! Scales: where a value lies between 0 and 1, and which ticks an axis shows.
 
-use crate::text::grouped;
-use record::units::{format_nanos, format_si};
+use record::units::{format_nanos, format_si, grouped};
 
 /// A scale over a range; made so that low < high always holds.
 #[derive(Debug, Clone)]

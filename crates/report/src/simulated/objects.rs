@@ -2,9 +2,9 @@
 //! change.
 
 use super::tables::{Table, number, of_point};
-use crate::text::plain;
 use analyze::simulated::{foremost, size, title};
 use record::simulation::{Line, Object, Point, Sample, Simulation};
+use record::text::plain;
 
 /// Kinds of memory that are listed.
 const MOST_KINDS: usize = 20;

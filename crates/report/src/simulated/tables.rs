@@ -1,12 +1,12 @@
 //! The tables as text: after Kim and Rixner's Tables 1 and 2, with more counts.
 
 use super::objects;
-use crate::text::plain;
 use analyze::simulated::{along, per_packet, size, words};
 use analyze::statistics::{mean, range};
 use record::layers::Layer;
 use record::names::BODY_BYTES;
 use record::simulation::{Counts, Function, Geometry, Point, Sample, Simulation};
+use record::text::plain;
 use serde::Serialize;
 
 /// Functions listed of a point by default.
@@ -39,7 +39,7 @@ pub fn of(simulation: &Simulation, functions: usize) -> Vec<Table> {
 
 pub(super) fn number(value: f64) -> String {
     match value.abs() {
-        size if size >= 1000.0 => crate::text::grouped(value),
+        size if size >= 1000.0 => record::units::grouped(value),
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),
         _ => format!("{value:.2}"),
@@ -76,7 +76,7 @@ fn samples(simulation: &Simulation) -> String {
     let (low, high) = (counts.iter().min().copied().unwrap_or(0), counts.iter().max().copied().unwrap_or(0));
     let sent: f64 = simulation.points.iter().flat_map(|point| &point.samples).map(|sample| sample.sent as f64).sum();
     let boots = if low == high { low.to_string() } else { format!("{low} to {high}") };
-    format!("n = {boots} boots a point, {} packets in all", crate::text::grouped(sent))
+    format!("n = {boots} boots a point, {} packets in all", record::units::grouped(sent))
 }
 
 /// Table 1.
@@ -245,7 +245,7 @@ fn counts(simulation: &Simulation) -> Table {
         note: format!(
             "Simulated, per packet that the server sent ({}; it received {}). A repeated string instruction is one instruction; its further elements are a row.",
             samples(simulation),
-            crate::text::grouped(received)
+            record::units::grouped(received)
         ),
         columns: layer_columns(),
         rows,
@@ -311,7 +311,7 @@ fn curve(point: &Point) -> Option<Table> {
         note: format!(
             "{}: of {} accesses to L2, all layers together.",
             of_point(point, sample),
-            crate::text::grouped(curve.accesses as f64)
+            record::units::grouped(curve.accesses as f64)
         ),
         columns: vec![("missed".into(), "% of accesses".into())],
         rows: curve.miss_ratio_by_bytes.iter().map(row).collect(),

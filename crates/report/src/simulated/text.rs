@@ -1,9 +1,10 @@
 //! A simulation for a terminal.
 
 use crate::text::table::Table as Lines;
-use crate::text::{plain, wrap};
+use crate::text::wrap;
 use analyze::simulated::sentences;
 use record::simulation::Simulation;
+use record::text::plain;
 
 /// The subject of the simulation.
 pub(super) fn headline(simulation: &Simulation) -> String {

@@ -1,7 +1,7 @@
 //! The machine's counters on the screen: means between two readings, in the order of Table 2 of Almeida, Almeida and
 //! Yates (1996), and the share of the server's group.
 
-use crate::text::plain;
+use record::text::plain;
 use record::units::{format_bytes, format_si};
 use record::watch::Reading;
 use record::watch::system::{CpuModes, Kind, SystemTotals};

@@ -1,8 +1,8 @@
 //! The server's work by process on the screen; the rows add up to the whole.
 
 use super::screen::number;
-use crate::text::plain;
 use crate::text::table::Table;
+use record::text::plain;
 use record::units::{format_nanos, format_si};
 use record::watch::{PHASES, ProcessTotals, Reading};
 use std::fmt::Write;

@@ -2,8 +2,9 @@
 
 use super::{Screen, machine, processes};
 use crate::doubt;
+use crate::text::estimate;
 use crate::text::table::Table;
-use crate::text::{estimate, plain};
+use record::text::plain;
 use record::units::{format_bytes, format_nanos, format_si};
 use record::watch::counters::Row;
 use record::watch::{Counter, Estimate, Mode, PhaseTotals, Reading};

@@ -78,12 +78,12 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
             print(&format!("path: {}\n", path.words()))?;
         }
         if is_full {
-            print(&report::text::point(&measured.point, &latencies))?;
+            print(&report::run::point(&measured.point, &latencies))?;
             for line in session.runner.client_lines() {
                 print(&format!("{line}\n"))?;
             }
         } else {
-            print(&report::text::summary(&measured.point, &latencies, &measured.result.counts.status_counts))?;
+            print(&report::run::summary(&measured.point, &latencies, &measured.result.counts.status_counts))?;
         }
     }
     if let Some(lost) = session.runner.lost_client() {

@@ -28,7 +28,7 @@ pub fn run(args: ReportArgs) -> Result<ExitCode> {
         value["what_ifs"] = serde_json::to_value(analyze::predict::kept(&run))?;
         print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
     } else {
-        print(&report::text::run(&run, &findings, &verdict))?;
+        print(&report::run::text(&run, &findings, &verdict))?;
         print(&report::predict::what_ifs_text(&analyze::predict::kept(&run)))?;
     }
     let page = write_report(&run, args.page.as_deref())?;
@@ -47,7 +47,7 @@ fn side_by_side(args: &ReportArgs, a: &RunDir, b: &RunDir) -> Result<ExitCode> {
         let value = report::json::side_by_side(of(a), of(b), compared.as_ref().ok());
         print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
     } else {
-        print(&report::text::side_by_side(a, b, compared.as_ref()))?;
+        print(&report::run::side_by_side(a, b, compared.as_ref()))?;
     }
     let page = write_report(a, args.page.as_deref())?;
     eprintln!("report: {}", page.display());

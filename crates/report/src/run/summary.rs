@@ -2,10 +2,11 @@
 
 use super::point::{connections, heading, percentile};
 use super::workload::{class_words, replay_facts};
-use super::{grouped, not_measured, plain, wrap};
 use crate::doubt;
+use crate::text::{not_measured, wrap};
 use analyze::zones::percent;
-use record::units::{format_bytes, format_si};
+use record::text::plain;
+use record::units::{format_bytes, format_si, grouped};
 use record::workload::Grouping;
 use record::{Doubt, Latency, Point, Severity, names};
 use std::collections::BTreeMap;

@@ -1,12 +1,25 @@
-//! The summary of a run, as `straingauge find` prints it, and its progress line.
+//! A run and its points as text for a terminal: the summary as `straingauge find` prints it, its progress line, and the tables of
+//! a point.
 
-use super::table::Table;
-use super::{grouped, plain, wrap};
+pub(crate) mod axis;
+pub(crate) mod layers;
+mod point;
+mod summary;
+pub(crate) mod watched;
+mod workload;
+
+pub use point::point;
+pub use summary::{MAX_LINES, summary};
+pub(crate) use workload::replay_facts;
+
 use crate::doubt;
+use crate::text::table::Table;
+use crate::text::wrap;
 use analyze::compare::{CompareError, Comparison};
 use analyze::verdict::{Cause, Verdict};
 use analyze::zones::{Findings, Level, Spread, SweepFindings, percent};
-use record::units::{format_nanos, format_si};
+use record::text::plain;
+use record::units::{format_nanos, format_si, grouped};
 use record::{Doubt, Point, RunDir, Severity, Sweep, names};
 use std::cmp::Reverse;
 
@@ -14,7 +27,7 @@ use std::cmp::Reverse;
 const MAX_DOUBTS: usize = 5;
 
 /// Headline, causes, the other sentences, a table of levels for each sweep, the gravest doubts, the run's directory.
-pub fn run(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
+pub fn text(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
     let mut out = wrap(&verdict.headline, "", "");
     if !verdict.sentences.is_empty() {
         out.push('\n');
@@ -29,9 +42,9 @@ pub fn run(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
     }
     for axis in &findings.axes {
         out.push('\n');
-        out.push_str(&super::axis::table(axis));
+        out.push_str(&axis::table(axis));
     }
-    out.push_str(&super::watched::run(run));
+    out.push_str(&watched::run(run));
     out.push_str(&gravest(&verdict.doubts));
     if let Some(path) = run.record.scenario.path() {
         out.push_str(&format!("\npath    {}\n", path.words()));
@@ -69,7 +82,7 @@ pub fn side_by_side(a: &RunDir, b: &RunDir, comparison: Result<&Comparison, &Com
         let findings = analyze::zones::of_run(one);
         let verdict = analyze::verdict::sentences(one, &findings);
         out.push_str(&wrap(&format!("{name}: {}", analyze::compare::server_words(one)), "", "   "));
-        out.push_str(&run(one, &findings, &verdict));
+        out.push_str(&text(one, &findings, &verdict));
         out.push('\n');
     }
     out.push_str("B against A, in turn, pairs of one round\n");
@@ -83,13 +96,17 @@ pub fn side_by_side(a: &RunDir, b: &RunDir, comparison: Result<&Comparison, &Com
 fn sweep_table(sweep: &SweepFindings) -> String {
     let is_rate = sweep.sweep == Sweep::Rate;
     let (title, load) = if is_rate { ("open loop", "offered") } else { ("closed loop", "conns") };
-    let headings = [load, "zone", "req/s", "range", "p50", "p99", "CPU", "user", "sys", "soft", "busy", "failed"];
+    let headings =
+        [load, "zone", "req/s", "range", "p50", "p99", "reap", "CPU", "user", "sys", "soft", "busy", "failed"];
     let mut table = Table::new(&headings, 0);
     for level in &sweep.levels {
         table.row(row(level, is_rate));
     }
     let repeats = if sweep.repeats == 1 { "once".into() } else { format!("{} repeats", sweep.repeats) };
-    let title = format!("{title}, {repeats}: medians; CPU, user, sys, soft(irq) in us per request; points that failed");
+    let has_reap = sweep.levels.iter().any(|level| level.reap_of_p99_ratio.is_some());
+    let reap = if has_reap { " reap: the client's own share of p99;" } else { "" };
+    let title =
+        format!("{title}, {repeats}: medians;{reap} CPU, user, sys, soft(irq) in us per request; points that failed");
     wrap(&title, "", "") + &table.lines()
 }
 
@@ -109,6 +126,7 @@ fn row(level: &Level, is_rate: bool) -> Vec<String> {
         range.unwrap_or_default(),
         cell(level.response_p50_us, &|us| format_nanos(us * 1e3)),
         cell(level.response_p99_us, &|us| format_nanos(us * 1e3)),
+        level.reap_of_p99_ratio.map(|spread| percent(spread.median)).unwrap_or_default(),
         part(level.cpu_us_per_request),
         part(level.cpu_user_us_per_request),
         part(level.cpu_system_us_per_request),
@@ -127,8 +145,7 @@ pub fn progress_line(point: &Point, elapsed_ns: u64, budget_ns: u64) -> String {
         }
         (_, Some(rate)) => format!("{}/s offered", format_si(rate)),
         (_, None) => {
-            super::grouped(point.connections as f64)
-                + if point.connections == 1 { " connection" } else { " connections" }
+            grouped(point.connections as f64) + if point.connections == 1 { " connection" } else { " connections" }
         }
     };
     let mut parts = Vec::new();
