@@ -1,7 +1,6 @@
 //! Adding up what several threads, workers or points counted.
 
 use crate::Latency;
-use crate::watch::Log2Histogram;
 use std::collections::BTreeMap;
 
 /// What can be added up in any order.
@@ -19,12 +18,6 @@ impl Summand for u64 {
 impl Summand for i64 {
     fn add(&mut self, other: &i64) {
         *self = self.saturating_add(*other);
-    }
-}
-
-impl Summand for Log2Histogram {
-    fn add(&mut self, other: &Log2Histogram) {
-        Log2Histogram::add(self, &other.0);
     }
 }
 

@@ -39,6 +39,13 @@ fn on_axis(out: &Path) -> Vec<serde_json::Value> {
     points(out).into_iter().filter(|point| point["sweep"] == "axis").collect()
 }
 
+/// A server that other work starved is sampled too seldom in a short point; such a point says so and is left out here.
+fn is_sampled(point: &serde_json::Value) -> bool {
+    let Some(why) = point["figures"]["layer.tcp_us_per_packet_sent"]["not_measured"].as_str() else { return true };
+    assert!(why.contains("sample"), "{why}");
+    false
+}
+
 const LAYERS: [&str; 7] = ["user", "system_call", "tcp", "ip", "ethernet", "driver", "other"];
 
 #[test]
@@ -57,6 +64,9 @@ fn the_microbenchmark_is_profiled_against_its_connections() {
     for point in &measured {
         assert_eq!(point["axis"]["axis"], "connections");
         assert_eq!(point["axis"]["value"].as_f64(), point["connections"].as_f64());
+        if !is_sampled(point) {
+            continue;
+        }
         let sent = value(point, "layer.packets_sent");
         assert_eq!(value(point, "layer.segments_sent"), sent, "a packet is a segment");
         // Each segment is full and is acknowledged at once; what is under way at the edges of the window counts little.
@@ -104,16 +114,18 @@ fn the_microbenchmark_is_profiled_against_delay_and_rate() {
         ("packet-rate", ["--axis-values", "1k,3k", "--connections", "2", "--delay", "1ms"], [1e3, 3e3], "segments/s"),
     ] {
         let out = dir.path().join(axis);
-        let said = run(sweep(axis, &out, &["--repeats", "1", "-q"]).args(more));
+        let said = run(sweep_of("1s", axis, &out, &["--repeats", "1", "-q"]).args(more));
         if !is_done(&said) {
             return;
         }
         let mut seen: Vec<f64> = on_axis(&out).iter().filter_map(|point| point["axis"]["value"].as_f64()).collect();
         seen.sort_by(f64::total_cmp);
         assert_eq!(seen, values, "{axis}");
-        assert!(said.out.contains(unit) && said.out.contains("SysCall"), "{}", said.out);
-        for point in on_axis(&out) {
-            assert_eq!(value(&point, "layer.segments_sent"), value(&point, "layer.packets_sent"), "{axis}");
+        assert!(said.out.contains(unit), "{}", said.out);
+        let measured = on_axis(&out);
+        assert!(said.out.contains("SysCall") || !measured.iter().any(is_sampled), "{}", said.out);
+        for point in measured.iter().filter(|point| is_sampled(point)) {
+            assert_eq!(value(point, "layer.segments_sent"), value(point, "layer.packets_sent"), "{axis}");
             assert!(point["figures"]["path.packets"]["value"].is_number(), "{axis}: a path was made");
         }
     }

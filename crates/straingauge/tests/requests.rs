@@ -167,7 +167,7 @@ fn every_point_of_find_has_the_servers_side_and_the_report_shows_it() {
     }
     let json = run(straingauge(["report"]).arg(&out).arg("--json")).exits_with(0).json();
     let loads = json["server_side"][0]["loads"].as_array().expect("by load");
-    assert!(loads.len() >= 3, "{loads:?}");
+    assert!(loads.len() >= 2, "{loads:?}");
 }
 
 #[test]

@@ -166,7 +166,7 @@ fn a_server_that_stops_at_a_clock_is_found_out() {
     let mut server = Running::start(&mut server);
     server.wait_until("nginx accepts", || TcpStream::connect(("127.0.0.1", port)).is_ok());
     let url = format!("http://127.0.0.1:{port}/1k.bin");
-    let mut load = straingauge(["load", &url, "--rate", "2000", "--warmup", "0s", "--duration", "12s"]);
+    let mut load = straingauge(["load", &url, "--rate", "2000", "--warmup", "0s", "--duration", "60s"]);
     let load = Running::start(load.args(["--connections", "50", "--timeout", "10s", "--quiet"]));
     // The load's own begin would be one more silence.
     let Some(running) = watch(port, &out, &["--interval", "100ms"]) else {
@@ -175,26 +175,30 @@ fn a_server_that_stops_at_a_clock_is_found_out() {
         return;
     };
     let began = Instant::now();
-    let mut begins = Vec::new();
-    for number in 0..8 {
+    // Eight at the clock are enough; each that a busy machine made late is outweighed by four more.
+    let (mut number, mut wanted) = (0, 8);
+    while number < wanted {
         // From a common start, so that lateness does not add up.
         let at = Duration::from_millis(700 + number * 1000);
+        number += 1;
         std::thread::sleep(at.saturating_sub(began.elapsed()));
-        begins.push(began.elapsed().as_secs_f64());
+        if began.elapsed() > at + Duration::from_millis(100) {
+            wanted += 4;
+        }
         signal_all(&state, libc::SIGSTOP);
         std::thread::sleep(Duration::from_millis(400));
         signal_all(&state, libc::SIGCONT);
     }
-    load.wait().exits_with(0);
+    load.signal(libc::SIGINT);
+    load.wait().exits_with(130);
     running.signal(libc::SIGINT);
     running.wait().exits_with(0);
     server.signal(libc::SIGTERM);
     let _ = server.wait();
-    let made = (begins[7] - begins[0]) / 7.0;
     let found = report(&out, &["--json"]).exits_with(0).json();
     let stalls = &found["stalls"]["Ok"];
     let period = stalls["period"]["period_s"].as_f64().unwrap_or_else(|| panic!("no period: {stalls:#}"));
-    assert!((period - made).abs() < 0.1 * made, "found {period} s, made {made} s: {stalls:#}");
+    assert!((period - 1.0).abs() < 0.1, "found {period} s, made every second: {stalls:#}");
     let said = report(&out, &[]).exits_with(0).out;
     assert!(said.contains("They come every"), "{said}");
 }

@@ -145,4 +145,17 @@ impl Profile {
         }
         figures
     }
+
+    /// Why there are none per packet.
+    pub fn no_packet_figures(why: &str) -> Figures {
+        let mut figures = Figures::default();
+        for (_, name, _) in PACKET_FIGURES {
+            figures.set(name, Figure::not_measured("us", why));
+        }
+        for name in [names::PACKETS_SENT, names::PACKETS_RECEIVED, names::SEGMENTS_SENT] {
+            figures.set(name, Figure::not_measured("count", why));
+        }
+        figures.set(names::PAYLOAD_SENT, Figure::not_measured("bytes", why));
+        figures
+    }
 }

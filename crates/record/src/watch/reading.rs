@@ -49,6 +49,12 @@ impl<'de> Deserialize<'de> for Log2Histogram {
     }
 }
 
+impl crate::sum::Summand for Log2Histogram {
+    fn add(&mut self, other: &Log2Histogram) {
+        Log2Histogram::add(self, &other.0);
+    }
+}
+
 impl Log2Histogram {
     /// Adds another's counts.
     pub fn add(&mut self, other: &[u64; BUCKETS]) {

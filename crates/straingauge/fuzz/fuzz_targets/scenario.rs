@@ -8,6 +8,8 @@
 
 #[path = "../../src/cli/mod.rs"]
 mod cli;
+#[path = "../../src/defaults.rs"]
+mod defaults;
 #[path = "../../src/quantity.rs"]
 mod quantity;
 

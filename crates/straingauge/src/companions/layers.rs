@@ -90,7 +90,12 @@ mod sampled {
                     let is_loss = |doubt: &Doubt| doubt.kind == DoubtKind::LostEvents;
                     point.doubts.extend(profile.doubts.into_iter().filter(is_loss));
                 }
-                Some(Err(why)) => point.figures.extend(Profile::no_figures(&why)),
+                Some(Err(why)) => {
+                    point.figures.extend(Profile::no_figures(&why));
+                    if self.is_per_packet {
+                        point.figures.extend(Profile::no_packet_figures(&why));
+                    }
+                }
                 None => {}
             }
         }
