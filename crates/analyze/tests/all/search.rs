@@ -280,7 +280,8 @@ fn visits_of(
 fn every_planner_measures_a_disturbed_point_again_once_where_most_are_quiet() {
     let plan = plan(120);
     let few = record::scenario::SweepPlan { connections_max: 64, ..plan.clone() };
-    let make: [(&str, Box<dyn Fn() -> Box<dyn Planner>>); 4] = [
+    type Made<'a> = Box<dyn Fn() -> Box<dyn Planner> + 'a>;
+    let make: [(&str, Made<'_>); 4] = [
         ("connections", Box::new(|| Box::new(ConnectionSweep::new(&plan, 3)))),
         ("rate", Box::new(|| Box::new(RateSearch::new(&plan, Some(83_000.0), 3)))),
         ("axis", Box::new(|| Box::new(AxisSweep::new(&axis_plan(Axis::Cold, &[0.0, 100.0, 200.0]), &plan, None, 3)))),
