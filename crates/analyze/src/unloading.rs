@@ -8,7 +8,7 @@ use crate::axis::{Change, Estimate, estimate};
 use crate::disturbance::{is_disturbed, quiet_first};
 use crate::statistics::{bootstrap, median};
 use crate::zones::{Place, PointFinding, SweepFindings, load_words, percent, recovery};
-use record::{Criteria, Doubt, DoubtKind, Point, Severity, Sweep, names};
+use record::{Criteria, Doubt, DoubtKind, Point, Severity, Sweep, names, units};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -81,15 +81,19 @@ impl Unloading {
             _ => String::new(),
         };
         let back = match &self.recovery_point {
-            PointFinding { estimate: Some(_), held: Some(held), .. } => {
-                format!("It was back on its loading curve at {}", load_words(*held, unit))
-            }
+            found @ PointFinding { estimate: Some(estimate), held: Some(held), failed: Some(failed), .. } => format!(
+                "It was back on its loading curve at {}, not yet at {}: the recovery point is about {}{}",
+                load_words(*held, unit),
+                units::grouped(*failed),
+                units::grouped(*estimate),
+                crate::verdict::interval(found, unit)
+            ),
             _ => format!("It was not back on its loading curve at the lowest load, {}", {
                 load_words(self.levels.first().map_or(0.0, |level| level.load), unit)
             }),
         };
         format!(
-            "On the way down the server gave {} of what it gave on the way up with {}{range}. {back}: the recovery point.",
+            "On the way down the server gave {} of what it gave on the way up with {}{range}. {back}.",
             percent(change.ratio),
             load_words(load, unit)
         )

@@ -27,7 +27,7 @@ const MAX_SCENARIO_BYTES: u64 = 1 << 20;
 const MAX_BODY_BYTES: u64 = 256 << 20;
 const MAX_CONNECTIONS: u64 = 1_000_000;
 const MOST_REPEATS: u32 = 1000;
-/// Widths that `--until-sure` takes: the knee's interval is never narrower than 4 %.
+/// Widths that `--until-sure` takes: the knee's interval is never narrower than 4.5 %.
 const SUREST: f64 = 0.05;
 const LEAST_SURE: f64 = 0.5;
 

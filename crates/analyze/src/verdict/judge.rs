@@ -38,7 +38,7 @@ pub fn stays_down(evidence: &Evidence<'_>) -> Option<Told> {
         _ => "until then only a load below the lowest one measured, or a restart, brings it back".into(),
     };
     let mut found = told(
-        format!("The server stays down after overload. {}", unloading.sentence()),
+        format!("Overload outlives its cause here. {}", unloading.sentence()),
         format!(
             "To try: bound what waits (a limit of requests under way, a timeout for queued work), and give retries a budget and a backoff; {below}."
         ),

@@ -14,9 +14,9 @@ const YIELD_SEED: u64 = 0x5947;
 const FAILURE_SEED: u64 = 0x4641;
 const EFFICIENCY_SEED: u64 = 0x4546;
 const PEAK_SEED: u64 = 0x5045;
-/// The knee's interval is at least this wide on either side: the response time at low loads holds what the service does not (the
-/// path, a timer's slack, a wake-up), and no number of repeats shows how much.
-const KNEE_ERROR: f64 = 0.02;
+/// The knee's interval is at least this wide below and above: the response time at low loads holds what the service does not (the
+/// path, a timer's slack, a wake-up), which puts the knee a little too high, and no number of repeats shows by how much.
+const KNEE_ERRORS: (f64, f64) = (0.03, 0.015);
 /// Other work of this size can saturate a CPU in the server's stead.
 const NOISY_CPUS: f64 = 0.2;
 
@@ -188,8 +188,8 @@ fn closed_yield(curve: Option<&BlockCurve>, levels: &[Level], criteria: &Criteri
     let gain = criteria.elastic_gain_ratio;
     let (found, mut point) = crossing(curve, criteria, YIELD_SEED, |curve| curve.knee(gain));
     if let Some(knee) = point.estimate {
-        point.low = point.low.map(|low| low.min(knee * (1.0 - KNEE_ERROR)));
-        point.high = point.high.map(|high| high.max(knee * (1.0 + KNEE_ERROR)));
+        point.low = point.low.map(|low| low.min(knee * (1.0 - KNEE_ERRORS.0)));
+        point.high = point.high.map(|high| high.max(knee * (1.0 + KNEE_ERRORS.1)));
     }
     let highest = curve.loads[curve.loads.len() - 1];
     let limit = percent(gain);
